@@ -53,7 +53,7 @@ from weft import (
 )
 from weft.base.paths import ROOT
 from weft.lessons.exercises import exercise
-from weft.report.highlight import highlighted
+from weft.report.highlight import highlight_text
 
 __all__ = [
     "ROOT",
@@ -162,7 +162,7 @@ def listing(path: str, name: str | None = None, against: str | None = None) -> N
     except ImportError:
         get_ipython = None
     if get_ipython and get_ipython():
-        display(HTML(highlighted(text, language)))
+        display(HTML(highlight_text(text, language)))
     else:
         print(text)
 

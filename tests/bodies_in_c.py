@@ -34,7 +34,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
             found[self.body] = args
 
     step = PythonStep(
-        *(Note, torch.device("cpu"), TINY, weights.shapes(TINY)), eps=1e-5
+        *(Note, torch.device("cpu"), TINY, weights.parameter_shapes(TINY)), eps=1e-5
     )
     images = torch.zeros(16, dtype=torch.uint8)
     parts = step.load(images, images, 1, step.eps, step.eps), step.forward(1)

@@ -22,7 +22,7 @@ from fused64 import planes, windows
 
 from weft.mnist import Cnn, Twin
 from weft.mnist.data import MEAN, STD
-from weft.mnist.precisions import half, precision
+from weft.mnist.precisions import precision, use_half
 
 NOISE = 1e-12  # float64's own rounding: equal values of a plain background
 
@@ -78,7 +78,7 @@ def of_cnn(cnn: Cnn, weights: Mapping[str, np.ndarray], device: Any) -> Decision
 def of_twin(model: Twin, x: torch.Tensor, name: str) -> Decisions:
     """What PyTorch decides in that precision on x, normalised and in fp32."""
     codes = []
-    with precision(name), half(name, x.device):
+    with precision(name), use_half(name, x.device):
         for i in "12":
             y = F.relu(model.layer(f"bn{i}", model.layer(f"conv{i}", x)))
             side = y.shape[-1]

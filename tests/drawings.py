@@ -15,11 +15,11 @@ def drawn(draw: Callable, *args: object, **options: object) -> str:
     with style.style():
         made = Figure(figsize=(9, 4))
         draw(made.subplots(), *args, **options)
-        return style.svg(made)
+        return style.write_svg(made)
 
 
 def texts(figure) -> list[str]:
     """The texts of the SVG: they must stay text."""
-    tree = ElementTree.fromstring(style.svg(figure))
+    tree = ElementTree.fromstring(style.write_svg(figure))
     found = tree.iter("{http://www.w3.org/2000/svg}text")
     return [" ".join("".join(text.itertext()).split()) for text in found]

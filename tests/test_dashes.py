@@ -112,7 +112,7 @@ def test_lessons_draw_dashes_by_the_style(path: Path):
 
 def test_a_reference_is_dashed_and_what_was_measured_elsewhere_is_not():
     ax = Figure().subplots()
-    (line,) = ax.plot([0, 1], **style.reference(style.OPPONENT))
+    (line,) = ax.plot([0, 1], **style.reference_line(style.OPPONENT))
     (bar,) = ax.bar([0], [1], **style.hollow(style.OURS))
     (full,) = ax.bar([1], [1], **style.outlined(style.OURS))
     assert line.get_linestyle() == "--"

@@ -12,7 +12,7 @@ import pytest
 from import_graph import FLOORS, LAZY_IMPORTS, TOP, floor_of, imports, modules
 
 
-def test_every_folder_is_afloor_of():
+def test_every_folder_is_a_floor():
     assert {floor_of(name) for name in modules()} - {*TOP} == {*FLOORS}
 
 

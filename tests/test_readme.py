@@ -7,11 +7,11 @@ import pytest
 import watched_cell
 
 from weft.base.paths import ROOT
-from weft.base.style import svg
+from weft.base.style import write_svg
 from weft.benchmarks import readme, sentences
 from weft.benchmarks.graphs import plot as plot_graphs
-from weft.benchmarks.plot_bodies import elsewhere
-from weft.benchmarks.race.limits import limits, whole
+from weft.benchmarks.plot_bodies import load_elsewhere
+from weft.benchmarks.race.limits import find_limits, sum_parts
 from weft.benchmarks.race.race_marks import fastest_of
 
 # A number with a unit of time or speed, a share or a factor.
@@ -47,14 +47,14 @@ def test_readme_stays_short():
 )
 def test_measured_numbers_are_found(text):
     page = readme.README
-    marks = "".join("\n".join([*readme.marks(n), ""]) for n in readme.PAGES[page])
+    marks = "".join("\n".join([*readme.block_marks(n), ""]) for n in readme.PAGES[page])
     assert MEASURED.search(
         outside_blocks(readme.renew_blocks(marks, page) + text, page)
     )
 
 
 def test_only_what_is_between_the_marks_is_written():
-    begin, end = readme.marks("race")
+    begin, end = readme.block_marks("race")
     text = f"a\n{begin}\nold\n{end}\nb\n"
     assert readme.replace_block(text, "race", "new") == text.replace("old", "new")
     with pytest.raises(ValueError, match="no <!-- race: made by"):
@@ -72,7 +72,7 @@ def words_and_marks(text):
 def test_the_pictures_beside_the_results_are_of_these_results(name):
     path = sentences.RESULTS / f"{name}.svg"
     words, marks = words_and_marks(path.read_text())
-    now, there = words_and_marks(svg(readme.PICTURES[name]()))
+    now, there = words_and_marks(write_svg(readme.PICTURES[name]()))
     assert words == now, readme.COMMAND
     assert len(marks) == len(there) > 15
     for old, new in zip(marks, there):  # another matplotlib may set its letters wider
@@ -107,10 +107,10 @@ def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tm
     ):
         text = json.dumps(results_of(*rows, date=date))
         (tmp_path / f"{stem}.json").write_text(text)
-    assert sentences.newest("edit", "cpu")["stem"] == "edit_b"
-    assert sentences.newest("edit", "cuda")["stem"] == "edit_c"
+    assert sentences.load_newest("edit", "cpu")["stem"] == "edit_b"
+    assert sentences.load_newest("edit", "cuda")["stem"] == "edit_c"
     with pytest.raises(ValueError, match=r"no race_\*\.json of cuda"):
-        sentences.newest("race", "cuda")
+        sentences.load_newest("race", "cuda")
 
 
 # ---- the race --------------------------------------------------------------------
@@ -153,7 +153,7 @@ def one_line(text):
 
 
 def test_the_race_is_between_the_fastest_of_both_sides():
-    text = one_line(sentences.race(results_of(*RACE, *MILESTONES), STRONGER))
+    text = one_line(sentences.describe_race(results_of(*RACE, *MILESTONES), STRONGER))
     assert "| 64 | 10.0 µs | 41.0 µs | 4.10 |" in text
     assert "costs the host 0.500 to 0.500 µs" in text
     assert "of PyTorch costs it 20.0 to 30.0 µs, an eager one 1.50 to 1.50 ms" in text
@@ -162,7 +162,7 @@ def test_the_race_is_between_the_fastest_of_both_sides():
 
 
 def test_a_stronger_pytorch_stands_beside_the_race():
-    text = one_line(sentences.race(results_of(*RACE, *MILESTONES), STRONGER))
+    text = one_line(sentences.describe_race(results_of(*RACE, *MILESTONES), STRONGER))
     assert "measured apart (GPU, PyTorch 2.9, 2026-01-02): without biases." in text
     assert "images takes 30.6 µs in fp32, ours 10.2 µs" in text
     assert "factors at 64 images are 3.00, not 4.10 as in the table" in text
@@ -170,15 +170,15 @@ def test_a_stronger_pytorch_stands_beside_the_race():
 
 def test_a_layout_that_did_not_race_is_not_claimed():
     rows = [step("weft", "tf32", 1.0, "tf32"), step("torch", "graph", 2.0, "tf32")]
-    text = one_line(sentences.race_opponent(results_of(*RACE, *rows)))
+    text = one_line(sentences.describe_opponent(results_of(*RACE, *rows)))
     assert "In 1 of the 2 races below" in text
     assert "biases before batch norm" in text and "graph of one step" in text
-    assert "races below" not in sentences.race_opponent(results_of(*RACE))
+    assert "races below" not in sentences.describe_opponent(results_of(*RACE))
 
 
 def test_the_committed_stronger_race_has_the_factors_of_its_times():
     """Times are known to half of their last digit, factors too."""
-    rows = sentences.newest("stronger_torch", "cuda")["rows"]
+    rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
     ours = sentences.select(rows, impl="weft")
     assert len(ours) == 3
     for row in ours:
@@ -190,15 +190,15 @@ def test_the_committed_stronger_race_has_the_factors_of_its_times():
 
 def test_what_limits_a_step_is_what_the_committed_rows_say():
     """README's sentence, of our fastest rung in each precision and batch."""
-    rows = sentences.newest("race", "cuda")["rows"]
-    launch_us = plot_graphs.value(
-        "chain", "a graph", [], elsewhere("graphs"), count=100
+    rows = sentences.load_newest("race", "cuda")["rows"]
+    launch_us = plot_graphs.find_value(
+        "chain", "a graph", [], load_elsewhere("graphs"), count=100
     )
     largest = {}
     for roof in sentences.select(rows, measure="roof"):
         for batch in sorted({row["batch"] for row in rows if row["measure"] == "step"}):
             row = fastest_of(rows, roof["precision"], batch)
-            part = whole(limits(row, roof, launch_us)).binds
+            part = sum_parts(find_limits(row, roof, launch_us)).binds
             largest.setdefault(roof["precision"], []).append((batch, part))
     batches = [batch for batch, _ in largest["fp32"]]
     assert batches[:2] == [64, 256]
@@ -218,7 +218,7 @@ def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
     ours |= {"samples": 20, "steps": 5, "epochs": 2, "epochs_s": [4.75, 5.25]}
     theirs = {"impl": "torch", "us": 3e4, "epoch_s": None, **band}
     eager = theirs | {"us": 2e4, "epoch_s": 7.5}
-    text = one_line(sentences.processor_race(results_of(ours, theirs, eager)))
+    text = one_line(sentences.describe_processor_race(results_of(ours, theirs, eager)))
     assert "64 images takes 10.0 ms (9.00 to 12.0)" in text
     assert "PyTorch 2.9's two variants" in text and "2.0 times as long. An" in text
     assert "takes 5.00 s (4.75 to 5.25), PyTorch's 7.50 s, 1.5 times as long" in text
@@ -242,7 +242,7 @@ def test_reasons_of_counts_that_differ_are_grouped():
         base | lanes | {"verdict": "ncu weighs each instruction"},
         base | {"difference": None, "agrees": None, "verdict": ""},
     ]
-    text = one_line(sentences.counters(results_of(*rows)))
+    text = one_line(sentences.describe_counters(results_of(*rows)))
     assert "of 5 that Nsight Compute took of 1 launches, 1 are equal" in text
     assert "Two differ because the compiler merged" in text
     assert "One differs because the GPU takes scattered" in text
@@ -255,7 +255,7 @@ def test_watching_costs_from_the_cheapest_to_the_dearest():
         {"op": "check", "mode": "check", "rung": rung, "cost": cost}
         for rung, cost in (("add", 9.0), ("matmul_tiled", 7.0), ("sum", 2.0))
     ]
-    text = one_line(sentences.watching(results_of(*rows, device="AMD EPYC")))
+    text = one_line(sentences.describe_watching(results_of(*rows, device="AMD EPYC")))
     assert "On two cores of an AMD EPYC a watched launch takes 2.0 times" in text
     assert "(`sum`) to 9.0 times (`add`). A product with tiles takes 7.0" in text
 
@@ -265,12 +265,12 @@ def test_watching_costs_from_the_cheapest_to_the_dearest():
     [(0.696, "0.696 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (8.1e5, "810 ms")],
 )
 def test_times_have_three_digits(us, text):
-    assert sentences.duration(us) == text
+    assert sentences.write_duration(us) == text
 
 
 def test_processors_have_short_names():
     machine = {"cores": 1, "device": "Intel(R) Xeon(R) Processor"}
-    assert sentences._cores(machine) == "one core of an Intel Xeon"
+    assert sentences._write_cores(machine) == "one core of an Intel Xeon"
 
 
 def test_the_picture_of_a_watched_cell_is_what_the_cell_shows():

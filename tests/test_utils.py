@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import utils
-from weft.report.highlight import highlighted, with_code
+from weft.report.highlight import highlight_text, with_code
 
 
 def test_cdiv_rounds_up():
@@ -117,7 +117,7 @@ def test_listing_prints_a_difference(capsys):
 
 def test_code_brings_its_own_font():
     """The style sheets of an exported page and of a preview may have another one."""
-    for page in (highlighted("x = 1", "python"), with_code("Let `x` be 1 < 2.")):
+    for page in (highlight_text("x = 1", "python"), with_code("Let `x` be 1 < 2.")):
         (style,) = re.findall(r'<(?:pre|code) style="([^"]*)"', page)
         assert re.search(r"font-family:[^;]*\bmonospace(;|$)", style)
     assert re.sub(r"<[^>]*>", "", page) == "Let x be 1 &lt; 2."
@@ -129,7 +129,7 @@ def test_programs_and_differences_have_colours_and_keep_their_text():
         ("cuda", "__global__ int n = 1;", ("__global__", "int", "1")),
         ("diff", "-x\n+y\n z", ("-x", "+y")),
     ):
-        page = highlighted(text, language)
+        page = highlight_text(text, language)
         for word in marked:
             assert re.search(
                 rf'<span style="color:#\w+">{re.escape(word)}\n?</span>', page

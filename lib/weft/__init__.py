@@ -25,13 +25,13 @@ Each folder imports only from those above it in this list.
 import sys
 from pathlib import Path
 
-from .base.lazy import lazily
+from .base.lazy import make_lazy
 
 _CASES = Path(__file__).with_name("ops") / "cases"  # a file there is an op
 
 # Where each public name comes from: it is imported with its first use. PyTorch takes a
 # second, which a command or a training that does without it need not wait for.
-__all__ = lazily(
+__all__ = make_lazy(
     __name__,
     {
         "timing": ("bench",),  # a module that can be called: weft.bench(f, x)

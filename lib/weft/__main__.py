@@ -46,26 +46,26 @@ def main(arguments: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
-        _overview().print_help(sys.stderr)
+        make_overview().print_help(sys.stderr)
         return 2
     if arguments[0] not in COMMANDS:
-        _overview().parse_args(arguments)  # ends here
+        make_overview().parse_args(arguments)  # ends here
     name = arguments[0]
     try:
         module = importlib.import_module(COMMANDS[name][0])
         parser = argparse.ArgumentParser(f"weft {name}", description=COMMANDS[name][1])
-        args = _arguments(module, parser, arguments[1:])
+        args = parse_arguments(module, parser, arguments[1:])
         _check_places(args)
         return module.main(args) or 0
     except KeyboardInterrupt as stop:
         print(f"weft {name}: stopped. {stop}".rstrip(), file=sys.stderr)
         return 130
-    except _expected() as error:
+    except list_expected_errors() as error:
         print(f"weft {name}: {error}", file=sys.stderr)
         return 1
 
 
-def _arguments(module, parser: argparse.ArgumentParser, words: list[str]):
+def parse_arguments(module, parser: argparse.ArgumentParser, words: list[str]):
     """What the words after the command's name say.
 
     `run` has a parse() of its own: argparse cannot read nvcc's options.
@@ -76,7 +76,7 @@ def _arguments(module, parser: argparse.ArgumentParser, words: list[str]):
     return parser.parse_args(words)
 
 
-def _overview() -> argparse.ArgumentParser:
+def make_overview() -> argparse.ArgumentParser:
     lines = [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
     parser = argparse.ArgumentParser(
         "weft",
@@ -111,7 +111,7 @@ def _check_places(args: argparse.Namespace) -> None:
                 )
 
 
-def _expected() -> tuple[type[BaseException], ...]:
+def list_expected_errors() -> tuple[type[BaseException], ...]:
     # To import it parses weft.h, which `run` has no use for.
     native = sys.modules.get("weft.toolchain.native")
     more = (native.KernelError,) if native else ()

@@ -27,7 +27,7 @@ def fresh(tmp_path, monkeypatch):
 def test_a_new_cache_folder_is_for_its_user_alone(fresh):
     old = os.umask(0)
     try:
-        assert cache.folder() == fresh
+        assert cache.cache_folder() == fresh
     finally:
         os.umask(old)
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
@@ -37,8 +37,8 @@ def test_a_new_cache_folder_is_for_its_user_alone(fresh):
 def test_a_folder_that_every_user_may_write_is_refused(fresh, mode, capsys):
     fresh.mkdir()
     fresh.chmod(mode)
-    found = cache.folder("cells")
-    assert fresh not in found.parents and not cache.lasts()
+    found = cache.cache_folder("cells")
+    assert fresh not in found.parents and not cache.is_lasting()
     assert "can be written by every user (chmod o-w" in capsys.readouterr().err
 
 
@@ -46,7 +46,7 @@ def test_a_folder_that_a_group_may_write_is_refused(fresh, monkeypatch, capsys):
     fresh.mkdir()
     fresh.chmod(0o770)
     monkeypatch.setattr(cache, "_is_private", lambda group: False)
-    assert fresh not in cache.folder("cells").parents
+    assert fresh not in cache.cache_folder("cells").parents
     assert "can be written by its group" in capsys.readouterr().err
 
 
@@ -54,13 +54,13 @@ def test_a_group_with_its_user_alone_may_write(fresh, monkeypatch):
     fresh.mkdir()
     fresh.chmod(0o770)
     monkeypatch.setattr(cache, "_is_private", lambda group: True)
-    assert cache.folder() == fresh
+    assert cache.cache_folder() == fresh
 
 
 def test_a_folder_of_another_user_is_refused(fresh, monkeypatch, capsys):
     fresh.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: fresh.stat().st_uid + 1)
-    assert cache.folder() != fresh and not cache.lasts()
+    assert cache.cache_folder() != fresh and not cache.is_lasting()
     owner = fresh.stat().st_uid
     assert f"belongs to user {owner} and not to {owner + 1}" in capsys.readouterr().err
 
@@ -71,13 +71,13 @@ def test_a_folder_inside_the_cache_that_is_a_link_is_made_anew(fresh, tmp_path):
     (elsewhere / "mine.so").write_text("another's")
     fresh.mkdir(0o700)
     (fresh / "cells").symlink_to(elsewhere)
-    assert not list(cache.folder("cells").iterdir())
+    assert not list(cache.cache_folder("cells").iterdir())
     assert (elsewhere / "mine.so").exists()
 
 
 def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
     load_cuda(ONE)
-    (library,) = cache.folder("cells").glob("*.so")
+    (library,) = cache.cache_folder("cells").glob("*.so")
     planted = tmp_path / "planted.so"
     planted.write_bytes(library.read_bytes())
     library.unlink()
@@ -89,8 +89,8 @@ def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
 def test_pruning_deletes_a_link_and_not_what_it_points_at(fresh, tmp_path):
     outside = tmp_path / "outside"
     outside.write_bytes(bytes(1000))
-    (cache.folder("cells") / "link").symlink_to(outside)
-    assert cache.size() < 1000
+    (cache.cache_folder("cells") / "link").symlink_to(outside)
+    assert cache.measure_cache() < 1000
     cache.prune(limit=0)
     assert outside.exists() and not (fresh / "cells" / "link").is_symlink()
 
@@ -127,7 +127,7 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
 def test_ctrl_c_waits_for_what_must_not_be_torn():
     held = signal.getsignal(signal.SIGINT)
     done = []
-    with pytest.raises(KeyboardInterrupt), whole.undisturbed():
+    with pytest.raises(KeyboardInterrupt), whole.defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("to its end")
     assert done and signal.getsignal(signal.SIGINT) is held

@@ -20,9 +20,9 @@ SOURCE = Path(__file__).with_name("fake_driver.c")
 
 
 def forget() -> None:
-    for kept in (devices._driver, devices._handle, devices._primary):
+    for kept in (devices._load_driver, devices._handle, devices._primary_context):
         kept.cache_clear()
-    devices.capability.cache_clear()
+    devices.compute_capability.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_other_names_are_refused(given):
 def test_the_driver_says_what_there_is(driver):
     assert devices.count() == 2
     assert device_name("cuda:1") == "Second GPU"
-    assert [devices.capability(index) for index in (0, 1)] == [(8, 0), (8, 1)]
+    assert [devices.compute_capability(index) for index in (0, 1)] == [(8, 0), (8, 1)]
     assert build.Flavour.here("cuda").sm == "80"
     with pytest.raises(ArgumentError, match="cuda:2: this machine has 2 CUDA"):
         checked_device("cuda:2")
@@ -82,8 +82,8 @@ def test_the_driver_says_what_there_is(driver):
 def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
     monkeypatch.setattr(devices, "DRIVER", "libno-such-driver.so")
     forget()
-    assert devices.count() == devices.current() == 0
-    for ask in (devices.name, devices.capability, devices.is_current):
+    assert devices.count() == devices.current_gpu() == 0
+    for ask in (devices.name, devices.compute_capability, devices.is_current):
         with pytest.raises(KernelError, match="no CUDA GPU here"):
             ask(0)
     with pytest.raises(ArgumentError, match="this machine has 0 CUDA GPUs"):
@@ -93,15 +93,15 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
 def test_no_call_is_made_that_the_driver_refuses(driver):
     """compute-sanitizer would count it as an error of the program's."""
     before = ctypes.c_ulong.in_dll(driver, "refused").value
-    assert devices.current() == 0  # no context yet
+    assert devices.current_gpu() == 0  # no context yet
     assert ctypes.c_ulong.in_dll(driver, "refused").value == before
 
 
 def test_a_device_is_current_inside_and_what_was_before_is_again(driver):
-    assert devices.current() == 0 and not devices.is_current(0)  # no context yet
+    assert devices.current_gpu() == 0 and not devices.is_current(0)  # no context yet
     with native.on_device(Device("cuda:0")):
         with pytest.raises(ZeroDivisionError), native.on_device(Device("cuda:1")):
-            assert devices.current() == 1 and devices.is_current(1)
+            assert devices.current_gpu() == 1 and devices.is_current(1)
             with native.on_device(Device("cuda:1")):
                 pass
             assert devices.is_current(1)
@@ -137,6 +137,6 @@ def test_pytorchs_stream_and_device_hold_where_it_uses_the_gpu(driver, monkeypat
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch.cuda, "current_stream", stream)
-    assert devices.current() == 1 and devices.is_current(1)
+    assert devices.current_gpu() == 1 and devices.is_current(1)
     assert int(native.ffi.cast("uintptr_t", native.stream_of(Device("cuda:1")))) == 71
     assert build.Flavour.here("cuda").sm == "81"

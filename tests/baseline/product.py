@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from weft.programs.program import Program, executable
+from weft.programs.program import Program, build_executable
 from weft.report.raw import Files, program_report
 from weft.toolchain import build
-from weft.toolchain.disassembler import tool as disassembler
+from weft.toolchain.disassembler import find_tool as disassembler
 
 __all__ = [
     "EDIT",
@@ -35,9 +35,9 @@ EDIT = [
 
 def watched_program(path: Path) -> Path:
     """The executable of a program under the watch build."""
-    return executable(Program([str(path)], optimise="1", check=True))
+    return build_executable(Program([str(path)], optimise="1", check=True))
 
 
 def nvcc_command(source: Path) -> list[str]:
     """The call of nvcc that compiles a kernel for sm_90a, without input and output."""
-    return build._command(source, build.Flavour("cuda", sm="90a"))
+    return build._make_command(source, build.Flavour("cuda", sm="90a"))

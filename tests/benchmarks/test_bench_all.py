@@ -42,10 +42,10 @@ def test_a_wrong_kernel_is_not_timed(
 @pytest.mark.parametrize(
     "command, draw, args",
     [
-        ("graphs", plot_graphs.chains, ([], [], 0.1)),
-        ("graphs", plot_graphs.bars, ("fusion", [], [])),
-        ("transpose", plot_transpose.transposes, ([], [])),
-        ("transpose", plot_transpose.strides, ([], [])),
+        ("graphs", plot_graphs.plot_chains, ([], [], 0.1)),
+        ("graphs", plot_graphs.plot_bars, ("fusion", [], [])),
+        ("transpose", plot_transpose.plot_transposes, ([], [])),
+        ("transpose", plot_transpose.plot_strides, ([], [])),
     ],
 )
 def test_with_nothing_measured_anywhere_the_chart_says_so(command, draw, args):

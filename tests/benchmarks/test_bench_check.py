@@ -9,7 +9,7 @@ from weft.benchmarks import check as bench_check
 def test_rows_of_each_kernel_in_each_mode():
     rows = bench_check.rows(samples=1, edits=0, scale=8)
     modes = ["plain", *bench_check.MODES]
-    assert [row["mode"] for row in rows] == modes * len(bench_check.cases(8))
+    assert [row["mode"] for row in rows] == modes * len(bench_check.make_cases(8))
     by = {(row["rung"], row["mode"]): row for row in rows}
     for row in rows:
         plain = by[row["rung"], "plain"]

@@ -10,7 +10,7 @@ from weft.base.paths import ROOT
 from weft.benchmarks.graphs import command as bench_graphs
 from weft.benchmarks.graphs import plot as plot_graphs
 from weft.benchmarks.graphs import timelines as bench_timelines
-from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.see.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
@@ -109,7 +109,7 @@ def test_the_last_steps_of_a_run_are_kept_without_its_start():
 
 def test_a_timeline_is_a_row():
     seen = Timeline([Span("stream 7", "k", KERNEL, 0, 3)], "that GPU")
-    row = bench_timelines.row("weft", "mnist, tf32", timing(5.0), seen)
+    row = bench_timelines.timeline_row("weft", "mnist, tf32", timing(5.0), seen)
     assert row["us"] == 5 and row["span_us"] == row["busy_us"] == 3
     assert row["precision"] == "tf32" and row["spans"] == seen.json()
 
@@ -138,22 +138,22 @@ THERE = {
 
 
 def test_chains_by_road_with_the_floor():
-    text = drawn(plot_graphs.chains, HERE, [THERE], 0.12)
+    text = drawn(plot_graphs.plot_chains, HERE, [THERE], 0.12)
     assert "1.25 µs" in text and "3.75 µs" in text and "its bytes" in text
     assert "1.50 µs" not in text  # of a shorter chain
-    assert "that GPU, 2026-01-02" in plot_graphs.caption([THERE])
+    assert "that GPU, 2026-01-02" in plot_graphs.write_caption_text([THERE])
 
 
 def test_bars_of_an_op():
-    text = drawn(plot_graphs.bars, "fusion", HERE, [THERE], count=8)
+    text = drawn(plot_graphs.plot_bars, "fusion", HERE, [THERE], count=8)
     assert "4,000 GB/s, 3 x a copy" in text and "three kernels" in text
-    assert "stroke-dasharray" not in drawn(plot_graphs.bars, "fork", HERE, [THERE])
+    assert "stroke-dasharray" not in drawn(plot_graphs.plot_bars, "fork", HERE, [THERE])
 
 
 def test_a_value_is_this_machines_or_anothers():
-    assert plot_graphs.value("chain", "a graph", HERE, [THERE], count=5) == 1.5
-    assert plot_graphs.value("fork", "a", HERE, [THERE]) == 7
-    missing = plot_graphs.value("fork", "b", HERE, [THERE])
+    assert plot_graphs.find_value("chain", "a graph", HERE, [THERE], count=5) == 1.5
+    assert plot_graphs.find_value("fork", "a", HERE, [THERE]) == 7
+    missing = plot_graphs.find_value("fork", "b", HERE, [THERE])
     assert missing != missing
 
 
@@ -165,7 +165,7 @@ def read_source(lesson):
 
 
 def test_lessons_rank_calls_and_name_the_card_as_the_committed_rows_do():
-    (results,) = elsewhere("graphs")
+    (results,) = load_elsewhere("graphs")
     assert results["machine"]["device"].startswith("NVIDIA H100")
     assert "empty kernel (on the H100 of [14]" in read_source("15b")
     row_of = {

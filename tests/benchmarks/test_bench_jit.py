@@ -15,7 +15,7 @@ KEYS = {
 
 
 def test_edits_differ_from_each_other_and_from_run_to_run():
-    texts = [text for _ in range(2) for text, _ in bench_edit.sources(20)]
+    texts = [text for _ in range(2) for text, _ in bench_edit.make_edits(20)]
     assert len(set(texts)) == 40
     assert "NUMBER" not in "".join(texts)
 
@@ -43,7 +43,7 @@ def test_what_is_missing_is_null_and_says_why(monkeypatch):
     monkeypatch.setattr(bench_edit.build, "nvcc", lambda: None)
     monkeypatch.setattr(bench_edit.shutil, "which", lambda name: None)
     monkeypatch.setattr(bench_edit.importlib.util, "find_spec", lambda name: None)
-    (nvcc,), inline = bench_edit._nvcc(1), bench_edit._load_inline("cpu")
+    (nvcc,), inline = bench_edit._time_nvcc(1), bench_edit._load_inline("cpu")
     assert nvcc["us"] is None and inline["us"] is None
     assert "nvcc is not installed" in bench_edit.note([nvcc, inline])
     assert "pip install ninja" in bench_edit.note([nvcc, inline])
@@ -60,6 +60,6 @@ def test_launches_are_timed_in_bursts_and_in_a_loop():
 
 
 def test_a_contender_that_computes_something_else_is_refused():
-    arguments = bench_launch._arguments("cpu")
+    arguments = bench_launch._make_arguments("cpu")
     with pytest.raises(RuntimeError, match="computes .*nan"):
-        bench_launch._checked(lambda: None, arguments)
+        bench_launch._check_call(lambda: None, arguments)

@@ -19,8 +19,14 @@ from weft.benchmarks.matmul import calls as bench_matmul_calls
 from weft.benchmarks.matmul import command as bench_matmul
 from weft.benchmarks.matmul import race as racing
 from weft.benchmarks.matmul.calls import Entry, Operands, Size
-from weft.benchmarks.matmul.goals import GOALS, MEAN, PRECISIONS, beside_fastest, goals
-from weft.benchmarks.matmul.plan import SETS, races
+from weft.benchmarks.matmul.goals import (
+    GOALS,
+    MEAN,
+    PRECISIONS,
+    beside_fastest,
+    compare_goals,
+)
+from weft.benchmarks.matmul.plan import SETS, plan_races
 from weft.benchmarks.matmul.series import RESULTS
 from weft.ops import checked
 from weft.timing import clocks, timers
@@ -164,14 +170,19 @@ def test_one_wrong_element_of_four_million_is_refused(kind):
 )
 def test_a_readers_wrong_product_is_refused(product):
     with pytest.raises(Mismatch, match="not timed, since it is wrong: at 50"):
-        bench_matmul.mine(product, 50, device="cpu")
+        bench_matmul.time_mine(product, 50, device="cpu")
 
 
 def test_a_readers_own_product_stands_beside_the_others():
     def product(c, a, b):
         c.copy_(torch.from_numpy(np.dot(a.numpy(), b.numpy())))
 
-    found = bench_matmul.mine(product, "20x30x40", "dot", device="cpu", seconds=0.02)
+    found = bench_matmul.time_mine(
+        lambda c, a, b: torch.mm(a, b, out=c),
+        *(8, "it", "3xtf32"),
+        device="cpu",
+        seconds=0.01,
+    )
     assert {(r["impl"], r["rung"]) for r in found} == {
         *[("mine", "dot"), ("numpy", "matmul"), ("torch", "mm")],
     }
@@ -239,12 +250,12 @@ def test_who_would_take_too_long_is_left_out(monkeypatch, capsys):
 
 def test_every_set_is_made_of_sizes():
     for name in SETS:
-        for race in races(CPU, name, (), ("reference",), ()):
+        for race in plan_races(CPU, name, (), ("reference",), ()):
             assert race.size.flop > 0
     with pytest.raises(ArgumentError, match="--set nice: want one of ladder, goals"):
-        races(CPU, "nice", (), (), ())
+        plan_races(CPU, "nice", (), (), ())
     with pytest.raises(ArgumentError, match="--precisions fp64"):
-        races(CPU, "", (), (), ("fp64",))
+        plan_races(CPU, "", (), (), ("fp64",))
 
 
 def kind_of(race) -> tuple:
@@ -252,18 +263,18 @@ def kind_of(race) -> tuple:
 
 
 def test_all_of_the_sets_have_each_race_once_with_every_rung_where_one_set_has_it():
-    plan = races(CPU, "all", (), (), ())
+    plan = plan_races(CPU, "all", (), (), ())
     every = [kind_of(race) for race in plan]
     assert len(every) == len({*every})
     for name in SETS:
-        for race in races(CPU, name, (), (), ()):
+        for race in plan_races(CPU, name, (), (), ()):
             (same,) = [r for r in plan if kind_of(r) == kind_of(race)]
             assert {*race.rungs} <= {*same.rungs} and race.rounds <= same.rounds
             assert {*race.layouts} <= {*same.layouts}
 
 
 def test_no_race_of_a_set_has_too_few_rounds_for_a_spread():
-    few = min(race.rounds for race in races(CPU, "all", (), (), ()))
+    few = min(race.rounds for race in plan_races(CPU, "all", (), (), ()))
     assert timers.spread_of([1.0] * few) == 0
 
 
@@ -271,7 +282,7 @@ def test_every_precision_races_with_a_and_with_b_transposed_and_in_batches():
     there = {
         (str(race.size), race.precision, layout)
         for name in ("layouts", "ladder")
-        for race in races(CPU, name, (), (), ())
+        for race in plan_races(CPU, name, (), (), ())
         for layout in race.layouts
     }
     for kind in PRECISIONS:
@@ -281,10 +292,10 @@ def test_every_precision_races_with_a_and_with_b_transposed_and_in_batches():
 
 
 def test_the_cold_set_is_of_goals_and_its_rows_say_cold(monkeypatch):
-    plan = races(CPU, "cold", (), ("reference",), ())
+    plan = plan_races(CPU, "cold", (), ("reference",), ())
     assert all(race.cold for race in plan)
     asked = {(g.precision, g.size) for g in GOALS if g.target == "cuda"}
-    every = races(CPU, "cold", (), (), ())
+    every = plan_races(CPU, "cold", (), (), ())
     assert {(r.precision, (r.size.m, r.size.k, r.size.n)) for r in every} <= asked
     monkeypatch.setattr(racing.timers, "cache_size", lambda device: 10_000)
     small = replace(plan[0], size=Size(20, 20, 20))
@@ -294,7 +305,7 @@ def test_the_cold_set_is_of_goals_and_its_rows_say_cold(monkeypatch):
 
 
 def test_a_race_of_transposed_operands_leaves_the_others_to_the_usual_one():
-    (race, *_) = races(CPU, "layouts", (), ("reference",), ())
+    (race, *_) = plan_races(CPU, "layouts", (), ("reference",), ())
     small, options = (
         replace(race, size=Size(9, 8, 7)),
         racing.Options(CPU, seconds=0.01),
@@ -312,7 +323,7 @@ def test_the_goals_set_has_every_size_that_a_goal_is_about():
     assert {Size(5120, 256, 5120), Size(50000, 784, 10)} <= there
     (kinds,) = [kinds for size, kinds, _ in SETS["goals"] if size == "50000x784x10"]
     assert {*kinds} == {*PRECISIONS}
-    tall = [r for r in races(CPU, "goals", (), (), ()) if r.size.m == 50000]
+    tall = [r for r in plan_races(CPU, "goals", (), (), ()) if r.size.m == 50000]
     assert {race.layouts for race in tall} == {("nn",)}
 
 
@@ -343,7 +354,7 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
 
 
 def test_goals_are_met_by_the_best_rung_in_time_and_accuracy():
-    found = {(g["precision"], g["size"]): g for g in goals(rows())}
+    found = {(g["precision"], g["size"]): g for g in compare_goals(rows())}
     assert found["fp32", "4096"]["ours"] == "tuned"
     assert found["fp32", "4096"]["met"] == "goal"  # 1.08
     assert found["fp32", "1024"]["met"] == "must"  # 1.08 of 1.2
@@ -353,22 +364,24 @@ def test_goals_are_met_by_the_best_rung_in_time_and_accuracy():
     worse = [
         r | {"error_rms": 2e-6} if r["precision"] == "3xtf32" else r for r in rows()
     ]
-    (found, _) = [g for g in goals(worse) if g["precision"] == "3xtf32"]
+    (found, _) = [g for g in compare_goals(worse) if g["precision"] == "3xtf32"]
     assert (found["met"], found["error"]) == ("no", "larger than cuBLAS fp32's")
 
 
 def test_the_mean_counts_once_all_sizes_are_there():
-    found = goals(rows(sizes=[(side,) * 3 for side in MEAN]))
+    found = compare_goals(rows(sizes=[(side,) * 3 for side in MEAN]))
     (mean,) = [g for g in found if "mean" in g["size"]]
     assert mean["ratio"] == pytest.approx(1.08) and mean["met"] == "goal"
 
 
 def test_the_worst_size_is_named():
     slow = [row("weft", "tuned", "fp32", 1.0, (7, 8, 9), vs_cublas=0.4)]
-    (line,) = [g for g in goals(slow) if g["size"].startswith("worst")]
+    (line,) = [g for g in compare_goals(slow) if g["size"].startswith("worst")]
     assert (line["size"], line["met"]) == ("worst of 1: 7x8x9", "no")
     lying = slow[0] | {"layout": "tn", "vs_cublas": 0.3}
-    (line,) = [g for g in goals([*slow, lying]) if g["size"].startswith("worst")]
+    (line,) = [
+        g for g in compare_goals([*slow, lying]) if g["size"].startswith("worst")
+    ]
     assert line["size"] == "worst of 2: 7x8x9 tn"
 
 
@@ -384,7 +397,7 @@ def test_a_cpus_goals_are_beside_torch_with_as_many_threads():
         for threads, speed in ((1, 0.08), (2, 0.2))
     ]
     beside_fastest(there)
-    one, two = goals(there)
+    one, two = compare_goals(there)
     assert (one["threads"], one["ours"], one["met"]) == (1, "simd", "must")
     assert one["ratio"] == pytest.approx(0.75) and one["beside"] == "torch.mm"
     assert (two["threads"], two["ours"], two["met"]) == (2, "reference", "no")
@@ -395,16 +408,16 @@ def test_a_cpus_goals_are_beside_torch_with_as_many_threads():
 def test_a_goal_is_told_warm_with_the_cold_ratio_beside_it():
     warm, cold = rows(), [r | {"cache": "cold, rotated", "us": 2 * r["us"],
                                "vs_cublas": 0.9} for r in rows()]  # fmt: skip
-    (line,) = [g for g in goals([*cold, *warm]) if
+    (line,) = [g for g in compare_goals([*cold, *warm]) if
                (g["precision"], g["size"]) == ("fp32", "4096")]  # fmt: skip
     assert (line["ratio"], line["cold"]) == (1.08, 0.9)
-    assert all(g["cold"] is None for g in goals(warm))
+    assert all(g["cold"] is None for g in compare_goals(warm))
 
 
 def test_tall_and_narrow_has_a_goal_in_every_precision():
     tall = (50000, 784, 10)
     there = [row("weft", kind, kind, 1.0, tall, vs_cublas=0.99) for kind in PRECISIONS]
-    found = [g for g in goals(there) if g["size"] == "50000x784x10"]
+    found = [g for g in compare_goals(there) if g["size"] == "50000x784x10"]
     assert [g["precision"] for g in found] == [*PRECISIONS]
     assert {g["met"] for g in found} == {"no"}
 
@@ -412,7 +425,7 @@ def test_tall_and_narrow_has_a_goal_in_every_precision():
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("matmul_*.json")),
                          ids=lambda path: path.stem)  # fmt: skip
 def test_no_committed_result_misses_what_the_ladder_must_reach(path):
-    lines = goals(bench.read_json(path)["rows"])
+    lines = compare_goals(bench.read_json(path)["rows"])
     assert lines and not [line for line in lines if line["met"] == "no"]
 
 
@@ -422,7 +435,7 @@ def test_the_worst_is_looked_for_in_every_precision():
              for kind in ("fp32", "tf32", "bf16", "fp16")
              for size, ratio in sizes.items()]  # fmt: skip
     batch = row("weft", "tuned", "fp32", 1.0, (64, 64, 64), vs_cublas=None)
-    found = goals([*there, batch | {"batch": 1000, "vs_torch": 0.3}])
+    found = compare_goals([*there, batch | {"batch": 1000, "vs_torch": 0.3}])
     worst = {g["precision"]: (g["size"], g["must"], g["met"]) for g in found}
     assert worst == {
         "fp32": ("worst of 3: 1000of64", 0.5, "no"),
@@ -432,7 +445,7 @@ def test_the_worst_is_looked_for_in_every_precision():
 
 def test_a_batch_is_no_goal_and_no_part_of_the_mean():
     batches = [r | {"batch": 64} for r in rows()]
-    assert all(g["size"].startswith("worst") for g in goals(batches))
+    assert all(g["size"].startswith("worst") for g in compare_goals(batches))
 
 
 def test_each_side_has_the_layout_in_which_it_is_fastest():
@@ -445,7 +458,7 @@ def test_each_side_has_the_layout_in_which_it_is_fastest():
     ]
     layouts = ("nn", "nt", "nn", "nt")
     there = [r | {"layout": layout} for r, layout in zip(there, layouts)]
-    line = goals(there)[0]
+    line = compare_goals(there)[0]
     assert (line["ratio"], line["met"]) == (0.99, "must")
     assert line["layout"] == "nt, cuBLAS nt"
 
@@ -453,10 +466,16 @@ def test_each_side_has_the_layout_in_which_it_is_fastest():
 def test_3xtf32_races_fp32_in_a_race_of_its_own():
     operands = Operands.random(Size(4, 5, 6), "3xtf32", CPU, cold=False)
     assert operands.opponents == "fp32" and operands.sets[0][1].dtype == torch.float32
-    kinds = [race.precision for race in races(CPU, "", ["8"], (), ("fp32", "3xtf32"))]
+    kinds = [
+        race.precision for race in plan_races(CPU, "", ["8"], (), ("fp32", "3xtf32"))
+    ]
     assert kinds == ["fp32", "3xtf32"]
-    found = bench_matmul.mine(lambda c, a, b: torch.mm(a, b, out=c), 8, "it", "3xtf32",
-                              device="cpu", seconds=0.01)  # fmt: skip
+    found = bench_matmul.time_mine(
+        lambda c, a, b: torch.mm(a, b, out=c),
+        *(8, "it", "3xtf32"),
+        device="cpu",
+        seconds=0.01,
+    )
     assert {row["race"] for row in found} == {"3xtf32"}
     assert {row["precision"] for row in found} == {"3xtf32", "fp32"}
 
@@ -526,7 +545,7 @@ def test_the_first_call_of_all_is_no_measure_of_speed():
 
     one = Entry("numba", "it", "fp32", clocks.Contender(run))
     speeds = racing.Speeds()
-    racing._see(one, Size(8, 8, 8), CPU, speeds)
+    racing._note_speed(one, Size(8, 8, 8), CPU, speeds)
     assert speeds.seconds(one, Size(8, 8, 8)) < 0.1
 
 
@@ -537,7 +556,7 @@ def test_a_size_that_has_no_room_is_one_line(capsys):
 
 
 def test_rungs_that_are_named_race_in_their_own_precision():
-    plan = races(CPU, "", ["8"], ["mma_bf16", "simd"], [])
+    plan = plan_races(CPU, "", ["8"], ["mma_bf16", "simd"], [])
     asked = [(race.precision, *(r.name for r in race.rungs)) for race in plan]
     assert asked == [("fp32", "simd"), ("bf16", "mma_bf16")]
 

@@ -6,9 +6,11 @@ from weft.benchmarks import sim as bench_sim
 def test_rows_without_a_peer(monkeypatch):
     monkeypatch.setattr(bench_sim, "SAMPLES", 1)
     monkeypatch.setattr(bench_sim, "N", 16)
-    monkeypatch.setattr(bench_sim, "_numba", lambda kernel: None)
+    monkeypatch.setattr(bench_sim, "_run_numba", lambda kernel: None)
     rows = [
-        r for n, case in bench_sim.cases().items() for r in bench_sim._measure(n, case)
+        r
+        for n, case in bench_sim.make_cases().items()
+        for r in bench_sim._measure(n, case)
     ]
     assert [r["checks"] for r in rows] == ["on", "off"] * 4
     for row in rows:
@@ -20,5 +22,10 @@ def test_rows_without_a_peer(monkeypatch):
 
 
 def test_the_goals_are_told_where_they_are_missed():
-    assert bench_sim._goal("x", 99.0, ">=", "off") == "x: 99, goal >= 100 (missed)"
-    assert bench_sim._goal("x", 0.5, "<=", "us_per_access") == "x: 0.5, goal <= 1"
+    assert (
+        bench_sim._describe_goal("x", 99.0, ">=", "off")
+        == "x: 99, goal >= 100 (missed)"
+    )
+    assert (
+        bench_sim._describe_goal("x", 0.5, "<=", "us_per_access") == "x: 0.5, goal <= 1"
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.benchmarks import streams
-from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.plot_bodies import load_elsewhere
 
 PRINTED = "pinned    1 stream   2.000 ms, 4 streams   1.250 ms, wrong {}\n"
 
@@ -38,7 +38,7 @@ def test_wrong_results_and_silence_are_refused(printed, refusal):
 
 
 def test_the_committed_rows_are_what_lesson_06_says_of_them():
-    (found,) = elsewhere("streams")
+    (found,) = load_elsewhere("streams")
     assert "H100" in found["machine"]["device"]
     rows = {row["rung"]: row for row in found["rows"]}
     us = {name: row["us"] for name, row in rows.items()}

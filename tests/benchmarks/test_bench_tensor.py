@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from weft import bench
 from weft.base import style
-from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.benchmarks.tensor import command as bench_tensor
 from weft.benchmarks.tensor import limits as bench_tensor_limits
 from weft.benchmarks.tensor import plot as plot_tensor
@@ -18,7 +18,7 @@ from weft.see.figures import tensors as tensor_view
 
 
 def committed():
-    return elsewhere("tensor")
+    return load_elsewhere("tensor")
 
 
 def test_simulated_tensor_cores_round_and_promotion_changes_little():
@@ -82,7 +82,7 @@ def test_counters_of_ncu_are_told_apart_by_kernel():
     text = '"ID","Kernel Name","Metric Name","Metric Value"\n'
     text += '"0","bitwise_not_kernel","gpu__time_duration.sum","1,000"\n'
     text += '"1","matmul_x","gpu__time_duration.sum","2,000"\n'
-    assert list(bench_tensor_limits._launches(text)) == [
+    assert list(bench_tensor_limits._list_launches(text)) == [
         ("bitwise_not_kernel", {"gpu__time_duration.sum": 1000.0}),
         ("matmul_x", {"gpu__time_duration.sum": 2000.0}),
     ]
@@ -94,7 +94,7 @@ def test_of_several_kernels_the_longest_ones_counters_are_told():
         ("void matmul_x<4>(float *)", {"gpu__time_duration.sum": 8e3}),
         ("add(float *)", {"gpu__time_duration.sum": 1e3}),
     ]
-    row = bench_tensor_limits._told(launches, 100, 40)
+    row = bench_tensor_limits._summarize_kernels(launches, 100, 40)
     assert (row["us"], row["others_us"], row["kernel"]) == (8.0, 3.0, "matmul_x")
     assert row["active"] is None and row["tflops"] == pytest.approx(0.1)
     assert (row["m"], row["k"], row["n"]) == (100, 40, 100)
@@ -103,22 +103,22 @@ def test_of_several_kernels_the_longest_ones_counters_are_told():
 def test_charts_of_what_was_measured_and_of_nothing():
     others = committed()
     charts = {
-        plot_tensor.staircases: "rounded to the nearest float",
-        plot_tensor.promotions: "every 32",
-        plot_tensor.errors: "3xtf32",
-        plot_tensor.pipes: "wgmma_bf16",
+        plot_tensor.plot_staircases: "rounded to the nearest float",
+        plot_tensor.plot_promotions: "every 32",
+        plot_tensor.plot_errors: "3xtf32",
+        plot_tensor.plot_pipes: "wgmma_bf16",
     }
     for chart, word in charts.items():
         assert "bench tensor" in drawn(chart, [], []), chart
         assert word in drawn(chart, [], others), chart
-    assert math.isnan(plot_tensor.value("tflops", "heat", [], [], mode="hot"))
+    assert math.isnan(plot_tensor.find_value("tflops", "heat", [], [], mode="hot"))
 
 
 def test_heat_is_drawn_over_time():
     with style.style():
         made = Figure()
-        plot_tensor.heats(made.subplots(1, 2), [], committed())
-        text = style.svg(made)
+        plot_tensor.plot_heats(made.subplots(1, 2), [], committed())
+        text = style.write_svg(made)
     assert all(f">{word}<" in text for word in ("hot", "cool", "zeros"))
 
 
@@ -126,9 +126,15 @@ def test_the_caption_tells_the_days_of_the_rows_that_it_is_of():
     machine = {"device": "that GPU", "date": "2026-01-05"}
     rows = [{"op": "heat", "date": "2026-01-02"}, {"op": "ncu"}]
     others = [{"machine": machine, "rows": rows}]
-    assert plot_tensor.caption([], others, "heat") == "hollow: that GPU, 2026-01-02"
-    assert plot_tensor.caption([], others, "ncu") == "hollow: that GPU, 2026-01-05"
-    assert plot_tensor.caption([], others, "error") == "nothing measured"
+    assert (
+        plot_tensor.write_caption_text([], others, "heat")
+        == "hollow: that GPU, 2026-01-02"
+    )
+    assert (
+        plot_tensor.write_caption_text([], others, "ncu")
+        == "hollow: that GPU, 2026-01-05"
+    )
+    assert plot_tensor.write_caption_text([], others, "error") == "nothing measured"
 
 
 def test_every_element_has_one_owner_and_every_lane_as_many_as_the_others():

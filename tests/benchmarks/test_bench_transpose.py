@@ -7,7 +7,7 @@ from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks import plot_transpose
 from weft.benchmarks import transpose as bench_transpose
-from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.plot_bodies import load_elsewhere
 
 
 def test_rows_of_each_transpose_and_of_a_copy(target):
@@ -52,23 +52,23 @@ THERE = {
 
 
 def test_this_machine_is_full_and_another_one_hollow():
-    text = drawn(plot_transpose.transposes, HERE, [THERE])
+    text = drawn(plot_transpose.plot_transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
     assert text.count("stroke-dasharray") == 2  # the fastest copy of each card
-    assert "that GPU, 2026-01-02" in plot_transpose.caption([THERE])
+    assert "that GPU, 2026-01-02" in plot_transpose.write_caption_text([THERE])
 
 
 def test_no_transpose_beats_the_fastest_copy_of_its_card_unseen():
     """A copy with more under way than ours is the one to compare with."""
     faster = row("copy", "torch", "copy_", 5.0, 6000.0)
-    text = drawn(plot_transpose.transposes, [*HERE, faster], [])
+    text = drawn(plot_transpose.plot_transposes, [*HERE, faster], [])
     assert "750 GB/s, 12 %" in text and "6,000 GB/s, 100 %" in text
 
 
 def test_strides():
-    text = drawn(plot_transpose.strides, HERE, [THERE])
+    text = drawn(plot_transpose.plot_strides, HERE, [THERE])
     assert "that GPU" in text and "400" in text
-    assert "that GPU" not in drawn(plot_transpose.strides, HERE, [])
+    assert "that GPU" not in drawn(plot_transpose.plot_strides, HERE, [])
 
 
 def sector_row(rung, tbs, fetch=64, **place):
@@ -95,9 +95,10 @@ SECTORS = [
 def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
     device, *lines = plot_transpose.describe_sectors(SECTORS, [])
     assert (
-        device == "this GPU" and len(lines) == len(plot_transpose.effects(SECTORS)) + 3
+        device == "this GPU"
+        and len(lines) == len(plot_transpose.measure_effects(SECTORS)) + 3
     )
-    assert plot_transpose.effects(SECTORS) == pytest.approx(
+    assert plot_transpose.measure_effects(SECTORS) == pytest.approx(
         {
             "the fetch, in order, limit 64: 32 bytes apart over 64": 2.0,
             "the fetch, scattered sectors: limit 64 over 32": 1 / 9,
@@ -112,7 +113,7 @@ def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
 
 def test_sectors_near_and_far():
     def both(ax, *args):
-        plot_transpose.distances([ax, ax.figure.add_subplot()], *args)
+        plot_transpose.plot_distances([ax, ax.figure.add_subplot()], *args)
 
     text = drawn(both, SECTORS, [{"rows": SECTORS}])
     for name in "1 GiB", "8 GiB", "64 bytes, the usual":
@@ -136,7 +137,7 @@ def test_a_strided_copy_stands_beside_reads_of_the_same_card():
 
 # ---- what lesson 07a says of the rows that came with the lab -------------------------
 
-(CARD,) = elsewhere("sectors")
+(CARD,) = load_elsewhere("sectors")
 ROWS = CARD["rows"]
 
 
@@ -148,17 +149,17 @@ def speeds(limit, run):
 def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
     lesson = (ROOT / "notebooks/07a_memory.ipynb").read_text()
     assert CARD["machine"]["device"].startswith("NVIDIA H100") and "an H100" in lesson
-    (copies,) = elsewhere("transpose")
+    (copies,) = load_elsewhere("transpose")
     assert copies["machine"]["device"] == CARD["machine"]["device"]
     rungs = {(r["op"], r["rung"]) for r in copies["rows"]}
     assert {("copy", "four"), ("strided", "stride 32")} <= rungs
 
 
 def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
-    found = plot_transpose.effects(ROWS)
+    found = plot_transpose.measure_effects(ROWS)
     assert found["the fetch, in order, limit 64: 32 bytes apart over 64"] > 1.9
     assert found["the fetch, in order, limit 32: 32 bytes apart over 64"] < 1.15
-    (copies,) = elsewhere("transpose")
+    (copies,) = load_elsewhere("transpose")
     reads = plot_transpose.strided_reads(copies["rows"], ROWS)
     assert [apart for apart, *_ in reads] == [32, 64, 128]
     for _, _, copy, read, _ in reads:  # reading is nine tenths of a copy, or more
@@ -168,7 +169,7 @@ def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
 
 
 def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
-    found = plot_transpose.effects(ROWS)
+    found = plot_transpose.measure_effects(ROWS)
     assert found["the fetch, scattered sectors: limit 64 over 32"] == pytest.approx(
         1, abs=0.01
     )
@@ -191,7 +192,7 @@ def test_lone_sectors_and_pairs_begin_equally_often():
 
 
 def test_in_order_neighbours_within_256_bytes_count_and_no_others():
-    found = plot_transpose.effects(ROWS)
+    found = plot_transpose.measure_effects(ROWS)
     wide = "neighbours, in order, limit 32: 128 bytes apart over 256"
     row_of_dram = "a row of DRAM, in order, limit 32: 256 apart over 8,192"
     assert found[wide] > 1.5 and 1 < found[row_of_dram] < 1.05

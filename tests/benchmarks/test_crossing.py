@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.benchmarks.crossing import crossing, lowest_times
+from weft.benchmarks.crossing import find_crossing, lowest_times
 
 SIZES = [4**power for power in range(3, 12)]
 
@@ -13,8 +13,8 @@ def line(start, per_number):
 
 def test_the_crossing_of_two_lines_lies_between_the_sizes_beside_it():
     host, device = line(7.0, 4e-4), line(18.0, 1e-6)  # equal at 27569
-    assert 16384 < crossing(host, device) < 65536
-    assert crossing(host, device) == pytest.approx(11 / (4e-4 - 1e-6), rel=0.25)
+    assert 16384 < find_crossing(host, device) < 65536
+    assert find_crossing(host, device) == pytest.approx(11 / (4e-4 - 1e-6), rel=0.25)
 
 
 def test_a_disturbed_sample_does_not_move_the_crossing():
@@ -29,6 +29,6 @@ def test_a_disturbed_sample_does_not_move_the_crossing():
 
 def test_who_is_never_or_always_ahead():
     slow, fast = line(9.0, 4e-4), line(2.0, 1e-4)
-    assert crossing(fast, slow) is None
-    assert crossing(slow, fast) == SIZES[0]
-    assert crossing(slow, {}) is None
+    assert find_crossing(fast, slow) is None
+    assert find_crossing(slow, fast) == SIZES[0]
+    assert find_crossing(slow, {}) is None

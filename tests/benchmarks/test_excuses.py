@@ -14,7 +14,7 @@ from weft.see.machine_code import metrics, read_sass
 
 
 def test_a_difference_is_excused_as_far_as_its_reason_explains_it():
-    judged, excuse = bench_counters.judged, Excuse("merged", 4, 8)
+    judged, excuse = bench_counters.judge_counts, Excuse("merged", 4, 8)
     count = metrics.Metric("n", ("n",), exact=True)
     assert judged(count, 8, 4, excuse) == judged(count, 8, 5, excuse)
     assert judged(count, 8, 4, excuse) == (True, "merged")
@@ -104,17 +104,17 @@ COMMITTED = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
 QUICK = ["sum_strided", "matmul, tiles of 16, unrolled", "atomic, one address"]
 CASES = [
     pytest.param(case.name, marks=[pytest.mark.slow] * (case.name not in QUICK))
-    for case in bench_counters.cases()
+    for case in bench_counters.list_cases()
 ]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_committed_verdicts_are_those_of_today(name):
     """What was measured on a GPU, judged anew by this machine's counts and code."""
-    case = next(c for c in bench_counters.cases() if c.name == name)
-    kernel = bench_counters._kernel(case.kernel, case.template)
+    case = next(c for c in bench_counters.list_cases() if c.name == name)
+    kernel = bench_counters._find_kernel(case.kernel, case.template)
     counters = inspect(kernel, quiet=True)[case.shape](*case.args).counters
-    code = bench_counters._instructions(case.kernel, case.template)
+    code = bench_counters._read_instructions(case.kernel, case.template)
     if not code:
         pytest.skip("no machine code without nvcc")
     rows = [r for r in bench.read_json(COMMITTED[-1])["rows"] if r["rung"] == name]
@@ -125,8 +125,8 @@ def test_committed_verdicts_are_those_of_today(name):
         assert row["cpu"] == (ours and pytest.approx(ours, rel=1e-5))
         free = metric.tight and case.lanes
         excuse = None if free else find_excuse(metric, counters, code)
-        found = bench_counters.judged(metric, ours, row["ncu"], excuse)
+        found = bench_counters.judge_counts(metric, ours, row["ncu"], excuse)
         assert found == (row["agrees"], row["verdict"]), row["metric"]
         if found[0] and found[1] == (excuse and excuse.why):
             beyond = 0.9 * excuse.least  # no larger difference would do
-            assert not bench_counters.judged(metric, ours, beyond, excuse)[0]
+            assert not bench_counters.judge_counts(metric, ours, beyond, excuse)[0]

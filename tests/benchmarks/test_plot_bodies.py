@@ -39,50 +39,50 @@ def drawn(columns, draw, *args):
         made = Figure(figsize=(9, 4))
         axes = made.subplots(1, columns)
         draw(axes, *args)
-        return style.svg(made)
+        return style.write_svg(made)
 
 
 def test_this_machine_is_full_and_another_ones_gpu_hollow():
-    text = drawn(2, plot_bodies.contenders, HERE, [THERE])
+    text = drawn(2, plot_bodies.plot_contenders, HERE, [THERE])
     assert "~5 s" in text and "700 µs" in text and "grey, 9 pixels" in text
     assert "1.25 µs" in text and "CUDA C, a rung of the lab" in text
     assert "4 µs, fast" in text and "best" not in text
     for other in "90 µs", "44 µs", "55 µs":  # slower rungs, other sizes, its CPU
         assert other not in text
-    said = plot_bodies.caption(HERE, [THERE])
+    said = plot_bodies.write_caption_text(HERE, [THERE])
     assert "that GPU, 2026-01-02" in said and "a clock" in said
 
 
 def test_without_results_of_others_there_is_no_hollow_mark():
-    text = drawn(2, plot_bodies.contenders, HERE, [])
+    text = drawn(2, plot_bodies.plot_contenders, HERE, [])
     assert "numba_jit" not in text and "NumPy" in text
-    assert "hollow" not in plot_bodies.caption(HERE, [])
+    assert "hollow" not in plot_bodies.write_caption_text(HERE, [])
 
 
 def test_two_clocks():
-    text = drawn(1, plot_bodies.clocks, THERE["rows"], False)
+    text = drawn(1, plot_bodies.plot_clocks, THERE["rows"], False)
     assert "8 x the truth" in text and "0.25 x the truth" in text
     assert text.count("x the truth") == 3
     with pytest.raises(ValueError, match="not measured on a GPU"):
-        drawn(1, plot_bodies.clocks, HERE, True)
+        drawn(1, plot_bodies.plot_clocks, HERE, True)
 
 
 def test_launches_of_every_result_in_the_lab():
-    found = plot_bodies.elsewhere("launch")
+    found = plot_bodies.load_elsewhere("launch")
     assert found
     for each in found:
-        assert "numba jit" in drawn(1, plot_bodies.launches, each["rows"])
+        assert "numba jit" in drawn(1, plot_bodies.plot_launches, each["rows"])
 
 
 def test_results_in_the_lab_can_be_drawn():
-    assert plot_bodies.elsewhere()
-    for found in plot_bodies.elsewhere():
-        assert "numba_jit" in drawn(1, plot_bodies.clocks, found["rows"], False)
+    assert plot_bodies.load_elsewhere()
+    for found in plot_bodies.load_elsewhere():
+        assert "numba_jit" in drawn(1, plot_bodies.plot_clocks, found["rows"], False)
 
 
 def test_results_in_the_lab_are_of_one_card_with_every_fp32_rung():
     """Two cards would look alike, and a missing rung may be the fastest."""
-    (found,) = plot_bodies.elsewhere()
+    (found,) = plot_bodies.load_elsewhere()
     rungs = {
         rung.name
         for rung in native.library("matmul", "cpu").rungs

@@ -6,15 +6,15 @@ import pytest
 from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
 
-from weft.base.style import svg
+from weft.base.style import write_svg
 from weft.benchmarks.matmul import readme, series
 from weft.benchmarks.matmul.goals import beside_fastest
 from weft.benchmarks.matmul.plot import ladder_plot, size_plot
-from weft.benchmarks.matmul.roofline import _apart, roofline
-from weft.benchmarks.matmul.series import timed
+from weft.benchmarks.matmul.roofline import _spread_heights, plot_roofline
+from weft.benchmarks.matmul.series import select_timed
 from weft.timing import peaks, write_json
 
-DRAW = [ladder_plot, size_plot, roofline]
+DRAW = [ladder_plot, size_plot, plot_roofline]
 
 
 def dots(figure):
@@ -50,14 +50,14 @@ def test_without_cublas_the_ladder_is_in_per_cent_of_torch():
 
 def test_a_row_of_ones_own_is_a_diamond_among_the_others():
     own = row("mine", "my tiles", "fp32", 12.5, (4096,) * 3, vs_cublas=0.25)
-    for draw in (ladder_plot, roofline):
+    for draw in (ladder_plot, plot_roofline):
         figure = draw([*rows(), *peak_rows(), own], [], "4096")
         assert [d.get_marker() for d in dots(figure)].count("D") == 1
         assert "my tiles" in "\n".join(texts(figure))
 
 
 def test_the_roofline_has_slope_ceilings_and_every_rung():
-    figure = roofline([*rows(), *peak_rows()], [])
+    figure = plot_roofline([*rows(), *peak_rows()], [])
     shown = texts(figure)
     words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
     words |= {"fused multiply-adds:", "65 TFLOP/s", "bf16: 960 TFLOP/s"}
@@ -66,12 +66,12 @@ def test_the_roofline_has_slope_ceilings_and_every_rung():
     (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
     # 2 * 4096^3 flops, three arrays of 4 * 4096^2 bytes
     assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
-    without = " ".join(texts(roofline(rows(), [])))
+    without = " ".join(texts(plot_roofline(rows(), [])))
     assert "no roofs: weft bench matmul --set peaks" in without
 
 
 def test_a_roof_is_named_where_no_mark_can_be():
-    (axes,) = roofline([*rows(), *peak_rows()], []).axes
+    (axes,) = plot_roofline([*rows(), *peak_rows()], []).axes
     names = {n.get_text(): n for n in axes.texts if "FLOP/s" in n.get_text()}
     assert len(names) == 4
     for name in [*names.values(), *(n for n in axes.texts if "copy" in n.get_text())]:
@@ -80,9 +80,9 @@ def test_a_roof_is_named_where_no_mark_can_be():
 
 
 def test_names_are_apart_and_in_the_picture():
-    assert _apart([5.0, 4.9, 1.0], 0.5, 0.0) == [5.0, 4.5, 1.0]
-    assert _apart([1.0, 0.9, 0.8], 0.5, 0.0) == [1.0, 0.5, 0.0]
-    assert _apart([0.3, 0.2, 0.1], 0.5, 0.0) == [1.0, 0.5, 0.0]
+    assert _spread_heights([5.0, 4.9, 1.0], 0.5, 0.0) == [5.0, 4.5, 1.0]
+    assert _spread_heights([1.0, 0.9, 0.8], 0.5, 0.0) == [1.0, 0.5, 0.0]
+    assert _spread_heights([0.3, 0.2, 0.1], 0.5, 0.0) == [1.0, 0.5, 0.0]
 
 
 def test_sizes_have_a_panel_for_each_precision():
@@ -123,7 +123,7 @@ def test_what_was_measured_elsewhere_is_hollow(draw):
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_without_any_result_the_picture_says_how_to_get_one(draw):
-    assert "python -m weft bench matmul --device cuda" in svg(draw([], []))
+    assert "python -m weft bench matmul --device cuda" in write_svg(draw([], []))
 
 
 # ---- README --------------------------------------------------------------------
@@ -204,15 +204,19 @@ def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
     (found,) = (
         f for f in series.committed_results() if f["rows"][0]["target"] == "cpu"
     )
-    rows = series.timed(found["rows"])
+    rows = series.select_timed(found["rows"])
     for size in (1024, 2048):
         for threads in (1, 2):
-            there = [r for r in series.at(rows, (size,) * 3) if r["threads"] == threads]
+            there = [
+                r
+                for r in series.select_size(rows, (size,) * 3)
+                if r["threads"] == threads
+            ]
             ours, *peers = (
                 min(r["us"] for r in there if r["impl"] == impl)
                 for impl in ("weft", "numpy", "torch")
             )
-            factor = readme._three(min(peers) / ours)
+            factor = readme._write_three_digits(min(peers) / ours)
             lines = readme.matmul_table([elsewhere(), found]).splitlines()
             (line,) = (x for x in lines if x.startswith(f"| {size} | {threads} | "))
             assert line.endswith(f" | {factor} |")
@@ -282,9 +286,17 @@ def test_fp32_stands_beside_cublas_in_its_own_layout():
     nt = peer | {"layout": "nt", "us": 0.5 * peer["us"], "tflops": 100.0}
     there = [*found["rows"], nt]
     assert (
-        series.opponent(series.at(timed(there), (4096,) * 3), "fp32")["us"] > nt["us"]
+        series.find_opponent(
+            series.select_size(select_timed(there), (4096,) * 3), "fp32"
+        )["us"]
+        > nt["us"]
     )
-    assert series.opponent(series.at(timed(there), (4096,) * 3), "3xtf32") is nt
+    assert (
+        series.find_opponent(
+            series.select_size(select_timed(there), (4096,) * 3), "3xtf32"
+        )
+        is nt
+    )
     beside_fastest(there)  # beside nt cuBLAS's own nn has 50 %, its group's 100 %
     table = readme.matmul_table([found | {"rows": there}])
     assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
@@ -295,7 +307,7 @@ def test_the_roofline_has_the_ladders_cublas_from_whichever_race():
     cooler = row("cublas", "gemm_ex", "fp32", 52.0, cube, race="3xtf32", vs_cublas=1)
     for figure in (
         ladder_plot([*rows(), cooler], [], "4096"),
-        roofline([*rows(), cooler], [], "4096", ["fp32"]),
+        plot_roofline([*rows(), cooler], [], "4096", ["fp32"]),
     ):
         told = " ".join(texts(figure)).replace(",", "")
         assert "cuBLAS fp32 52" in told and "cuBLAS fp32 50" not in told
@@ -303,19 +315,19 @@ def test_the_roofline_has_the_ladders_cublas_from_whichever_race():
 
 def test_the_roofline_tells_of_small_marks_where_it_has_some():
     note = "small: our best of other sizes"
-    assert note in " ".join(texts(roofline(rows(), [])))
-    assert note not in " ".join(texts(roofline(rows(((4096,) * 3,)), [])))
+    assert note in " ".join(texts(plot_roofline(rows(), [])))
+    assert note not in " ".join(texts(plot_roofline(rows(((4096,) * 3,)), [])))
 
 
 def test_batches_are_in_no_picture():
     batch = [r | {"batch": 64} for r in rows()]
-    assert timed([*batch, *rows()]) == rows()
+    assert select_timed([*batch, *rows()]) == rows()
 
 
 def test_the_roofline_has_a_rung_once_in_its_fastest_layout():
     faster = [r | {"layout": "nt", "us": 0.9 * r["us"], "tflops": r["tflops"] / 0.9}
               for r in rows() if r["rung"] == "wgmma_tf32"]  # fmt: skip
-    shown = texts(roofline([*rows(), *faster], []))
+    shown = texts(plot_roofline([*rows(), *faster], []))
     assert [word for word in shown if "wgmma_tf32" in word] == ["wgmma_tf32 456"]
 
 

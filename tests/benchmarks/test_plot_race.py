@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from drawings import texts
 
-from weft.base.style import svg
+from weft.base.style import write_svg
 from weft.benchmarks.race.plot_batches import plot_batches
 from weft.benchmarks.race.plot_ladder import plot_ladder
 from weft.benchmarks.race.plot_roofline import plot_roofline
@@ -96,11 +96,11 @@ def test_what_was_measured_elsewhere_is_hollow(draw):
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_without_any_result_the_picture_says_how_to_get_one(draw):
-    assert "python -m weft bench mnist --device cuda" in svg(draw([]))
+    assert "python -m weft bench mnist --device cuda" in write_svg(draw([]))
     simulated = [r | {"target": "cpu"} for r in rows()]
-    assert "nothing measured yet" in svg(draw(simulated))
+    assert "nothing measured yet" in write_svg(draw(simulated))
 
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_equal_rows_give_equal_pictures(draw):
-    assert svg(draw(rows(), [THERE])) == svg(draw(rows(), iter([THERE])))
+    assert write_svg(draw(rows(), [THERE])) == write_svg(draw(rows(), iter([THERE])))

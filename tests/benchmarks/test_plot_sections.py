@@ -7,7 +7,7 @@ import pytest
 from drawings import texts
 from test_plot_race import THERE, row, rows
 
-from weft.base.style import svg
+from weft.base.style import write_svg
 from weft.benchmarks.race.inside import (
     WINNERS,
     conv2_back,
@@ -15,7 +15,7 @@ from weft.benchmarks.race.inside import (
     draw_inside,
     maps_of,
 )
-from weft.benchmarks.race.limits import Part, limits, whole
+from weft.benchmarks.race.limits import Part, find_limits, sum_parts
 from weft.benchmarks.race.plot_sections import plot_limits, plot_sections
 from weft.benchmarks.race.work import C1, C2, PIXELS2, PIXELS3, TAPS
 from weft.mnist import Cnn, initial_weights, load
@@ -31,7 +31,7 @@ LAYERS = {"forward.conv2": 300.0, "forward.pool2": 40.0, "backward.conv2": 900.0
 
 
 def test_sections_are_scaled_to_the_step_and_know_their_floors():
-    parts = limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
+    parts = find_limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
     assert [part.section for part in parts] == [*FUSED][1:]  # a run's, not a step's
     forward, loss, weight = parts
     assert [part.us for part in parts] == pytest.approx([16, 8, 24])
@@ -39,20 +39,20 @@ def test_sections_are_scaled_to_the_step_and_know_their_floors():
     assert forward.products == weight.products > 4 * forward.bytes > 0
     assert forward.waiting == pytest.approx(16 - forward.products - 1.5)
     assert (forward.binds, loss.binds) == ("products", "waiting")
-    assert limits(row("weft", "graph", 4.8, layers_us=FUSED), ROOF, 5)[1].binds == (
-        "launch"
-    )
+    assert find_limits(row("weft", "graph", 4.8, layers_us=FUSED), ROOF, 5)[
+        1
+    ].binds == ("launch")
 
 
 def test_a_step_is_the_sum_of_its_sections():
-    parts = limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
-    step = whole(parts)
+    parts = find_limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
+    step = sum_parts(parts)
     assert (step.us, step.launch) == pytest.approx((48, 4.5))
     assert step.products == pytest.approx(sum(part.products for part in parts))
 
 
 def test_a_section_faster_than_its_floor_waits_for_nothing():
-    (part,) = limits(
+    (part,) = find_limits(
         row("weft", "graph", 1.0, layers_us={"forward.conv2": 1.0}), ROOF, 1.5
     )
     assert part.waiting == 0 and part.binds == "products"
@@ -84,7 +84,7 @@ def test_sections_of_another_machine_are_hollow_and_none_are_told():
 
 
 def test_bars_of_the_limits_add_up_to_the_section():
-    parts = limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
+    parts = find_limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
     figure = plot_limits(parts, "graph, batch 64")
     for place, part in enumerate(parts):
         bars = [
@@ -94,7 +94,7 @@ def test_bars_of_the_limits_add_up_to_the_section():
     shown = texts(figure)
     assert {"16.0 µs, products", "8.0 µs, waiting", "launch"} <= {*shown}
     assert "µs, graph, batch 64 (left is better)" in shown
-    svg(figure)
+    write_svg(figure)
 
 
 def test_a_mosaic_scales_each_map_or_leaves_its_values():
@@ -149,7 +149,7 @@ def test_conv2s_backward_is_the_sum_of_its_sections_for_each_64_images():
     apart = FUSED | {both: 40.0}
     parts = {
         part.section: part
-        for part in limits(row("weft", "graph", 50.0, layers_us=apart), ROOF, 1.5)
+        for part in find_limits(row("weft", "graph", 50.0, layers_us=apart), ROOF, 1.5)
     }
     weight = parts["backward.conv2.weight"]
     for batch in 64, 256:

@@ -93,7 +93,7 @@ def invented(monkeypatch, tmp_path, program):
     lib = native.library("matmul", "cpu")
     monkeypatch.setattr(sanitizer.devices, "count", lambda: 1)
     monkeypatch.setattr(sanitizer.native, "library", lambda op, target: lib)
-    monkeypatch.setattr(sanitizer, "_program", lambda folder: program)
+    monkeypatch.setattr(sanitizer, "_build_program", lambda folder: program)
     monkeypatch.setattr(sanitizer, "device_name", lambda device: "Invented GPU")
     monkeypatch.setattr(results, "machine", lambda device: {"device": "Invented GPU"})
 
@@ -131,7 +131,7 @@ def test_what_a_tool_finds_fails(invented, tmp_path, monkeypatch, capsys, name, 
 
 def test_a_rung_that_is_not_done_fails(invented, tmp_path, monkeypatch, capsys):
     program = tmp_path / "every_rung"
-    monkeypatch.setattr(sanitizer, "_program", lambda folder: program)
+    monkeypatch.setattr(sanitizer, "_build_program", lambda folder: program)
     for text, errors in (("exit 0", 0), ("echo Segmentation fault; exit 139", None)):
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)

@@ -39,42 +39,42 @@ def test_after_a_fault_nothing_is_compiled_for_the_gpu(monkeypatch):
     monkeypatch.setattr(native, "_lost", "restart the kernel")
     with pytest.raises(DeviceLost, match="restart the kernel"):
         gpu.compile(SAXPY, expressions=["saxpy"])
-    assert gpu.fault() == "restart the kernel"
+    assert gpu.find_fault() == "restart the kernel"
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_ptx_needs_no_gpu():
-    assert "fma.rn.f32" in gpu.ptx(SAXPY, sm="sm_90a")
-    assert ".target sm_75" in gpu.ptx(SAXPY, sm="sm_75")
+    assert "fma.rn.f32" in gpu.compile_ptx(SAXPY, sm="sm_90a")
+    assert ".target sm_75" in gpu.compile_ptx(SAXPY, sm="sm_75")
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_a_cell_has_ptx_cuh_on_the_gpu_too():
     text = SAXPY.replace("a * x[i]", "round_tf32(a * x[i])")
-    assert "cvt.rna.tf32" in gpu.ptx(f'#include "ptx.cuh"\n{text}', sm="sm_80")
+    assert "cvt.rna.tf32" in gpu.compile_ptx(f'#include "ptx.cuh"\n{text}', sm="sm_80")
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 @pytest.mark.parametrize("sm", ["sm_80", "sm_90a", ""])
 def test_machine_code_can_be_read(sm):
     """An empty name is the GPU that is here; without one it is sm_80."""
     try:
-        text = gpu.sass(SAXPY, sm=sm)
+        text = gpu.compile_sass(SAXPY, sm=sm)
     except BuildError as error:
         assert "pip install nvidia-cuda-nvdisasm" in str(error)
         pytest.skip(str(error))
     assert "FFMA" in text and "saxpy" in text and (sm or "sm_") in text
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_without_a_disassembler_the_cure_is_named(monkeypatch):
     monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
-    disassembler.tool.cache_clear()
+    disassembler.find_tool.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
-            gpu.sass(SAXPY)
+            gpu.compile_sass(SAXPY)
     finally:
-        disassembler.tool.cache_clear()
+        disassembler.find_tool.cache_clear()
 
 
 @on_gpu

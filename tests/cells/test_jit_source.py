@@ -56,7 +56,7 @@ def test_a_cell_takes_the_c_plus_plus_that_nvcc_takes(case, head):
     assert y.tolist() == expected(added)
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="needs NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="needs NVRTC")
 @pytest.mark.parametrize("case", BODIES)
 def test_nvrtc_takes_the_same_source(case):
     assert nvrtc.compile(KERNEL.format(BODIES[case][0]), expressions=["k"]).cubin
@@ -170,4 +170,4 @@ def test_only_headers_below_the_files_folder_are_taken_along(tmp_path, name):
     (tmp_path / "mine.cuh").write_text("")
     folder = tmp_path / "below"
     folder.mkdir()
-    assert headers.used(f'#include "{name}"\n', folder) == {}
+    assert headers.select_used(f'#include "{name}"\n', folder) == {}

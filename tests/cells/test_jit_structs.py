@@ -216,8 +216,8 @@ def test_what_the_reader_of_structs_does_not_know_has_no_layout():
         "struct A { int a[UNKNOWN]; };",
         "struct A { void (*f)(int); };",
     ):
-        assert structs.layout(text, "A") is None
-    found = structs.layout(
+        assert structs.find_layout(text, "A") is None
+    found = structs.find_layout(
         "enum { M = 1 << 2 }; struct alignas(32) A { int a = 3, *b, c[M][2u]; "
         "A() : a(1) {} __device__ int get() const { return a; } static int s; };",
         "A",
@@ -226,9 +226,9 @@ def test_what_the_reader_of_structs_does_not_know_has_no_layout():
     assert (found.size, found.align, [at for at, _ in found.pointers]) == (64, 32, [8])
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvrtc_lays_the_structs_out_as_their_reader_does():
-    layouts = structs.layouts(SOURCE)
+    layouts = structs.list_layouts(SOURCE)
     same = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
-    text = gpu.ptx("\n".join([SOURCE, *same]), sm="sm_80")
+    text = gpu.compile_ptx("\n".join([SOURCE, *same]), sm="sm_80")
     assert len(layouts) == 7 and ".entry" in text

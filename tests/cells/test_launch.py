@@ -90,13 +90,16 @@ class Kernel:
     def plan(self, device, grid, block, shared):
         self.plans.append((device, grid, block, shared))
         name = self.signature.name
-        sizes = launch.dims(grid, "grid", name), launch.dims(block, "block", name)
+        sizes = (
+            launch.parse_dimensions(grid, "grid", name),
+            launch.parse_dimensions(block, "block", name),
+        )
         return launch.Plan(77, *sizes, shared)
 
     @contextlib.contextmanager
     def enter(self, device):
-        if native.lost():
-            raise DeviceLost(native.lost())
+        if native.explain_lost():
+            raise DeviceLost(native.explain_lost())
         yield
 
     def fail(self, status, device):
@@ -289,8 +292,8 @@ def test_a_failing_launch_and_a_lost_context(stand_in, monkeypatch):
         monkeypatch.setattr(stand_in, "status", 0)
         kernel(x)
     monkeypatch.setattr(native, "_lost", "")
-    native.lose("restart the kernel")
-    native.lose("a later reason")
+    native.mark_lost("restart the kernel")
+    native.mark_lost("a later reason")
     with pytest.raises(DeviceLost, match="restart the kernel"):
         kernel(x)
 

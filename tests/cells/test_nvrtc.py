@@ -11,7 +11,7 @@ from weft.cells.gpu import nvrtc
 from weft.csource.diagnostics import CompileError
 
 pytestmark = pytest.mark.skipif(
-    bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}"
+    bool(nvrtc.explain_missing()), reason=f"NVRTC: {nvrtc.explain_missing()}"
 )
 
 SAXPY = """
@@ -26,13 +26,13 @@ template <typename T, int N> __global__ void fill(T *out) {
     out[threadIdx.x] = part[N - 1 - threadIdx.x];
 }
 """
-TOOLKIT = len(nvrtc.include_folders()) > 0 if not nvrtc.available() else False
+TOOLKIT = len(nvrtc.include_folders()) > 0 if not nvrtc.explain_missing() else False
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a"])
 def test_kernels_and_templates_become_machine_code(arch):
-    if arch.rstrip("a") not in nvrtc.architectures():
-        pytest.skip(f"NVRTC {nvrtc.version()} is older than {arch}")
+    if arch.rstrip("a") not in nvrtc.list_architectures():
+        pytest.skip(f"NVRTC {nvrtc.nvrtc_version()} is older than {arch}")
     names = ["saxpy", "fill<float, 16>", "fill<unsigned char, 32>"]
     made = nvrtc.compile(SAXPY, arch=arch, expressions=names)
     assert made.cubin[:4] == b"\x7fELF" and f".target {arch}" in made.ptx
@@ -52,7 +52,7 @@ def test_ptxas_tells_registers_again_of_what_was_compiled_before():
 
 @pytest.mark.parametrize("version, told", [((12, 8), 0), ((12, 9), 1), ((13, 0), 1)])
 def test_nvrtcs_own_cache_is_off_where_it_has_one(monkeypatch, version, told):
-    monkeypatch.setattr(nvrtc, "version", lambda: version)
+    monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: version)
     assert nvrtc.default_options("sm_80", []).count("--no-cache") == told
 
 
@@ -239,7 +239,7 @@ def test_lines_of_the_source_are_in_the_code():
 
 def kept(source=SAXPY, arch="sm_80", expressions=("saxpy",), **more):
     arguments = {"name": "cell", "flags": (), "headers": {}, **more}
-    return stored.program(
+    return stored.load_program(
         *(source, arguments["name"], arch, arguments["flags"], expressions),
         arguments["headers"],
     )
@@ -267,7 +267,7 @@ def test_whatever_makes_a_program_changes_its_name(empty_cache, monkeypatch):
     ]
     assert not any(kept(**change)[1] for change in changes)
     assert all(kept(**change)[1] for change in changes)
-    monkeypatch.setattr(nvrtc, "version", lambda: (99, 0))
+    monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: (99, 0))
     assert not kept()[1]
     assert len(list(empty_cache.iterdir())) == len(changes) + 1
 

@@ -6,7 +6,9 @@ import pytest
 from weft import inspect, load_cuda
 from weft.cells.cpu import unset
 
-pytestmark = pytest.mark.skipif(not unset.flags(), reason="g++ fills no variables")
+pytestmark = pytest.mark.skipif(
+    not unset.unset_flags(), reason="g++ fills no variables"
+)
 
 SOURCE = """
 #define T 2

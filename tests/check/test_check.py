@@ -9,10 +9,10 @@ import wrong_kernels as zoo
 
 from weft import ArgumentError, Mismatch, check, cuda, cuda_c, load_cuda
 from weft.check import plan
-from weft.check.cases import covering, default_sizes, dimensions, spec
+from weft.check.cases import count_dimensions, cover_elements, default_sizes, parse_spec
 from weft.check.limit import TooLong, time_limit
-from weft.check.mistakes import Scene, guess, pattern
-from weft.check.runners import runners
+from weft.check.mistakes import Scene, describe_pattern, guess
+from weft.check.runners import make_runners
 
 
 def name(case):
@@ -134,7 +134,7 @@ def test_a_stub_of_a_kernel_is_not_solved_yet():
 
 def test_what_runs_go_wrong_is_told_where_a_rule_fits_them_all():
     def told(*runs, along=None):
-        return pattern([({"n": n}, (b, 1, 1), ok) for n, b, ok in runs], along)
+        return describe_pattern([({"n": n}, (b, 1, 1), ok) for n, b, ok in runs], along)
 
     assert "only where n is 1" in told((1, 8, False), (2, 8, True), (9, 8, True))
     full = (8, 8, True), (16, 8, True), (7, 8, False), (9, 8, False)
@@ -181,7 +181,10 @@ def test_several_outputs_lists_and_expressions_of_sizes():
 
 def test_a_flat_body_gets_flat_arrays_and_a_2d_body_shaped_ones():
     by_flat, by_2d = zoo.matmul, zoo.matmul_2d
-    (flat,), (shaped,) = runners(by_flat, True, None), runners(by_2d, True, None)
+    (flat,), (shaped,) = (
+        make_runners(by_flat, True, None),
+        make_runners(by_2d, True, None),
+    )
     assert flat.flat("a") and not shaped.flat("a")
     assert flat.dimensions == shaped.dimensions == 2
 
@@ -308,15 +311,15 @@ def test_sizes_lie_around_a_block_and_its_launches_cover_them():
     assert {1, 2, 3, 63, 64, 65, 1009} <= set(rows) and 7 in rows
     for row in default_sizes(list("mnk"), {"m": 16, "n": 8}, 5000):
         assert np.prod(list(row.values())) <= 5000
-    assert covering((33, 17), (16, 8, 1), 2).grid == (2, 5, 1)
-    assert covering((2, 3, 33, 17), (16, 8, 2), 3).grid == (2, 5, 3)
-    assert covering((2, 33), (32, 1, 1), 1).grid == (3, 1, 1)
+    assert cover_elements((33, 17), (16, 8, 1), 2).grid == (2, 5, 1)
+    assert cover_elements((2, 3, 33, 17), (16, 8, 2), 3).grid == (2, 5, 3)
+    assert cover_elements((2, 33), (32, 1, 1), 1).grid == (3, 1, 1)
 
 
 def test_the_axes_of_threads_are_read_from_the_source():
-    assert dimensions("cuda.grid(2)") == dimensions("threadIdx . y") == 2
-    assert dimensions("blockIdx.z + threadIdx.x") == 3
-    assert dimensions("int x = p.y; grid(1)") == dimensions("") == 1
+    assert count_dimensions("cuda.grid(2)") == count_dimensions("threadIdx . y") == 2
+    assert count_dimensions("blockIdx.z + threadIdx.x") == 3
+    assert count_dimensions("int x = p.y; grid(1)") == count_dimensions("") == 1
 
 
 def test_several_launch_shapes_are_tried_by_default():
@@ -425,11 +428,11 @@ def test_a_reference_that_does_not_fit_is_said_so():
 
 
 def test_a_dimension_may_be_typed_computed_or_a_function():
-    one = spec("x", "uint8[n, min(m, 3), 2]", {})
+    one = parse_spec("x", "uint8[n, min(m, 3), 2]", {})
     assert one.dtype == np.uint8 and one.symbols == ["n", "m"]
     assert one.shape({"n": 4, "m": 9}) == (4, 3, 2) and one.axes == ("n", "", "")
-    assert spec("x", lambda n: n // 2, {}).shape({"n": 9}) == (4,)
-    assert spec("x", torch.ones(2, 3), {}).shape({}) == (2, 3)
+    assert parse_spec("x", lambda n: n // 2, {}).shape({"n": 9}) == (4,)
+    assert parse_spec("x", torch.ones(2, 3), {}).shape({}) == (2, 3)
 
 
 def test_a_time_limit_ends_a_loop_of_python_and_nothing_after_it():
@@ -454,7 +457,7 @@ def test_a_kernel_is_known_by_the_names_it_uses():
     def plain(c):
         c[0] = 1
 
-    kinds = [type(runners(f, True, None)[0]).__name__ for f in (kernel, plain)]
+    kinds = [type(make_runners(f, True, None)[0]).__name__ for f in (kernel, plain)]
     assert kinds == ["Simulated", "InPlace"]
 
 
@@ -463,7 +466,7 @@ def test_a_verdict_shows_itself_in_a_notebook():
                     inputs={"x": "n"}, values={"by": 2.0}, sizes=[3])  # fmt: skip
     page = verdict._repr_html_()
     assert "<code>scale</code> is right" in page and "color:#009E73" in page
-    assert plan.plan.__doc__
+    assert plan.plan_cases.__doc__
 
 
 def mirrored(x):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft import Mismatch, check, cuda, inspect, load_cuda, sim
-from weft.check.mistakes import Scene, guess, pattern, proof
+from weft.check.mistakes import Scene, describe_pattern, describe_proof, guess
 from weft.report.cures import in_python
 
 float32 = np.float32
@@ -183,7 +183,7 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         output=("m",),
     )
     assert said in guess(scene) and bool(said) == ("place" in guess(scene))
-    assert bool(proof(scene)) == (3 in got and bool(said))
+    assert bool(describe_proof(scene)) == (3 in got and bool(said))
 
 
 # ---- pictures upside down -----------------------------------------------------------
@@ -287,12 +287,12 @@ def test_one_block_is_enough_for_one_of_two_sizes():
 def test_sizes_that_nothing_tells_apart_are_all_named():
     rows = [(8, 8), (16, 16), (7, 9), (9, 7)]
     runs = [({"m": m, "n": n}, (8, 8, 1), m % 8 == 0) for m, n in rows]
-    said = pattern(runs, {"n": 0, "m": 1})
+    said = describe_pattern(runs, {"n": 0, "m": 1})
     assert (
         "m is a multiple of the block's y and n is a multiple of the block's x" in said
     )
     ones = [({"m": n, "n": n}, (8, 8, 1), n > 1) for n in (1, 2, 5)]
-    assert pattern(ones) == "It is wrong only where m and n are 1."
+    assert describe_pattern(ones) == "It is wrong only where m and n are 1."
 
 
 # ---- blocks that lie at another distance --------------------------------------------

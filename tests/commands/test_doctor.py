@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from weft.base.host import cores
+from weft.base.host import count_cores
 from weft.cells.gpu import nvrtc
 from weft.commands import doctor
 from weft.pykernel.numba import gpu as numba_gpu
@@ -18,11 +18,11 @@ def by_name(findings):
 
 def test_it_names_what_is_here_and_every_op():
     found = by_name(doctor.examine())
-    assert str(cores()) in found["CPU"].value
+    assert str(count_cores()) in found["CPU"].value
     assert found["torch"].value == torch.__version__.split("+")[0] or (
         torch.__version__.startswith(found["torch"].value.split("+")[0])
     )
-    for op in build.ops():
+    for op in build.list_ops():
         assert "reference" in found[f"{op} on cpu"].value
     assert not any(f.needed and f.cure for f in found.values())
 
@@ -38,9 +38,9 @@ def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
         rung("cudnn", idea="absent: no headers"),
     ]
     on_cpu = "reference, naive; not pdl (GPU only), cudnn (absent: no headers)"
-    assert doctor._which(rungs, "cpu") == on_cpu
+    assert doctor._describe_rungs(rungs, "cpu") == on_cpu
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
-    assert doctor._which(rungs, "cuda") == (
+    assert doctor._describe_rungs(rungs, "cuda") == (
         "naive; not reference (CPU only), "
         "pdl (needs compute capability 9.0, here is 8.6), cudnn (absent: no headers)"
     )
@@ -48,7 +48,7 @@ def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
 
 def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
     monkeypatch.setattr(build, "gxx", lambda: None)
-    compiler = by_name(doctor._compiler())["C++ compiler"]
+    compiler = by_name(doctor._examine_compiler())["C++ compiler"]
     assert compiler.needed and "apt install g++" in compiler.cure
 
 
@@ -66,28 +66,30 @@ def test_it_says_whether_kernels_can_be_watched(monkeypatch):
 
 def test_a_missing_ptxas_has_its_cure(monkeypatch):
     monkeypatch.setattr(toolchain, "ptxas", lambda: None)
-    found = by_name(doctor._cells())["ptxas"]
+    found = by_name(doctor._examine_cells())["ptxas"]
     assert "pip install" in found.cure and not found.needed
 
 
 def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):
     monkeypatch.setattr(build, "nvcc", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert "CUDA Toolkit" in doctor._toolkit()[0].cure
+    assert "CUDA Toolkit" in doctor._examine_toolkit()[0].cure
 
 
 def test_without_nvrtc_cells_run_on_the_cpu_and_the_cure_is_told(monkeypatch):
-    monkeypatch.setattr(nvrtc, "available", lambda: "pip install it")
-    found = by_name(doctor._cells())["NVRTC"]
+    monkeypatch.setattr(nvrtc, "explain_missing", lambda: "pip install it")
+    found = by_name(doctor._examine_cells())["NVRTC"]
     assert "CPU" in found.value and found.cure == "pip install it" and not found.needed
 
 
 def test_it_says_what_numba_runs_on(monkeypatch):
-    (found,) = doctor._numba()
+    (found,) = doctor._examine_numba()
     assert "simulator" in found.value or "GPU" in found.value
-    monkeypatch.setattr(numba_gpu, "unusable", lambda: "No NVVM (x): pip install it")
+    monkeypatch.setattr(
+        numba_gpu, "explain_unusable", lambda: "No NVVM (x): pip install it"
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    (found,) = doctor._numba()
+    (found,) = doctor._examine_numba()
     assert (found.value, found.cure) == ("No NVVM (x)", "pip install it")
 
 
@@ -95,7 +97,7 @@ def test_a_look_that_fails_is_a_finding_not_a_trace(monkeypatch):
     def _gpu():
         raise OSError("the driver is asleep")
 
-    monkeypatch.setattr(doctor, "_gpu", _gpu)
+    monkeypatch.setattr(doctor, "_examine_gpu", _gpu)
     assert "the driver is asleep" in by_name(doctor.examine())["gpu"].value
 
 
@@ -108,6 +110,6 @@ def test_json_holds_every_finding(tmp_path, capsys):
     assert doctor.main(parser.parse_args(["--json", str(path)])) == 0
     written = json.loads(path.read_text())
     printed = capsys.readouterr().out
-    assert written["machine"]["cores"] == cores()
+    assert written["machine"]["cores"] == count_cores()
     for finding in written["findings"]:
         assert finding["name"] in printed

@@ -91,17 +91,17 @@ def test_a_python_that_is_too_old_is_one_sentence(fake_python, monkeypatch):
 
 
 def test_a_torch_that_is_too_old_is_one_sentence(fake_python):
-    count = len(environment.requirements())
+    count = len(environment.list_requirements())
     python = fake_python(f"for i in $(seq {count}); do echo 2.4.1; done")
     with pytest.raises(environment.Missing, match=r"has torch 2\.4\.1.*needs 2\.6"):
-        environment.missing(python, environment.requirements())
+        environment.list_missing(python, environment.list_requirements())
 
 
 def test_an_active_environment_keeps_its_torch_and_gets_only_what_lacks(fake_python):
-    wanted = environment.requirements()
+    wanted = environment.list_requirements()
     versions = ["-" if "anywidget" in line else "2.7.0" for line in wanted]
     python = fake_python("; ".join(f"echo {v}" for v in versions))
-    (only,) = environment.missing(python, wanted)
+    (only,) = environment.list_missing(python, wanted)
     assert only.startswith("anywidget")
 
 
@@ -118,7 +118,7 @@ def test_an_active_environment_is_preferred_to_our_own(monkeypatch, fake_python)
 
 
 def test_the_package_list_is_the_pip_part_of_environment_yml():
-    wanted = environment.requirements()
+    wanted = environment.list_requirements()
     assert "torch ==2.13.0" in wanted
     assert not any("conda-forge" in line for line in wanted)
     assert len(wanted) == len(set(wanted)) > 8
@@ -136,7 +136,7 @@ def test_arguments_reach_the_python_that_was_prepared(tmp_path):
 
 def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
     """They belong to the torch that is there: none of CUDA 13 is added."""
-    wanted = environment.requirements()
+    wanted = environment.list_requirements()
     for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
         folder = tmp_path / f"{name}-12.8.1.dist-info"
         folder.mkdir()
@@ -145,7 +145,7 @@ def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
     python = fake_python(f'exec {sys.executable} -S -E "$@"')
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)  # `python -c` looks here first
-        lacking = environment.missing(python, wanted)
+        lacking = environment.list_missing(python, wanted)
     names = {line.split()[0] for line in lacking}
     assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names
     assert any(line.startswith("numba-cuda [cu12]") for line in lacking)
@@ -153,7 +153,7 @@ def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
 
 def test_every_requirement_is_one_that_pip_reads():
     requirement = pytest.importorskip("packaging.requirements").Requirement
-    for line in environment.requirements():
+    for line in environment.list_requirements():
         assert requirement(line.replace(" ", "")).name == line.split()[0]
 
 

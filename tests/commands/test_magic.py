@@ -134,7 +134,7 @@ def test_check_says_what_three_orders_showed(shell, capsys):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_without_a_gpu_a_cell_for_one_is_compiled_to_be_read(shell, capsys):
     run(shell, f"%%cuda --gpu --ptx --time --arch sm_80\n{ADD}")
     shown = capsys.readouterr().out
@@ -191,7 +191,7 @@ def test_a_failed_launch_shows_the_readers_lines_and_none_of_ours(shell, capsys)
 def test_help_names_every_option(shell, capsys):
     run(shell, "%%cuda --help\n.")
     out = capsys.readouterr().out
-    for action in magic._parser()._actions:
+    for action in magic._make_parser()._actions:
         assert action.option_strings[0] in out
         assert (
             action.option_strings[0]

@@ -185,7 +185,7 @@ def test_nvrtc_says_the_same_in_its_own_words():
         Diagnostic("tiles.cuh", 1, 0, "error", 'cannot open source file "no.h"'),
     ]
     message = 'identifier "threadidx" is undefined'
-    assert hints.hint(message, "", "") == "CUDA writes it threadIdx"
+    assert hints.find_hint(message, "", "") == "CUDA writes it threadIdx"
 
 
 def test_an_error_in_an_included_header_names_the_header():

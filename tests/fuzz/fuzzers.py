@@ -32,7 +32,7 @@ from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
 
-set_hypothesis_home_dir(cache.folder("hypothesis"))  # and not the checkout
+set_hypothesis_home_dir(cache.cache_folder("hypothesis"))  # and not the checkout
 OURS = Short, BuildError, RewriteError, DataError
 LONGEST = 3000  # letters of an error
 
@@ -140,7 +140,7 @@ def try_source(random, folder):
     hypothesis.note(source)
     refused(lambda: line_by_line(source))
     refused(lambda: checks.check(source, signature.parse(source)))
-    refused(lambda: checks.doubles(source))
+    refused(lambda: checks.find_doubles(source))
 
 
 def line_by_line(source: str) -> None:

@@ -5,7 +5,7 @@ import torch
 from watched_kernels import findings, run
 
 from weft import ops
-from weft.cells.cpu.launch import runtime
+from weft.cells.cpu.launch import open_runtime
 from weft.ops.cases.matmul import Product, error_bound, matmul_case
 from weft.see.inspect import load_watched_library
 from weft.toolchain import native
@@ -54,7 +54,7 @@ def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
     case = matmul_case(torch.Generator().manual_seed(0), q, rung.precision)
-    runtime().simt_check_begin()
+    open_runtime().simt_check_begin()
     run(load_watched_library("matmul"), rung, case)
     assert not findings(), findings()
 

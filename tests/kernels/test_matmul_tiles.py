@@ -16,7 +16,7 @@ from weft.toolchain.build import nvcc
 
 def _disassembler() -> bool:
     try:
-        return "cuobjdump" not in disassembler.tool()
+        return "cuobjdump" not in disassembler.find_tool()
     except BuildError:
         return False
 
@@ -83,7 +83,7 @@ def test_work_per_thread_is_told_as_it_came_with_the_lab_where_there_is_no_gpu(
 
 
 def test_a_readers_product_takes_turns_with_the_rungs_that_are_named():
-    found = bench_matmul.mine(
+    found = bench_matmul.time_mine(
         lambda c, a, b: torch.mm(a, b, out=c),
         *(24, "own"),
         device="cpu",
@@ -93,4 +93,4 @@ def test_a_readers_product_takes_turns_with_the_rungs_that_are_named():
     names = {(row["impl"], row["rung"]) for row in found}
     assert {("mine", "own"), ("weft", "ikj"), ("torch", "mm")} <= names
     with pytest.raises(ArgumentError, match="no_such"):
-        bench_matmul.mine(torch.mm, 24, device="cpu", rungs=["no_such"])
+        bench_matmul.time_mine(torch.mm, 24, device="cpu", rungs=["no_such"])

@@ -535,7 +535,7 @@ def test_bounds_in_cpu_time():
     """Half of what two cores must do, on one, in time that others do not take."""
     simt = Simt("asm")
     simt.runtime.simt_set_threads(1)
-    lib = bench_simt.library("asm")
+    lib = bench_simt.open_library("asm")
     _, add, threads, _ = bench_simt.add(lib)
     _, matmul, _, flop = bench_simt.matmul_tiled(lib)
     seconds = {add: [], matmul: []}

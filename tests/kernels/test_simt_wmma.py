@@ -174,7 +174,7 @@ def watched(tmp_path_factory):
     source = folder / "k.cu"
     source.write_text(WATCHED)
     built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.executable(built)
+    executable = program.build_executable(built)
 
     def run(how: str) -> list[dict]:
         report = folder / f"{how}.json"

@@ -184,7 +184,7 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
         "common/checks.cuh",
     ):
         (tmp_path / name).symlink_to(build.KERNELS / name)
-    files = [path for path in build.sources("matmul", "cpu") if path != table]
+    files = [path for path in build.list_sources("matmul", "cpu") if path != table]
     files += [folder / "matmul.cu", mine.path]
     path = build.library_of("kept-rung", files, build.Flavour.here("cpu"))
     lib = native.Library("matmul", "cpu", path)

@@ -5,7 +5,7 @@ import pytest
 
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
-from weft.puzzles.cells import cells
+from weft.puzzles.cells import make_cells
 from weft.puzzles.groups import GROUPS
 
 PYTHON = """\
@@ -43,23 +43,25 @@ def source(answer=PYTHON, folded=f"<details>\n\n{lessons.ANSWER}\nWhy.\n</detail
 
 
 def test_a_stub_keeps_all_but_the_answer():
-    assert lessons.stub(PYTHON).endswith('One line."""\n    raise NotImplementedError')
-    assert lessons.stub(CUDA).endswith("(float *y) {\n    // not solved yet\n}")
-    assert lessons.stub(C_FILE).endswith("(float *y) {\n#error not solved yet\n}")
+    assert lessons.make_stub(PYTHON).endswith(
+        'One line."""\n    raise NotImplementedError'
+    )
+    assert lessons.make_stub(CUDA).endswith("(float *y) {\n    // not solved yet\n}")
+    assert lessons.make_stub(C_FILE).endswith("(float *y) {\n#error not solved yet\n}")
 
 
 def test_a_stub_in_python_is_not_implemented():
     scope = {}
-    exec(lessons.stub(PYTHON), scope)
+    exec(lessons.make_stub(PYTHON), scope)
     with pytest.raises(NotImplementedError):
         scope["double"](1)
 
 
 def test_several_lines_and_several_places_are_hidden():
     twice = PYTHON + "\n\n" + PYTHON.replace("double", "again")
-    assert lessons.stub(twice).count("raise NotImplementedError") == 2
-    assert "return" not in lessons.stub(twice)
-    assert "SOLUTION" not in lessons.solved(twice)
+    assert lessons.make_stub(twice).count("raise NotImplementedError") == 2
+    assert "return" not in lessons.make_stub(twice)
+    assert "SOLUTION" not in lessons.remove_marks(twice)
 
 
 def test_the_folded_answer_is_the_solution():
@@ -181,7 +183,9 @@ def test_the_source_has_the_answers_of_puzzles_and_the_reader_the_stubs():
 
 
 def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
-    (cell,) = (c for c in cells(["threads"], False) if c.id == "puzzle-guards-help")
+    (cell,) = (
+        c for c in make_cells(["threads"], False) if c.id == "puzzle-guards-help"
+    )
     text, puzzle = cell.source, puzzles.guards
     assert text.count("<details>") == text.count("</details>")
     at = [text.index(hint) for hint in puzzle.hints]

@@ -94,10 +94,10 @@ def unpacked(monkeypatch) -> list[str]:
 
 def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch):
     packed = data.FOLDER / f"{kept.name}.gz"
-    first = data.raw(data.FOLDER, kept.name)
+    first = data.read_raw(data.FOLDER, kept.name)
     assert first == gzip.decompress(packed.read_bytes())
     times = unpacked(monkeypatch)
-    again = data.raw(data.FOLDER, kept.name)
+    again = data.read_raw(data.FOLDER, kept.name)
     assert times == []
     assert bytes(again) == first and kept.read_bytes() == first
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
@@ -105,12 +105,12 @@ def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch)
 
 @pytest.mark.parametrize("damage", ["a bit", "its end", "all of it"])
 def test_a_damaged_copy_is_made_anew(kept, monkeypatch, damage):
-    want = data.raw(data.FOLDER, kept.name)
+    want = data.read_raw(data.FOLDER, kept.name)
     broken = bytearray(want)
     broken[1000] ^= 1
     kept.write_bytes({"a bit": broken, "its end": want[:-1], "all of it": b""}[damage])
     times = unpacked(monkeypatch)
-    assert bytes(data.raw(data.FOLDER, kept.name)) == want and len(times) == 1
+    assert bytes(data.read_raw(data.FOLDER, kept.name)) == want and len(times) == 1
     assert kept.read_bytes() == want
 
 
@@ -119,13 +119,13 @@ def test_where_no_copy_can_be_kept_the_data_is_read_all_the_same(kept, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(whole.tempfile, "mkstemp", full)
-    assert len(data.raw(data.FOLDER, kept.name)) == 16 + 10_000 * 28 * 28
+    assert len(data.read_raw(data.FOLDER, kept.name)) == 16 + 10_000 * 28 * 28
     assert not kept.exists()
 
 
 def test_a_cache_that_does_not_last_gets_no_copy(kept, monkeypatch):
     monkeypatch.setattr(cache, "_temporary", True)
-    data.raw(data.FOLDER, kept.name)
+    data.read_raw(data.FOLDER, kept.name)
     assert not kept.exists()
 
 

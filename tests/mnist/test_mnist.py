@@ -566,7 +566,7 @@ def test_bars_begin_at_zero_and_reach_their_value(result):
 
 
 def test_pictures_follow_the_pages_colours_and_are_equal_when_equal(result, tmp_path):
-    first, again = (style.svg(plot.plot_run(result.rows)) for _ in range(2))
+    first, again = (style.write_svg(plot.plot_run(result.rows)) for _ in range(2))
     assert first == again
     inside = first.replace(style.ALONE, "", 1)  # what the file itself is drawn in
     assert "currentColor" in inside and style.INK not in inside

@@ -272,11 +272,11 @@ def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
     monkeypatch.setattr(cli, "RESULTS", tmp_path)
     bench.write_json(tmp_path / "mnist_x.json", there)
     here = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
-    ghosts = cli.committed(here)
+    ghosts = cli.load_committed(here)
     assert [results["rows"] for results in ghosts] == [[row]]
     axes = plot.plot_run(here, ghosts).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
         "weft reference"
     ]
-    assert cli.committed([row]) == []  # it ran here
+    assert cli.load_committed([row]) == []  # it ran here

@@ -32,7 +32,7 @@ from weft.mnist import (
     run,
 )
 from weft.mnist import train as train_module
-from weft.mnist.rungs import ladder, rungs_of
+from weft.mnist.rungs import list_ladder, rungs_of
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 EAGER = ["eager nchw"]
@@ -181,7 +181,7 @@ def test_a_batch_larger_than_the_data(train):
 
 def test_no_rung_races_simulated_unless_it_is_named():
     cpu = torch.device("cpu")
-    assert rungs_of("fp32", cpu) == ladder(cpu, 64) == ["reference"]
+    assert rungs_of("fp32", cpu) == list_ladder(cpu, 64) == ["reference"]
     assert race.twins_of(cpu)[0] == "eager nchw"
 
 
@@ -227,7 +227,7 @@ def test_each_rung_of_a_run_races_twins_of_its_own_precision(monkeypatch, few):
         assert row["vs_torch_best"] == row["vs_torch_eager"] == twin["us"] / row["us"]
         assert len(row["losses"]) == len(twin["losses"]) == 2
     assert result.absent == {}
-    shown = cli.summary(result)
+    shown = cli.summarize_rows(result)
     assert "fp32, bf16" in shown and "eager NCHW, bf16" in shown
     drawn = "\n".join(texts(plot.plot_run(result.rows)))
     assert "weft bf16" in drawn and "eager NCHW, bf16" in drawn
@@ -285,7 +285,7 @@ def test_milestones_train_both_sides_alike(train, measure, given):
     test = load("test").first(300)
     options = {"count": 2, "train": load("train").first(256), "test": test}
     options |= {"twins": ["eager channels_last"], "say": lambda _: None}
-    ours, theirs = milestones.trained([measure], "fp32", "cpu", **options)
+    ours, theirs = milestones.train_sides([measure], "fp32", "cpu", **options)
     for row, calls in ((ours, given["Ours"]), (theirs, given["Theirs"])):
         assert row["measure"] == measure
         reached = [value for method, _, value in calls if method == "accuracy"]
@@ -305,7 +305,7 @@ def test_a_side_that_fails_is_told(train):
     told = []
     options = {"count": 1, "train": train, "test": train, "say": told.append}
     options |= {"rungs": ["quick"], "twins": ["graph nchw"]}
-    assert milestones.trained(["epoch"], "fp32", "cpu", **options) == []
+    assert milestones.train_sides(["epoch"], "fp32", "cpu", **options) == []
     assert [line for line in told if line.startswith("absent: weft quick: mnist has")]
     assert [line for line in told if "no twin graph, nchw on cpu" in line]
 
@@ -326,14 +326,16 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
     monkeypatch.setattr(warm.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    warm.warm(cells, "cpu", names, told.append)
+    warm.warm_twins(cells, "cpu", names, told.append)
     assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
     assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
 
 
 @pytest.mark.slow
 def test_a_cold_start_is_a_process_of_its_own():
-    (row,) = milestones.cold("fp32", "cpu", count=64, runs=1, say=lambda _: None)
+    (row,) = milestones.time_cold_starts(
+        "fp32", "cpu", count=64, runs=1, say=lambda _: None
+    )
     assert row["us"] == pytest.approx(1e6 * sum(row["parts_s"].values()))
     assert tuple(row["parts_s"]) == milestones.COLD_PARTS
     assert min(row["parts_s"].values()) > 0 and not row["imports_torch"]
@@ -342,11 +344,11 @@ def test_a_cold_start_is_a_process_of_its_own():
 def test_a_roof_is_of_the_peaks_of_its_precision(monkeypatch):
     monkeypatch.setattr(roofs, "peaks", lambda device: peak_rows())
     for precision, tflops in ("fp32", 65), ("tf32", 480), ("bf16", 960):
-        (row,) = roofs.roof(precision, "cpu")
+        (row,) = roofs.find_roof(precision, "cpu")
         assert (row["tflops"], row["gbs"]) == (tflops, 4000)
         assert (row["op"], row["measure"]) == ("mnist", "roof")
     monkeypatch.setattr(roofs, "peaks", lambda device: peak_rows()[:2])
-    assert roofs.roof("bf16", "cpu") == []
+    assert roofs.find_roof("bf16", "cpu") == []
 
 
 # ---- what a step has to do ---------------------------------------------------
@@ -362,22 +364,24 @@ FUSED = [
 def test_the_sections_products_are_the_steps():
     # The head's section has fc2's product forward and its two back.
     flops = sum(
-        found.flops for name in FUSED if (found := work.work(name, FUSED, 64, "fp32"))
+        found.flops
+        for name in FUSED
+        if (found := work.count_work(name, FUSED, 64, "fp32"))
     )
     back = 2 * work.PRODUCTS["fc2"]
     assert flops == 64 * (work.STEP_FLOPS - back)
     single = [f"forward.{name}" for name in work.LAYERS]
     single += [f"backward.{name}" for name in work.LAYERS]
-    each = [work.work(name, single, 64) for name in single]
+    each = [work.count_work(name, single, 64) for name in single]
     assert sum(found.flops for found in each if found) == 64 * work.STEP_FLOPS
 
 
 def test_half_the_bytes_where_numbers_have_half_of_them():
     for name in FUSED[1:-1]:
-        whole = work.work(name, FUSED, 4096, "fp32")
-        half = work.work(name, FUSED, 4096, "bf16")
+        whole = work.count_work(name, FUSED, 4096, "fp32")
+        half = work.count_work(name, FUSED, 4096, "bf16")
         assert whole.flops == half.flops and 0.4 < half.bytes / whole.bytes < 1
-    assert work.work("update", FUSED, 64) is None
+    assert work.count_work("update", FUSED, 64) is None
     assert work.floor_us(64, 51.0) == pytest.approx(64 * work.STEP_FLOPS / 51e6)
 
 
@@ -397,17 +401,19 @@ def test_the_table_of_goals():
         *[row("torch", "compile+graph", 300.0), row("weft", "bf16", 9.0, "bf16")],
         *[row("weft", "tf32", 90.0, "tf32"), row("torch", "graph", 300.0, "tf32")],
     ]
-    fp32, tf32 = bench_mnist.goals(rows)
+    fp32, tf32 = bench_mnist.compare_best(rows)
     assert (fp32["ours"], fp32["our us"], fp32["us"]) == ("graph", 50.0, 300.0)
     assert (fp32["ratio"], fp32["must"], fp32["goal"]) == (6.0, 4, 6.5)
     assert (fp32["met"], tf32["met"]) == ("must", "no")
-    assert bench_mnist.goals([*rows, row("weft", "pdl", 40.0)])[0]["met"] == "goal"
+    assert (
+        bench_mnist.compare_best([*rows, row("weft", "pdl", 40.0)])[0]["met"] == "goal"
+    )
     assert "PyTorch's fastest" in bench_mnist.note(rows)
 
 
 def test_a_cpu_is_not_held_to_a_gpus_goals():
     rows = [row(impl, "eager", 2.0, target="cpu") for impl in ("weft", "torch")]
-    assert "goal" not in bench_mnist.goals(rows)[0]
+    assert "goal" not in bench_mnist.compare_best(rows)[0]
     assert "H200" not in bench_mnist.note(rows)
 
 

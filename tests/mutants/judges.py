@@ -31,7 +31,7 @@ def answers() -> dict[str, str]:
     """The source of each published answer, by its puzzle's or exercise's name."""
     found = {puzzle.name: puzzle.solved_text for puzzle in puzzles}
     return found | {
-        name: lessons.solved(answer.source)
+        name: lessons.remove_marks(answer.source)
         for name, (_, answer, _) in exercises().items()
     }
 

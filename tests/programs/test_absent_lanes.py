@@ -297,7 +297,7 @@ def found(tmp_path_factory):
     source = folder / "lanes.cu"
     source.write_text("\n".join(text))
     built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.executable(built)
+    executable = program.build_executable(built)
 
     def run(name: str, order: int = 0) -> list[dict]:
         report = folder / f"{name}{order}.json"

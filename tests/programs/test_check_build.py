@@ -214,7 +214,7 @@ def found(tmp_path_factory):
     source = folder / "cases.cu"
     source.write_text("".join(parts))
     built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.executable(built)
+    executable = program.build_executable(built)
 
     def run(name: str, order: int) -> list[dict]:
         report = folder / f"{name}{order}.json"

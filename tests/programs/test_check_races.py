@@ -29,7 +29,7 @@ def seen():
     found = {}
     for name in ("racy.cu", "clean.cu"):
         source = program.Program(sources=[str(HERE / name)], check=True)
-        path = program.executable(source)
+        path = program.build_executable(source)
         done = subprocess.run([path], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         found[name] = defaultdict(list)

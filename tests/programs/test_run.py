@@ -46,7 +46,7 @@ def built():
         todo += [SCALE, FILES]
         parsed = [run.parse([*words, *OPTIONS]).program for words in todo]
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(program.executable, parsed))
+            return list(pool.map(program.build_executable, parsed))
     finally:
         os.chdir(before)
 
@@ -188,16 +188,16 @@ def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     Path("a.cuh").write_text("enum { STATUS = 3 };\n")
     Path("a.cu").write_text('#include "a.cuh"\nint main() { return STATUS; }\n')
-    first = program.executable(run.parse(["a.cu", "-O0"]).program)
+    first = program.build_executable(run.parse(["a.cu", "-O0"]).program)
     assert subprocess.run([first]).returncode == 3
     monkeypatch.setattr(program, "_build", None)
-    assert program.executable(run.parse(["a.cu", "-O0"]).program) == first
+    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == first
     os.utime("a.cuh", (1, 1))  # touched, not changed
-    assert program.executable(run.parse(["a.cu", "-O0"]).program) == first
+    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == first
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     Path("a.cuh").write_text("enum { STATUS = 4 };\n")
-    again = program.executable(run.parse(["a.cu", "-O0"]).program)
+    again = program.build_executable(run.parse(["a.cu", "-O0"]).program)
     assert subprocess.run([again]).returncode == 4
 
 
@@ -251,7 +251,7 @@ def test_errors_name_the_line_of_the_file(text, line, words, tmp_path, monkeypat
     Path("head.cuh").write_text(text + "\n")
     Path("a.cu").write_text('#include <stdio.h>\n#include "head.cuh"\nint main() {}\n')
     with pytest.raises((RewriteError, BuildError)) as caught:
-        program.executable(run.parse(["a.cu"]).program)
+        program.build_executable(run.parse(["a.cu"]).program)
     assert f"head.cuh:{line}" in str(caught.value) and words in str(caught.value)
 
 
@@ -267,7 +267,7 @@ int main() {
 """
     Path("a.cu").write_text(text)
     with pytest.raises(BuildError) as caught:
-        program.executable(run.parse(["a.cu"]).program)
+        program.build_executable(run.parse(["a.cu"]).program)
     said = str(caught.value).split("\n")
     line = "    " + text.split("\n")[3]
     caret = " " * line.index("threadidx") + "^"
@@ -287,7 +287,7 @@ def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
         "a rung alone: weft.lessons.ladder.one_rung('b.cu').inspect(m, n, k)",
     }.items():
         with pytest.raises(BuildError) as caught:
-            program.executable(run.parse(list(files)).program)
+            program.build_executable(run.parse(list(files)).program)
         assert str(caught.value) == told
 
 
@@ -296,7 +296,7 @@ def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
     text = '__device__ void f() { asm volatile("" ::: "memory"); }\n'
     text += 'int main() { int i = 0; asm volatile("" : "+r"(i)); return i; }\n'
     Path("a.cu").write_text(text)
-    assert program.executable(run.parse(["a.cu", "-O0"]).program)
+    assert program.build_executable(run.parse(["a.cu", "-O0"]).program)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from weft import cuda, load_cuda, numba_jit, puzzles
 from weft.base.style import FAULT, WIDTH
-from weft.puzzles.goal import arranged, goal
-from weft.puzzles.instance import COULD, NOW, depends, instance
+from weft.puzzles.goal import arrange_arrays, draw_goal
+from weft.puzzles.instance import COULD, NOW, find_dependences, make_instance
 from weft.puzzles.launches import launch_of, launch_words
 
 NAMES = [puzzle.name for puzzle in puzzles]
@@ -40,8 +40,8 @@ def scratch(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_goal_of_every_puzzle_is_drawn(name):
     puzzle = puzzles[name]
-    picture = goal(puzzle)
-    svg, case = picture.svg(), instance(puzzle)
+    picture = draw_goal(puzzle)
+    svg, case = picture.svg(), make_instance(puzzle)
     assert f"{puzzle.title}: the goal" in svg
     assert 0 < float(re.search(r'viewBox="0 0 (\S+)', svg)[1]) <= WIDTH
     assert min(float(s) for s in re.findall(r'font-size="([\d.]+)"', svg)) >= 11
@@ -61,8 +61,8 @@ def test_the_goal_of_every_puzzle_is_drawn(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_marked_is_what_the_reference_looks_at(name):
-    case = instance(puzzles[name])
-    picture = goal(puzzles[name])
+    case = make_instance(puzzles[name])
+    picture = draw_goal(puzzles[name])
     ask = case.asker()
     before = ask({})
     svg = picture.svg()
@@ -107,7 +107,7 @@ def test_what_is_marked_is_what_the_reference_looks_at(name):
 
 
 def test_rows_and_columns_of_a_matmul_are_marked():
-    svg = goal(puzzles["matmul_nt"]).svg()
+    svg = draw_goal(puzzles["matmul_nt"]).svg()
     assert marked(svg, "wanted") == {"c": [1]}
     assert marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
     assert "it depends on row 0 of a and row 1 of b." in svg
@@ -125,32 +125,32 @@ HEATS = {"image_filter", "transpose"}  # images: values there are strengths
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])
 def test_the_values_of_a_goal_can_be_read(name):
-    sheet = arranged(instance(puzzles[name]))
+    sheet = arrange_arrays(make_instance(puzzles[name]))
     assert all(one.is_worded for one in (*sheet.inputs, *sheet.outputs))
 
 
 def test_a_place_depends_on_all_that_are_compared():
     """Whichever of them is largest now: no larger one changes where it is."""
-    case = instance(puzzles.argmax)
+    case = make_instance(puzzles.argmax)
     rows, cols = case.inputs["a"].shape
-    for row, links in enumerate(depends(case, range(rows))):
+    for row, links in enumerate(find_dependences(case, range(rows))):
         assert np.flatnonzero(links == NOW).tolist() == [
             row * cols + col for col in range(cols)
         ]
         assert not (links == COULD).any()
-    svg = goal(puzzles.argmax).svg()
+    svg = draw_goal(puzzles.argmax).svg()
     assert "it depends on row 1 of a." in svg
 
 
 def test_a_convolution_shows_a_halo():
     """The element reads beyond its block, and each thread stands below its element."""
-    puzzle, case = puzzles.conv1d, instance(puzzles.conv1d)
+    puzzle, case = puzzles.conv1d, make_instance(puzzles.conv1d)
     (blocks, *_), (threads, *_) = launch_of(puzzle, case)
     assert blocks > 1
-    svg = goal(puzzle).svg()
+    svg = draw_goal(puzzle).svg()
     (element,) = marked(svg, "wanted")["out"]
     assert element // threads < max(marked(svg, "depends")["a"]) // threads
-    out = arranged(case).outputs[0].grid
+    out = arrange_arrays(case).outputs[0].grid
     (row,) = re.findall(r"<g data-threads=.*?</g>", svg)
     circles = [float(x) for x in re.findall(r"M([\d.]+) ", row)]
     middles = [out.middle(n)[0] for n in range(out.count)]
@@ -161,7 +161,7 @@ def test_a_convolution_shows_a_halo():
 
 
 def test_a_transpose_shows_where_an_element_came_from():
-    svg = goal(puzzles["transpose"]).svg()
+    svg = draw_goal(puzzles["transpose"]).svg()
     ((wanted,),) = marked(svg, "wanted").values()
     row, col = divmod(wanted, 32)
     assert row != col
@@ -169,7 +169,7 @@ def test_a_transpose_shows_where_an_element_came_from():
 
 
 def test_a_window_is_joined_by_lines():
-    svg = goal(puzzles["pooling"]).svg(4)
+    svg = draw_goal(puzzles["pooling"]).svg(4)
     assert marked(svg, "depends") == {"a": [2, 3, 4]}
     assert svg.count('stroke-width="1.3"') == 3
 
@@ -179,23 +179,23 @@ def test_what_could_change_an_element_is_outlined():
         return a.max()
 
     puzzle = scratch(largest, {"out": 1}, {"a": "n"}, {"n": 6})
-    case = instance(puzzle)
-    links = depends(case, [0])
+    case = make_instance(puzzle)
+    links = find_dependences(case, [0])
     assert (links[0] == NOW).nonzero()[0].tolist() == [int(case.inputs["a"].argmax())]
     assert (links[0] == COULD).sum() == 5
-    svg = goal(puzzle).svg()
+    svg = draw_goal(puzzle).svg()
     assert len(marked(svg, "could")["a"]) == 5
     assert "what is outlined could change it" in svg
 
 
 def test_inputs_can_be_read():
-    case = instance(puzzles["softmax"])
+    case = make_instance(puzzles["softmax"])
     assert np.array_equal(case.inputs["a"], np.rint(case.inputs["a"]))
     assert (case.wants["out"] > 0.01).mean() > 0.5
-    positive = instance(puzzles["pooling"]).inputs["a"]
+    positive = make_instance(puzzles["pooling"]).inputs["a"]
     assert (positive >= 0).all(), "signs say nothing about a sum"
     relu = scratch(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
-    assert (instance(relu).inputs["a"] < 0).any() and goal(relu)
+    assert (make_instance(relu).inputs["a"] < 0).any() and draw_goal(relu)
 
 
 def test_an_input_that_only_its_maker_knows_comes_from_it():
@@ -206,9 +206,9 @@ def test_an_input_that_only_its_maker_knows_comes_from_it():
         *(picked, {"out": "n"}, {"a": "n", "where": "int32[n]"}, {"n": 5}),
         data={"where": lambda rng, n: rng.permutation(n)},
     )
-    case = instance(puzzle)
+    case = make_instance(puzzle)
     assert sorted(case.inputs["where"]) == list(range(5))
-    links = depends(case, range(5))
+    links = find_dependences(case, range(5))
     for row, where in zip(links, case.inputs["where"]):
         assert row[where] == NOW and (row[:5] == NOW).sum() == 1
 
@@ -220,9 +220,9 @@ def test_many_inputs_are_changed_in_groups():
 
     calls: list[int] = []
     puzzle = scratch(turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30})
-    case = instance(puzzle)
+    case = make_instance(puzzle)
     calls.clear()
-    links = depends(case, [0, 41, 1199])
+    links = find_dependences(case, [0, 41, 1199])
     assert [np.flatnonzero(row).tolist() for row in links] == [[0], [31], [1199]]
     assert len(calls) < 100
 
@@ -304,7 +304,7 @@ def test_a_function_that_returns_is_shown_beside_the_goal():
 
     picture = puzzles.image_filter_numpy.show(blur_numpy)
     wrong = marked(picture.svg(), "wrong")["result"]
-    want = instance(puzzles.image_filter_numpy)
+    want = make_instance(puzzles.image_filter_numpy)
     equal = want.wants["result"] == want.inputs["x"]
     assert wrong == np.flatnonzero(~equal).tolist()
 

@@ -19,12 +19,19 @@ from weft import ArgumentError, load_cuda, predict, puzzles
 from weft.base import cache, kept
 from weft.base.kept import Kept
 from weft.puzzles import table
-from weft.puzzles.cells import asked, cells
+from weft.puzzles.cells import describe_puzzle, make_cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
 from weft.puzzles.groups import GROUPS, LESSONS, number_of
 from weft.puzzles.lessons import list_core_puzzles, list_lessons, puzzle_minutes
-from weft.puzzles.progress import OPEN, SIGNS, SOLVED, WITHIN, marks, solved
-from weft.puzzles.puzzle import _compiled
+from weft.puzzles.progress import (
+    OPEN,
+    SIGNS,
+    SOLVED,
+    WITHIN,
+    note_solved,
+    read_progress,
+)
+from weft.puzzles.puzzle import _compile_function
 from weft.puzzles.score import Row, Score
 
 progress_module = importlib.import_module("weft.puzzles.progress")
@@ -58,20 +65,23 @@ def named(name):
 
 def solve(*names, score=GOOD):
     for name in names:
-        solved(named(name), "Python", score)
+        note_solved(named(name), "Python", score)
 
 
 # ---- what is kept -------------------------------------------------------------------
 
 
 def test_a_solved_puzzle_is_remembered_by_the_next_session(monkeypatch):
-    assert solved(named("guards"), "Python", MORE)
+    assert note_solved(named("guards"), "Python", MORE)
     new_session(monkeypatch)
-    assert marks().state("guards") == SOLVED and marks().state("zip") == OPEN
-    assert not solved(named("guards"), "CUDA C", GOOD)  # no news
-    assert marks().state("guards") == WITHIN
-    assert "Python on" in marks().title("guards")
-    assert "CUDA C on" in marks().title("guards")
+    assert (
+        read_progress().state("guards") == SOLVED
+        and read_progress().state("zip") == OPEN
+    )
+    assert not note_solved(named("guards"), "CUDA C", GOOD)  # no news
+    assert read_progress().state("guards") == WITHIN
+    assert "Python on" in read_progress().title("guards")
+    assert "CUDA C on" in read_progress().title("guards")
 
 
 def test_the_first_day_and_the_best_score_count(folder):
@@ -90,9 +100,9 @@ def test_clearing_and_pruning_the_cache_keep_progress_and_guesses(folder):
     assert len(mine) == 2
     for path in mine:
         os.utime(path, (0, 0))  # the oldest go first
-    assert cache.size() == 1000
+    assert cache.measure_cache() == 1000
     cache.prune(limit=10)
-    assert cache.size() == 0 and not (folder / "jit" / "old.so").exists()
+    assert cache.measure_cache() == 0 and not (folder / "jit" / "old.so").exists()
     (folder / "a.so").write_bytes(bytes(500))
     assert cache.clear() == 500
     assert {path: path.read_text() for path in folder.rglob("*.json")} == mine
@@ -104,7 +114,7 @@ def test_the_help_of_clear_says_what_stays(capsys):
     assert "progress" in parser.format_help()
     solve("map")
     cache.main(parser.parse_args(["--clear"]))
-    assert "kept" in capsys.readouterr().out and marks().count == 1
+    assert "kept" in capsys.readouterr().out and read_progress().count == 1
 
 
 def adding(name):
@@ -154,14 +164,14 @@ def test_a_damaged_file_is_told_in_one_line_and_set_aside(folder, text, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "damaged1.json" in said
     assert (folder / "kept" / "puzzles.damaged1.json").read_text() == text
-    assert marks().count == 2
+    assert read_progress().count == 2
 
 
 def test_a_second_damage_does_not_overwrite_the_first(folder, capsys):
     for text in ("first", "second"):
         (folder / "kept").mkdir(exist_ok=True)
         (folder / "kept" / "puzzles.json").write_text(text)
-        assert marks().count == 0
+        assert read_progress().count == 0
     aside = sorted((folder / "kept").glob("*damaged*"))
     assert [path.read_text() for path in aside] == ["first", "second"]
 
@@ -170,15 +180,15 @@ def test_a_second_damage_does_not_overwrite_the_first(folder, capsys):
 def test_a_record_that_is_none_counts_as_not_solved(folder, wrong):
     (folder / "kept").mkdir()
     (folder / "kept" / "puzzles.json").write_text(json.dumps({"map": wrong}))
-    assert marks().state("map") == OPEN
+    assert read_progress().state("map") == OPEN
     solve("map")
-    assert marks().state("map") == WITHIN
+    assert read_progress().state("map") == WITHIN
 
 
 def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
     (folder / "kept").write_text("a file where the folder should be")
     solve("map", "zip")
-    assert marks().count == 2
+    assert read_progress().count == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "this session only" in said
 
@@ -195,7 +205,7 @@ def test_a_cache_folder_that_cannot_be_written_is_one_line(folder, capsys, monke
 def test_in_the_suite_nothing_is_written(folder, monkeypatch):
     monkeypatch.setenv("WEFT_SMALL", "1")
     solve("map")
-    assert marks().count == 1 and not list(folder.rglob("*.json"))
+    assert read_progress().count == 1 and not list(folder.rglob("*.json"))
 
 
 # ---- moving and forgetting -----------------------------------------------------------
@@ -206,12 +216,12 @@ def test_progress_goes_to_another_machine_and_loses_nothing_there(
 ):
     solve("map", "zip")
     away = tmp_path_factory.mktemp("away")
-    said = repr(marks().export(away / "mine.json"))
+    said = repr(read_progress().export(away / "mine.json"))
     assert "2 puzzles" in said and 'load("mine.json")' in said and "Colab" in said
     monkeypatch.setattr(cache, "_root", away)
     new_session(monkeypatch)
     solve("zip", "guards", score=MORE)
-    there = marks().load(away / "mine.json")
+    there = read_progress().load(away / "mine.json")
     states = [there.state(name) for name in ("map", "zip", "guards", "blocks")]
     assert states == [WITHIN, WITHIN, SOLVED, OPEN]
 
@@ -221,23 +231,23 @@ def test_what_is_no_export_is_refused_in_one_line(folder):
     (folder / "text.json").write_text("puzzles")
     for name in ("other.json", "text.json"):
         with pytest.raises(ArgumentError, match=r"is no file that export\(\) wrote"):
-            marks().load(folder / name)
+            read_progress().load(folder / name)
     with pytest.raises(ArgumentError, match="missing.json: No such file"):
-        marks().load(folder / "missing.json")
+        read_progress().load(folder / "missing.json")
     with pytest.raises(ArgumentError, match="export: .*No such file"):
-        marks().export(folder / "no" / "x.json")
+        read_progress().export(folder / "no" / "x.json")
 
 
 def test_reset_forgets_one_or_all_and_sets_what_was_there_aside(folder):
     solve("map", "zip", "guards")
-    assert marks().reset("zip").count == 2
+    assert read_progress().reset("zip").count == 2
     with pytest.raises(ArgumentError, match="no puzzle 'zap'; there are map, zip"):
-        marks().reset("zap")
-    assert marks().reset().count == 0
+        read_progress().reset("zap")
+    assert read_progress().reset().count == 0
     before = json.loads((folder / "kept" / "before.json").read_text())
     assert set(before) == {"map", "guards"}
     with pytest.raises(ArgumentError, match="language 'Rust'"):
-        solved(named("map"), "Rust", None)
+        note_solved(named("map"), "Rust", None)
 
 
 # ---- shown --------------------------------------------------------------------------
@@ -246,7 +256,7 @@ def test_reset_forgets_one_or_all_and_sets_what_was_there_aside(folder):
 def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
     solve("map")
     solve("zip", score=MORE)
-    page = ET.fromstring(marks()._repr_html_())
+    page = ET.fromstring(read_progress()._repr_html_())
     titles = [e.text for e in page.iter() if e.tag.endswith("title")]
     for names in GROUPS.values():
         for name in names:
@@ -265,7 +275,7 @@ def test_the_marks_differ_in_shape_and_none_is_a_minus():
 
 def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
     solve("map", "coalescing")
-    page = ET.fromstring(marks()._repr_html_())
+    page = ET.fromstring(read_progress()._repr_html_())
     rows = [[cell for cell in row] for row in page.iter("tr")]
     assert len(rows) == len(LESSONS)
     for (group, names), row in zip(GROUPS.items(), rows):
@@ -299,9 +309,9 @@ def test_a_puzzles_link_leads_to_the_cell_that_asks():
     map2d = "01a_kernels_in_python.ipynb#cell-id=puzzle-map2d-asked"
     assert puzzles.map2d.link == map2d
     for puzzle in puzzles:
-        (first, *_) = cells([puzzle.name], answered=False)
+        (first, *_) = make_cells([puzzle.name], answered=False)
         assert puzzle.link.partition("#cell-id=")[2] == first.id
-        assert first.source == asked(puzzle)
+        assert first.source == describe_puzzle(puzzle)
 
 
 def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():
@@ -312,20 +322,24 @@ def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():
 def test_the_text_says_what_is_solved_and_what_is_next():
     solve("map")
     solve("zip", score=MORE)
-    first, *_, last = str(marks()).splitlines()
+    first, *_, last = str(read_progress()).splitlines()
     assert first.startswith("01a ") and first.endswith("next: guards")
     assert "★ ✓ ·" in first and "2 of 5 solved, " in first
     assert last.startswith(f"2 of {len(puzzles)} puzzles solved, 1 of them within")
     solve(*GROUPS["memory"])
-    (memory,) = (one for one in str(marks()).splitlines() if one.startswith("07a"))
+    (memory,) = (
+        one for one in str(read_progress()).splitlines() if one.startswith("07a")
+    )
     assert "4 of 4 solved" in memory and "next" not in memory
-    assert marks().complete("memory")
+    assert read_progress().complete("memory")
 
 
 def test_a_missing_notebook_leaves_a_row_without_a_title(monkeypatch):
-    monkeypatch.setattr(table, "_lessons", dict)
-    assert str(marks()).startswith("01a  ·") or str(marks()).startswith("01a")
-    assert ">01a</a>" in marks()._repr_html_()
+    monkeypatch.setattr(table, "_load_lessons", dict)
+    assert str(read_progress()).startswith("01a  ·") or str(read_progress()).startswith(
+        "01a"
+    )
+    assert ">01a</a>" in read_progress()._repr_html_()
 
 
 def test_next_is_the_first_that_is_not_solved(capsys):
@@ -345,10 +359,10 @@ def test_next_is_the_first_that_is_not_solved(capsys):
 @pytest.mark.parametrize("name", ["map", "coalescing", "matmul_nt"])
 def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
     puzzle = puzzles[name]
-    stub = _compiled(puzzle.stub, puzzle.answer)
+    stub = _compile_function(puzzle.stub, puzzle.answer)
     assert puzzle.check(stub) is None
     assert capsys.readouterr().out.startswith(f"{name}: not solved yet")
-    solved(puzzle, "Python")
+    note_solved(puzzle, "Python")
     assert puzzle.check(stub) is None
     number = number_of(LESSONS[puzzle.group])
     today = date.today().isoformat()
@@ -358,7 +372,7 @@ def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
 
 
 def test_the_stub_in_c_of_a_solved_puzzle_says_so(capsys):
-    solved(puzzles.map, "CUDA C")
+    note_solved(puzzles.map, "CUDA C")
     assert puzzles.map.check(load_cuda(puzzles.map.cuda_c_stub, target="cpu")) is None
     assert "solved already, in CUDA C on " in capsys.readouterr().out
 
@@ -381,8 +395,8 @@ def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypat
     path = folder / "kept" / "puzzles.json"
     path.write_text(json.dumps(dict.fromkeys(old, record)))
     new_session(monkeypatch)
-    assert marks().count == len(old)
-    assert {marks().state(name) for name in old} == {WITHIN}
+    assert read_progress().count == len(old)
+    assert {read_progress().state(name) for name in old} == {WITHIN}
     assert len(list(puzzles)) == 31 and puzzles.next() is puzzles.zip
 
 

@@ -32,7 +32,7 @@ from weft.base.kept import Kept
 from weft.check import TooLong
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.groups import GROUPS, LESSONS
-from weft.puzzles.puzzle import Solved, _compiled
+from weft.puzzles.puzzle import Solved, _compile_function
 
 progress_module = importlib.import_module("weft.puzzles.progress")
 NAMES = [name for names in GROUPS.values() for name in names]
@@ -161,7 +161,7 @@ def test_a_puzzle_is_solvable_from_what_came_before(name):
 @every
 def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     puzzle = puzzles[name]
-    stub = _compiled(puzzle.stub, puzzle.answer)
+    stub = _compile_function(puzzle.stub, puzzle.answer)
     assert puzzle.check(stub) is None
     said = capsys.readouterr().out
     assert said.startswith(f"{name}: not solved yet") and said.count("\n") == 1
@@ -294,7 +294,7 @@ def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
 def answers_lines(puzzle, text, own=""):
     """The lines of the answer that a text has; own: an answer that may be quoted."""
     if not isinstance(own, str):
-        own = puzzle_module._source(own)
+        own = puzzle_module._read_source(own)
     said, quoted = squeezed(text), squeezed(own)
     given = squeezed(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
     lines = [*puzzle.solved_text.splitlines(), *puzzle.cuda_c_answer.splitlines()]
@@ -311,7 +311,7 @@ def squeezed(text):
 def test_the_example_is_solved_without_a_mark(capsys):
     puzzle = puzzles.example
     assert puzzle.name not in puzzles
-    assert puzzle.check(_compiled(puzzle.stub, puzzle.answer)) is None
+    assert puzzle.check(_compile_function(puzzle.stub, puzzle.answer)) is None
     assert puzzle.check(puzzle.answer).progress.count == puzzles.progress().count
 
 
@@ -545,7 +545,7 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
 def published(monkeypatch):
     """What a notebook displays, in a shell that has a kernel."""
     shell = types.SimpleNamespace(kernel=object())
-    monkeypatch.setattr("weft.base.ipython.shell", lambda: shell)
+    monkeypatch.setattr("weft.base.ipython.running_shell", lambda: shell)
     shown = []
     monkeypatch.setattr("IPython.display.publish_display_data", shown.append)
     return shown
@@ -583,7 +583,7 @@ def test_an_answer_that_costs_too_much_is_drawn_too(published):
 def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(published):
     puzzle = puzzles.guards
     puzzle.check(puzzle.answer)
-    puzzle.check(_compiled(puzzle.stub, puzzle.answer))
+    puzzle.check(_compile_function(puzzle.stub, puzzle.answer))
     with pytest.raises(ArgumentError):
         puzzle.check(3)
     assert not published
@@ -591,7 +591,9 @@ def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(publishe
 
 def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
     for shell in (None, types.SimpleNamespace()):
-        monkeypatch.setattr("weft.base.ipython.shell", lambda shell=shell: shell)
+        monkeypatch.setattr(
+            "weft.base.ipython.running_shell", lambda shell=shell: shell
+        )
         with pytest.raises(Mismatch):
             puzzles.guards.check(one_too_few)
     assert not published
@@ -656,7 +658,7 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         def set_next_input(self, text, replace):
             cells.append((text, replace))
 
-    monkeypatch.setattr("weft.base.ipython.shell", Shell)
+    monkeypatch.setattr("weft.base.ipython.running_shell", Shell)
     puzzles.guards.reset()
     puzzles.guards.reset("cuda")
     in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"

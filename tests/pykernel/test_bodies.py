@@ -234,7 +234,9 @@ def test_cuda_c_of_one_body_alone():
     check(case, lambda *launched: launch(cuda_c, *launched))
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}")
+@pytest.mark.skipif(
+    bool(nvrtc.explain_missing()), reason=f"NVRTC: {nvrtc.explain_missing()}"
+)
 def test_nvrtc_compiles_every_body():
     names = [body for _, _, body in kernels()]
     made = nvrtc.compile(bodies_in_c.source(), arch="sm_80", expressions=names)

@@ -8,7 +8,7 @@ import torch
 
 from weft import TranslationError, cuda, cuda_c, load_cuda, numba_jit, sim
 from weft.base.errors import ArgumentError
-from weft.pykernel.language.arguments import unfit, written
+from weft.pykernel.language.arguments import explain_unfit, list_written
 from weft.pykernel.language.kernel import LOOP_HINT, PythonKernel
 
 RUNNERS = [sim, numba_jit, cuda_c]
@@ -90,7 +90,7 @@ def test_a_read_only_array_may_be_read(runner):
     "value", [np.zeros(4, np.complex128), 1 + 2j, (1, 2), np.zeros(2, [("re", "f4")])]
 )
 def test_c_names_the_runners_that_take_what_it_does_not(value):
-    assert unfit(value) == ""
+    assert explain_unfit(value) == ""
     with pytest.raises(ArgumentError, match=r"^put: x.*sim and numba_jit"):
         cuda_c(put)[1, 4](value, 4)
 
@@ -111,7 +111,7 @@ def adds(x, y, z):
 
 
 def test_what_a_kernel_writes_is_found_in_its_source():
-    assert set(written(PythonKernel(adds).source.tree)) == {"x", "y"}
+    assert set(list_written(PythonKernel(adds).source.tree)) == {"x", "y"}
 
 
 def neighbours(x, n):

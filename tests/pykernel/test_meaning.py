@@ -85,18 +85,18 @@ def test_an_h200_gave_what_ptx_defines():
         assert (_low(left, bits, signed), _low(right, bits, signed)) == want
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvidias_compiler_takes_those_instructions():
     body = "".join(f"o[{i}] = ({c[0]})x[0];" for i, c in enumerate(COLUMNS.values()))
     text = "__global__ void k(long long *o, const {0} *x) {{ {1} }}"
     for type_, suffix in (("float", "f32"), ("double", "f64")):
-        found = gpu.ptx(text.format(type_, body), sm="sm_90")
+        found = gpu.compile_ptx(text.format(type_, body), sm="sm_90")
         taken = set(re.findall(r"cvt\.rzi\.(\w+\.\w+)", found))
         assert taken == {f"{i}.{suffix}" for i in ("s32", "u32", "s64", "u64")}
     shifts = "*a <<= *k; *a >>= *k; *b <<= *k; *b >>= *k;"
     for type_, bits in (("int", 32), ("long long", 64)):
         head = f"{type_} *a, unsigned {type_} *b, const int *k"
-        found = gpu.ptx(f"__global__ void k({head}) {{ {shifts} }}", sm="sm_90")
+        found = gpu.compile_ptx(f"__global__ void k({head}) {{ {shifts} }}", sm="sm_90")
         taken = re.findall(r"\bsh[lr]\.\w+", found)
         assert taken == [f"sh{what}{bits}" for what in ("l.b", "r.s", "l.b", "r.u")]
 
@@ -261,13 +261,13 @@ def test_an_int_wraps_in_a_program(tmp_path, check):
     main = "int *y; cudaMallocManaged(&y, 8); k<<<1, 1>>>(y, 0x7fffffff);"
     main += 'cudaDeviceSynchronize(); printf("%d %d", y[0], y[1]);'
     source.write_text(f"#include <stdio.h>\n{WRAPS}\nint main() {{ {main} }}\n")
-    executable = program.executable(program.Program([str(source)], check=check))
+    executable = program.build_executable(program.Program([str(source)], check=check))
     done = subprocess.run([executable], text=True, capture_output=True, check=True)
     assert done.stdout == "1 -2"
 
 
 def test_an_int_wraps_in_an_ops_library():
-    command = build._command(
+    command = build._make_command(
         build.KERNELS / "common/common.cu", build.Flavour.here("cpu")
     )
     assert "-fwrapv" in command
@@ -290,10 +290,13 @@ def test_rounding_beyond_a_long_gives_the_least_one():
     assert y[0] == -(1 << 63)
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvidias_compiler_leaves_out_a_shift_that_it_knows():
     source = "__global__ void k(int *y) { y[0] = y[1] << 40; }"
-    assert "shl" not in (found := gpu.ptx(source, sm="sm_90")) and "st." not in found
+    assert (
+        "shl" not in (found := gpu.compile_ptx(source, sm="sm_90"))
+        and "st." not in found
+    )
 
 
 # ---- the simulator -------------------------------------------------------------------

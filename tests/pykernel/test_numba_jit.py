@@ -300,7 +300,7 @@ def test_a_loop_that_does_not_end_is_ended():
 @simulated
 def test_ctrl_c_ends_it():
     run(fill, np.zeros(1), 1, 1)  # started
-    child = simulator.running().child
+    child = simulator.running_process().child
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt, match="spins: ended"):
@@ -326,7 +326,7 @@ def test_threads_that_go_on_end_with_their_process():
         while True:
             pass
 
-    before = simulator.running().child
+    before = simulator.running_process().child
     with pytest.raises(KernelFault, match="index 9"):
         run(kernel, np.zeros(1), threads=2)
     assert before.poll() is not None
@@ -334,7 +334,14 @@ def test_threads_that_go_on_end_with_their_process():
 
 def test_the_process_ends_with_its_parent_whatever_it_runs():
     part = meaning.read(spins)
-    job = meaning.portable(part), (1, 1, 1), (1, 1, 1), 0, [], [("value", np.zeros(1))]
+    job = (
+        meaning.serialise_kernel(part),
+        (1, 1, 1),
+        (1, 1, 1),
+        0,
+        [],
+        [("value", np.zeros(1))],
+    )
     parent = textwrap.dedent("""
         import os, pickle, subprocess, sys
         from multiprocessing import connection
@@ -758,7 +765,7 @@ def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
     declared = re.findall(
         r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*given)
     )
-    codes = direct.codes(types)
+    codes = direct.pack_codes(types)
     assert [8 * struct.calcsize("=" + code) for code in codes] == [*map(int, declared)]
     assert codes == "QQqqQqq" + "q" + "QQqqQqqqq" + "?dfIh"
 
@@ -779,7 +786,9 @@ class Compiled:
 def test_a_launch_is_packed_where_the_driver_reads_it():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config(((2, 3), 64, 0, 16))
-    made = direct.ready(Compiled(numba.int32, numba.float32[:], numba.uint8), shape)
+    made = direct.load_ready(
+        Compiled(numba.int32, numba.float32[:], numba.uint8), shape
+    )
     (room,) = made.rooms
     made.pack(room.buffer, direct.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
     assert made.function == 123
@@ -794,11 +803,11 @@ def test_a_launch_is_packed_where_the_driver_reads_it():
 def test_what_only_numba_can_launch():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config((1, 1))
-    assert direct.ready(Compiled(numba.complex64), shape) is None
-    assert direct.ready(Compiled(numba.typeof((1, 2))), shape) is None
+    assert direct.load_ready(Compiled(numba.complex64), shape) is None
+    assert direct.load_ready(Compiled(numba.typeof((1, 2))), shape) is None
     waits = Compiled(numba.int32)
     waits.cooperative = True
-    assert direct.ready(waits, shape) is None
+    assert direct.load_ready(waits, shape) is None
 
 
 def test_what_the_linker_says_of_shared_memory():

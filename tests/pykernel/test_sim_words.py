@@ -91,11 +91,11 @@ def test_the_error_says_what_was_probably_meant(kernel, said, runner):
     ],
 )
 def test_a_name_is_near_another(name, meant):
-    assert spelling.near(name) == meant
+    assert spelling.find_near_name(name) == meant
 
 
 def test_a_function_of_math_is_named():
-    assert spelling.unknown("sqrt")[1] == "did you mean math.sqrt?"
+    assert spelling.explain_unknown("sqrt")[1] == "did you mean math.sqrt?"
 
 
 # ---- arrays taken for numbers, and numbers for arrays --------------------------

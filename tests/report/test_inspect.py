@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from weft.report import carets, raw, symbols
-from weft.report.colours import coloured
+from weft.report.colours import colour_report
 
 # ---- lines and columns ------------------------------------------------------------
 
@@ -52,7 +52,7 @@ def library(request, tmp_path_factory):
 
 def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(library):
     path, calls = library
-    found = symbols.places(path, [at for at, _ in calls])
+    found = symbols.find_places(path, [at for at, _ in calls])
     seen = {(kind, found[at][0].line, found[at][0].column) for at, kind in calls}
     assert ("write", 8, 16) in seen  # the = of out[i] = ...
     assert ("read", 2, 17) in seen  # the [ of x[i + 1]
@@ -67,7 +67,7 @@ def test_every_line_is_addr2lines_own(library):
     assert rows == sorted(rows, key=lambda row: row[0])
     for at, _ in calls:
         line = [row[1] for row in rows if row[0] <= at][-1]
-        assert line == symbols.places(path, [at])[at][0].line
+        assert line == symbols.find_places(path, [at])[at][0].line
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_every_line_is_addr2lines_own(library):
 def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
     path = tmp_path / "x.so"
     path.write_bytes(content)
-    assert symbols.places(str(path), [16]) == {16: []}
+    assert symbols.find_places(str(path), [16]) == {16: []}
     assert symbols.line_table(str(path)) == []
 
 
@@ -90,11 +90,11 @@ def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
         assert go_on.wait(10)
         return {at: [frame] for at in offsets}
 
-    monkeypatch.setattr(symbols, "_frames", look_up)
+    monkeypatch.setattr(symbols, "_find_frames", look_up)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(symbols.places, "/nowhere/k.so", [16])
+        first = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
         assert begun.acquire(timeout=10)
-        second = pool.submit(symbols.places, "/nowhere/k.so", [16])
+        second = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
         assert begun.acquire(timeout=10)  # it looks, too, or has an answer
         go_on.set()
@@ -126,7 +126,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
     ],
 )
 def test_a_caret_stands_where_the_access_begins(line, compiled, array, callee, begins):
-    at = carets.column(line, compiled, array, callee)
+    at = carets.find_column(line, compiled, array, callee)
     assert line.encode()[at:].decode().startswith(begins)
 
 
@@ -187,7 +187,7 @@ def readers(library):
 
 def test_findings_stand_at_the_innermost_line_of_the_readers_own(library, readers):
     path, calls = library
-    at = next(at for at, _ in calls if symbols.places(path, [at])[at][0].line == 2)
+    at = next(at for at, _ in calls if symbols.find_places(path, [at])[at][0].line == 2)
     report = raw.program_report(as_text(path, [fault(at)]), readers, "k.cpp")
     (one,) = report.findings
     assert (one.file, one.line, one.index) == ("k.cpp", 2, (9,))
@@ -290,8 +290,8 @@ def test_a_page_has_the_listing_with_warm_cells(library, readers):
 def test_a_terminals_colours_are_on_kinds_carets_and_hot_numbers(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = "k.cu:3: race: thread 1\n    a[i] = 1\n      ^\nslow: line 3\n 3  x   32 !"
-    assert re.sub(r"\x1b\[[\d;]*m", "", coloured(text)) == text
-    assert coloured(text).count("\x1b[1;31m") == 2
-    assert coloured(text).count("\x1b[33m") == 2
+    assert re.sub(r"\x1b\[[\d;]*m", "", colour_report(text)) == text
+    assert colour_report(text).count("\x1b[1;31m") == 2
+    assert colour_report(text).count("\x1b[33m") == 2
     monkeypatch.setenv("NO_COLOR", "1")
-    assert coloured(text) == text
+    assert colour_report(text) == text

@@ -34,7 +34,7 @@ class Runs:
     def __init__(self, path: Path, folder: Path) -> None:
         self.path, self.folder = path, folder
         built = program.Program([str(path)], optimise="1", check=True)
-        self.executable = program.executable(built)
+        self.executable = program.build_executable(built)
 
     def findings(self, names: list[str], order: str) -> tuple[list[Finding], str]:
         """What is found in these cases, and what the program said."""

@@ -8,12 +8,12 @@ import pytest
 
 from weft.base.errors import Mismatch
 from weft.report.counters import Counters, Place
-from weft.report.html import listing as html_listing
+from weft.report.html import write_listing as html_listing
 from weft.report.kinds import KINDS
-from weft.report.lines import remarks
+from weft.report.lines import list_remarks
 from weft.report.model import Finding, Listing, Report
 from weft.report.places import write_index
-from weft.report.text import listing, text
+from weft.report.text import write_listing, write_text
 
 SOURCE = """\
 def k(c, x):
@@ -60,7 +60,7 @@ def race(**more):
 
 def test_all_well_is_one_line_and_what_hurts():
     assert report().ok
-    assert text(report()).splitlines() == [
+    assert write_text(report()).splitlines() == [
         "k[2, 64]; nothing wrong; reads per thread: x 1; writes per thread: s 1, c 0.5;"
         " sectors per request: x 32, c 2; no bank conflicts",
         "slow: line 13: reading x takes 32 sectors per request where 4 would do: the "
@@ -69,7 +69,7 @@ def test_all_well_is_one_line_and_what_hurts():
 
 
 def test_a_finding_stands_at_its_source_line_with_a_caret():
-    said = text(report(race(count=62))).splitlines()
+    said = write_text(report(race(count=62))).splitlines()
     assert said[1].startswith("cell:14: race: thread 1 reads s[2]")
     assert said[1].endswith("(62 times)")
     assert said[2].strip() == "c[i] = s[i + 1] < 2"
@@ -79,7 +79,7 @@ def test_a_finding_stands_at_its_source_line_with_a_caret():
 
 
 def test_a_caret_under_a_line_with_a_tab():
-    said = text(report(race(line=13, column=8, other_line=0))).splitlines()
+    said = write_text(report(race(line=13, column=8, other_line=0))).splitlines()
     assert said[3] == "    \t       ^"
 
 
@@ -87,25 +87,27 @@ def test_a_caret_counts_the_bytes_before_it():
     source = '    s["größe"] = x[i]'
     found = race(file="k.py", line=1, column=len(source[:17].encode()), other_line=0)
     shown = Report("k", (1,), (1,), [found], sources=[Listing("k.py", 1, source)])
-    said = text(shown).splitlines()
+    said = write_text(shown).splitlines()
     assert said[2][said[3].index("^") :] == "x[i]"
 
 
 def test_a_finding_without_a_line_is_told_all_the_same():
-    assert "hang: it ran for 2 s" in text(report(Finding("hang", "it ran for 2 s")))
+    assert "hang: it ran for 2 s" in write_text(
+        report(Finding("hang", "it ran for 2 s"))
+    )
 
 
 def test_the_source_of_another_file_is_read_from_it(tmp_path):
     other = tmp_path / "helper.py"
     other.write_text("one\n  s[0] = 1\n")
-    said = text(report(race(file=str(other), line=2, column=2, other_line=0)))
+    said = write_text(report(race(file=str(other), line=2, column=2, other_line=0)))
     assert "helper.py:2: race" in said
     assert "  s[0] = 1" in said
 
 
 def test_many_findings_are_not_all_shown():
     many = [race(line=n) for n in range(20)]
-    assert "... and 12 more findings" in text(report(*many))
+    assert "... and 12 more findings" in write_text(report(*many))
     assert "... and 12 more findings" in report(*many)._repr_html_()
 
 
@@ -134,7 +136,7 @@ def test_html_has_no_ground_and_no_ink_of_its_own():
 
 
 def test_a_listing_shows_numbers_beside_the_lines_and_marks_the_hot_ones():
-    rows = listing(SOURCE, 11, report().counters.lines).splitlines()
+    rows = write_listing(SOURCE, 11, report().counters.lines).splitlines()
     heads = "reads writes sectors/req wavefronts/req lanes bytes"
     assert rows[0].split() == heads.split()
     assert rows[3].split()[-8:] == ["128", "128", "32", "!", "1", "32", "4", "096"]
@@ -152,7 +154,7 @@ def test_conflicts_and_lanes_are_remarked():
     conflicts = place(
         "read", "shared", "s", 5, accesses=32, requests=1, wavefronts=32, conflicts=31
     )
-    (said,) = remarks(Counters(places=[conflicts]))
+    (said,) = list_remarks(Counters(places=[conflicts]))
     assert "32 wavefronts per request where 1 would do" in said
 
 
@@ -160,7 +162,7 @@ def test_remarks_on_several_files_name_them():
     far = {"accesses": 32, "requests": 1, "sectors": 32}
     both = [place("read", "global", "a", 5, **far) for _ in range(2)]
     both[0].file, both[1].file = "prog.cu", "tile.cuh"
-    said = remarks(Counters(places=both))
+    said = list_remarks(Counters(places=both))
     assert [one.partition(":")[0] for one in said] == [
         "prog.cu, line 5",
         "tile.cuh, line 5",
@@ -172,7 +174,7 @@ def test_atomics_on_one_address_are_remarked():
     far = place("atomic", "global", "y", sectors=32, **once)
     near = place("atomic", "shared", "s", wavefronts=32, conflicts=31, **once)
     for one, ratio in ((far, "32 sectors per request where 4"), (near, "where 1")):
-        (said,) = remarks(Counters(places=[one]))
+        (said,) = list_remarks(Counters(places=[one]))
         assert "updating" in said and ratio in said
         assert "update one" in said and "one after the other" in said
 

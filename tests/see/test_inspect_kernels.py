@@ -11,7 +11,7 @@ import pytest
 import torch
 from watched_kernels import findings, run
 
-from weft.cells.cpu.launch import runtime
+from weft.cells.cpu.launch import open_runtime
 from weft.mnist import Cnn, Split, initial_weights
 from weft.ops.cases import OPS, Case, cases
 from weft.ops.cases.matmul import Product, matmul_case
@@ -44,7 +44,7 @@ def check_clean(
             continue
         for order in ORDERS if case.every_order else [ORDERS[turn % len(ORDERS)]]:
             lib.call("weft_set_order", order)
-            runtime().simt_check_begin()
+            open_runtime().simt_check_begin()
             try:
                 run(lib, rung, case)
             finally:
@@ -71,7 +71,7 @@ def test_an_ops_kernels_are_clean(op, rung):
 def test_the_pipelines_tiles_are_right_and_clean(sizes):
     (rung,) = (r for r in native.rungs("matmul") if r.name == "pipeline")
     case = matmul_case(torch.Generator().manual_seed(0), Product(*sizes), "fp32")
-    runtime().simt_check_begin()
+    open_runtime().simt_check_begin()
     run(load_watched_library("matmul"), rung, case)
     assert not findings(), findings()
 
@@ -94,7 +94,7 @@ def test_training_steps_of_the_cnn_are_clean(order, monkeypatch):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (13, 9, 11), np.uint8)
     split = Split(images, generator.integers(0, 10, 13, np.uint8))
-    runtime().simt_check_begin()
+    open_runtime().simt_check_begin()
     lib.call("weft_set_order", order)
     try:
         with Cnn("naive", "cpu", max_batch=5, **shape) as cnn:

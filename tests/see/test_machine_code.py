@@ -14,12 +14,12 @@ from weft.see.machine_code.instructions import told
 from weft.toolchain import disassembler
 from weft.toolchain.build import nvcc
 
-pytestmark = pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+pytestmark = pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 
 
 def _disassembler() -> bool:
     try:
-        return "cuobjdump" not in disassembler.tool()
+        return "cuobjdump" not in disassembler.find_tool()
     except BuildError:
         return False
 
@@ -184,13 +184,13 @@ def test_what_is_no_kernel_is_refused_in_a_sentence(module):
 
 def test_without_a_disassembler_the_cure_is_named(module, monkeypatch):
     monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
-    disassembler.tool.cache_clear()
+    disassembler.find_tool.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
             sass(module, arch="sm_80")
         assert ptx(module, arch="sm_80").kernels
     finally:
-        disassembler.tool.cache_clear()
+        disassembler.find_tool.cache_clear()
 
 
 def test_a_cell_shows_them_as_the_functions_do(capsys):

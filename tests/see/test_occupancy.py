@@ -111,7 +111,7 @@ def test_a_block_that_does_not_fit_at_all_says_so():
     assert f"can have {99 << 10}" in text
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_a_kernel_brings_its_registers_and_shared_memory():
     kernel = load_cuda(TWICE).twice
     one = occupancy(kernel, threads=256, shared=512, arch="sm_80")
@@ -120,7 +120,7 @@ def test_a_kernel_brings_its_registers_and_shared_memory():
     assert occupancy(kernel, arch="sm_80").occupancy == 1.0
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_a_compiler_that_tells_no_registers_is_named_with_its_words(
     monkeypatch, tmp_path
 ):

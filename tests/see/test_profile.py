@@ -197,7 +197,7 @@ def test_counts_must_be_the_same_and_ratios_near():
     count = metrics.Metric("n", ("n",), exact=True)
     ratio = metrics.Metric("r", ("r",), tight=True)
     free = metrics.Metric("t", ("t",))
-    judged = bench_counters.judged
+    judged = bench_counters.judge_counts
     assert judged(count, 8, 8, None) == (True, "same")
     assert judged(count, 800, 801, None) == (False, "DIFFERS")
     assert judged(ratio, 10.19, 10, None)[0] and not judged(ratio, 10.3, 10, None)[0]
@@ -212,13 +212,13 @@ def test_counts_must_be_the_same_and_ratios_near():
 
 def test_known_kernels_have_the_counters_known_for_them(monkeypatch):
     """As a GPU with sectors of 32 bytes and 32 banks must have them."""
-    monkeypatch.setattr(bench_counters, "_instructions", lambda *_: [])
+    monkeypatch.setattr(bench_counters, "_read_instructions", lambda *_: [])
     names = ("stride 4", "copy of float4", "transpose_tile", "transpose_padded")
     rows = [
         row
-        for case in bench_counters.cases()
+        for case in bench_counters.list_cases()
         if case.name in names
-        for row in bench_counters._rows(case, None)
+        for row in bench_counters._compare_case(case, None)
     ]
     found = {(row["rung"], row["metric"]): row["cpu"] for row in rows}
     warps, tiles = 8192 // 32, 128 * 128 // 32

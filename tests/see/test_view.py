@@ -75,4 +75,6 @@ def test_an_image_has_a_frame_that_is_seen_on_a_white_and_on_a_black_page(monkey
     for axes in shown[0].axes:
         assert all(spine.get_visible() for spine in axes.spines.values())
         assert not axes.get_xticks().size and not axes.get_yticks().size
-    assert style.svg(shown[0]).count("stroke: currentColor") == 8  # four sides of each
+    assert (
+        style.write_svg(shown[0]).count("stroke: currentColor") == 8
+    )  # four sides of each

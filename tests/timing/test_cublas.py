@@ -51,7 +51,7 @@ class Columns:
 @pytest.fixture
 def columns(monkeypatch):
     made, room = Columns(), torch.empty(1000, dtype=torch.uint8)
-    monkeypatch.setattr(cublas, "library", lambda: made)
+    monkeypatch.setattr(cublas, "open_library", lambda: made)
     monkeypatch.setattr(cublas, "_handle", lambda index: (ctypes.c_void_p(1), room))
     return made
 

@@ -26,7 +26,7 @@ def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
 
 
 def test_a_cpus_chains_are_multiply_adds():
-    lib = peaks.library("cpu")
+    lib = peaks.open_library("cpu")
     out = np.full(lib.peak_threads(), np.nan, np.float32)
     at, number = peaks.ctypes.c_void_p(out.ctypes.data), peaks.ctypes.c_float
     lib.peak_run(at, 1, number(1.0), number(0.5))
@@ -44,7 +44,7 @@ def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
         major, minor = torch.cuda.get_device_capability()
         if not least <= 10 * major + minor <= most:
             pytest.skip(f"{rung} {precision} is not there")
-    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    lib = peaks.open_library(target, peaks.SOURCES["cuda"])
     outs = []
     for turns in (1, 2):
         out = torch.full((2 * peaks.THREADS,), torch.nan, device=target)
@@ -69,7 +69,7 @@ def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
 
 @pytest.mark.slow
 def test_a_copy_is_a_copy(target):
-    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    lib = peaks.open_library(target, peaks.SOURCES["cuda"])
     x = torch.randn(5000, device=target)
     y = torch.full_like(x, torch.nan)
     peaks.queue(lib, "peak_copy", y, x, peaks.ctypes.c_size_t(5000))
@@ -79,7 +79,7 @@ def test_a_copy_is_a_copy(target):
 @pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_reads_from_the_l2_cache_are_of_all_numbers_in_each_turn(target, blocks):
-    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    lib = peaks.open_library(target, peaks.SOURCES["cuda"])
     x = torch.rand(4 << 10, device=target)
     for turns in (1, 3):
         out = torch.full((blocks * peaks.THREADS,), torch.nan, device=target)

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import weft
-from weft.base.device import named
+from weft.base.device import parse_device
 from weft.base.errors import ArgumentError
 from weft.timing import clocks, gpu_state, timers
 
-CPU = named("cpu")
+CPU = parse_device("cpu")
 
 
 def test_the_spread_is_the_width_of_the_medians_interval():
@@ -86,7 +86,7 @@ def test_the_module_of_benchmarks_can_be_called():
 def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
     x, seen = np.ones(100, np.float32), []
-    one = timers.contender(lambda x, n: seen.append(x), (x, 7), CPU, cold=True)
+    one = timers.make_contender(lambda x, n: seen.append(x), (x, 7), CPU, cold=True)
     assert one.copies == 6  # 400 bytes each: 2 * 1000 bytes go by before one returns
     for _ in range(7):
         one.turn()
@@ -105,17 +105,19 @@ def test_what_goes_by_before_an_input_returns_is_larger_than_the_cache(monkeypat
     assert 1 <= copies <= timers.MOST_COPIES
     assert (copies - 1) * size >= 2 * cache if n >= 100 else copies == 1
     x = np.ones((3, n, n), np.float32)
-    monkeypatch.setattr(timers, "flusher", lambda device: lambda: None)
+    monkeypatch.setattr(timers, "make_flusher", lambda device: lambda: None)
     if n < 200:
-        one = timers.contender(np.sum, (x,), CPU, cold=True)
+        one = timers.make_contender(np.sum, (x,), CPU, cold=True)
         assert one.cache == ("cold, rotated" if n >= 100 else "cold, flushed")
         assert bool(one.flush) == (one.copies == 1)
 
 
 def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch):
     events = []
-    monkeypatch.setattr(timers, "flusher", lambda device: lambda: events.append("f"))
-    one = timers.contender(lambda: events.append("c"), (), CPU, cold=True)
+    monkeypatch.setattr(
+        timers, "make_flusher", lambda device: lambda: events.append("f")
+    )
+    one = timers.make_contender(lambda: events.append("c"), (), CPU, cold=True)
     one.calls = 3
     clocks.WallTimer(CPU).sample("it", one, gpu_state.Watch(CPU))
     assert events == list("fcfcfc")
@@ -291,7 +293,7 @@ class Nvml:
 
 def test_a_watch_tells_clocks_power_and_throttling(monkeypatch):
     nvml = Nvml([1980, 1400, 1755], [0x1, 0x4 | 0x20, 0x4])
-    monkeypatch.setattr(gpu_state, "_library", lambda: nvml)
+    monkeypatch.setattr(gpu_state, "_open_library", lambda: nvml)
     monkeypatch.setattr(gpu_state, "_handle", lambda index: "handle")
     watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
     for _ in range(3):
@@ -303,7 +305,7 @@ def test_a_watch_tells_clocks_power_and_throttling(monkeypatch):
 
 
 def test_without_nvml_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(gpu_state, "_library", lambda: None)
+    monkeypatch.setattr(gpu_state, "_open_library", lambda: None)
     monkeypatch.setattr(gpu_state, "_handle", lambda index: None)
     watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
     watch.look()

@@ -67,7 +67,7 @@ def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
     if "__CUDACC__" in path.read_text():
         build.compile_check(path, flavour)
         return
-    command = build._command(path, flavour)
+    command = build._make_command(path, flavour)
     command[command.index("-c")] = "-cubin"
     command += fast_nvcc()
     out = ["-o", tmp_path / "k.cubin", path]
@@ -102,7 +102,7 @@ def test_a_warning_is_refused_however_often_it_is_asked_for(tmp_path, monkeypatc
     build.compile_check(source, build.Flavour("cpu"))
 
 
-@pytest.mark.parametrize("op", build.ops())
+@pytest.mark.parametrize("op", build.list_ops())
 def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
     path = build.library(op, build.Flavour.here("cpu"))
     done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
@@ -122,10 +122,10 @@ def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
     assert not [name for name in names if name.startswith("cuda")]
 
 
-@pytest.mark.parametrize("op", build.ops())
+@pytest.mark.parametrize("op", build.list_ops())
 def test_the_rung_table_is_the_one_in_the_source(op):
     """No line of the table is lost between the source and Python."""
-    text = "".join(p.read_text() for p in build.sources(op, "cpu"))
+    text = "".join(p.read_text() for p in build.list_sources(op, "cpu"))
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
     lines += re.findall(r"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
     assert [rung.name for rung in native.rungs(op)] == lines
@@ -253,10 +253,10 @@ def test_a_compilers_error_names_the_file_and_the_line(checkout):
 
 
 def test_an_op_has_the_sources_in_the_folders_below_its_own():
-    found = set(build.sources("mnist", "cuda"))
+    found = set(build.list_sources("mnist", "cuda"))
     assert found >= set((build.KERNELS / "mnist").rglob("*.cu"))
     assert build.KERNELS / "mnist/fused/head.cu" in found
-    assert "fused" not in build.ops()
+    assert "fused" not in build.list_ops()
 
 
 def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
@@ -268,8 +268,8 @@ def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
     (tmp_path / "common").mkdir()
     (tmp_path / "common/common.cu").touch()
     monkeypatch.setattr(build, "KERNELS", tmp_path)
-    assert build.ops() == ["k", "op"]
-    names = [str(p.relative_to(tmp_path)) for p in build.sources("op", "cuda")]
+    assert build.list_ops() == ["k", "op"]
+    names = [str(p.relative_to(tmp_path)) for p in build.list_sources("op", "cuda")]
     assert names == ["common/common.cu", "op/k.cu", "op/part/k.cu"]
 
 
@@ -286,7 +286,7 @@ def test_the_cache_stays_under_its_limit_oldest_first(tmp_path, monkeypatch):
     cache.prune(limit=2500)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c"]
     assert cache.clear() == 2000
-    assert cache.size() == 0
+    assert cache.measure_cache() == 0
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
 def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
     source = tmp_path / "slow.cu"
     source.write_text("/* Head. */\n/* g++: -O1 -DA=2 */\n/* nvcc: -Xptxas=-O1 */\n")
-    command = build._command(source, build.Flavour.here("cpu"))
+    command = build._make_command(source, build.Flavour.here("cpu"))
     assert command.index("-O1") > command.index("-O3") and "-DA=2" in command
     assert build.own_flags(source) == ["-Xptxas=-O1"]
 
@@ -318,12 +318,13 @@ def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
 def test_plain_c_may_ask_for_flags_too(tmp_path):
     source = tmp_path / "aligned.c"
     source.write_text("/* g++: -falign-loops=64 */\n")
-    assert "-falign-loops=64" in build._command(source, build.Flavour.here("cpu"))
+    assert "-falign-loops=64" in build._make_command(source, build.Flavour.here("cpu"))
 
 
 def test_headers_without_a_suffix_are_headers_too():
     found = {
-        str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)
+        str(path.relative_to(build.KERNELS))
+        for path in build.list_headers(build.KERNELS)
     }
     assert found >= {"weft.h", "common/internal.cuh", "simt/include/cuda/barrier"}
     assert not [name for name in found if name.endswith((".c", ".cu", ".cpp"))]
@@ -337,7 +338,7 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     names = []
     for path in (far, near, source, other):
         path.open("a").write("// newer\n")
-        command = build._command(source, build.Flavour("cpu"))
+        command = build._make_command(source, build.Flavour("cpu"))
         names.append(build._object_path(source, command).name)
     assert len(set(names[:3])) == 3
     assert names[3] == names[2]
@@ -352,7 +353,7 @@ def test_what_an_object_is_named_after(checkout, monkeypatch, header):
 
     def names() -> tuple[str, str]:
         paths = (build.KERNELS / "relu.cu", build.KERNELS / "reference/relu.c")
-        commands = [build._command(path, build.Flavour("cpu")) for path in paths]
+        commands = [build._make_command(path, build.Flavour("cpu")) for path in paths]
         return tuple(build._object_path(*of).name for of in zip(paths, commands))
 
     here = names()
@@ -377,7 +378,7 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
     monkeypatch.syspath_prepend(str(tmp_path))
     source = build.KERNELS / "mnist" / "cudnn.cu"
     monkeypatch.setattr(build, "tool", lambda name: name)
-    command = build._command(source, build.Flavour("cuda", sm="90a"))
+    command = build._make_command(source, build.Flavour("cuda", sm="90a"))
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))
         assert command[at - 1] == "-isystem"  # -I would come before nvcc's own

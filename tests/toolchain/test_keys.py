@@ -67,7 +67,7 @@ def test_the_keys_cover_what_decides_a_result():
 
 def test_an_object_of_cuda_c_is_named_after_the_rewriter(edit):
     source = build.KERNELS / "relu.cu"
-    command = build._command(source, build.Flavour("cpu"))
+    command = build._make_command(source, build.Flavour("cpu"))
     before = build._object_path(source, command)
     edit(PACKAGE / "csource/rewriter/shared.py")
     assert build._object_path(source, command) != before
@@ -77,12 +77,12 @@ def test_an_object_of_cuda_c_is_named_after_the_rewriter(edit):
     "file", ["lib/weft/cells/structs.py", "kernels/simt/watch/judge.cpp"]
 )
 def test_a_cell_is_named_after_its_toolchain(edit, file):
-    compiler._toolchain.cache_clear()
-    before = compiler._toolchain(False)
+    compiler._hash_toolchain.cache_clear()
+    before = compiler._hash_toolchain(False)
     edit(ROOT / file)
-    compiler._toolchain.cache_clear()
-    assert compiler._toolchain(False) != before
-    compiler._toolchain.cache_clear()
+    compiler._hash_toolchain.cache_clear()
+    assert compiler._hash_toolchain(False) != before
+    compiler._hash_toolchain.cache_clear()
 
 
 def test_a_program_is_built_again_after_an_edit_of_its_builder():

@@ -216,7 +216,7 @@ def test_the_readers_arrays_stay_as_they_are():
     assert not y.any() and torch.equal(x, arrays()[1])
 
 
-@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_a_block_for_which_there_is_no_room_is_pruned():
     best = tuned(
         TWICE,
@@ -232,7 +232,7 @@ def test_too_much_static_shared_memory_is_a_reason_of_its_own():
     best = tuned(large, {"OFF": (1, 0), "T": 32})
     assert best["OFF"] == 0 and best.counts == {"shared memory": 1}
     one = Candidate({"T": 1}, shape=config.parse("twice", (1, 32)))
-    fit._fits(one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90")
+    fit._check_occupancy(one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90")
     assert one.why.startswith("50000 bytes of static shared memory, at most 49152")
 
 
@@ -543,7 +543,7 @@ def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
         assert best.counts == {"not launchable": 1}
         assert re.search(r"timer graph", repr(best))
     best(*args)
-    assert torch.equal(args[0], 2 * x) and not native.lost()
+    assert torch.equal(args[0], 2 * x) and not native.explain_lost()
     best = tuned(
         scaled, {"FACTOR": (1, 2)}, args=args, launch=lambda: (-(-n // 256), 256)
     )

@@ -41,7 +41,7 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
     return dtype.type((info.min or info.max // 2) + 12345 + 2 * turn)
 
 
-def unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
+def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
     """Where `values` still has the bits of `start`, its poison: a bool array."""
     kind = f"u{values.dtype.itemsize}"
     if values.dtype.kind == "c":
@@ -141,7 +141,7 @@ def _aligned_copy(array: np.ndarray, by: int = 256) -> np.ndarray:
     return copy
 
 
-def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
+def find_wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     """Where not |got - want| <= bound, in float64; NaN is right only where asked for.
 
     got and want have one shape, which bound broadcasts to. Whole numbers and bools
@@ -151,7 +151,7 @@ def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     if exact and not np.any(bound):
         return got != want
     with np.errstate(all="ignore"):
-        got64, want64 = wide(got), wide(want)
+        got64, want64 = widen_floats(got), widen_floats(want)
         # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
@@ -167,23 +167,23 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
     if got.shape != want.shape:
         raise Mismatch(f"{name} has shape {got.shape}, want {want.shape}")
     bound = np.broadcast_to(np.asarray(bound, np.float64), want.shape)
-    bad = wrong(got, want, bound)
+    bad = find_wrong(got, want, bound)
     if bad.any():
-        raise mismatch(name, got, want, bound, bad)
+        raise describe_mismatch(name, got, want, bound, bad)
     with np.errstate(all="ignore"):
-        error = np.abs(wide(got) - wide(want))
+        error = np.abs(widen_floats(got) - widen_floats(want))
         ratio = np.where(error > 0, error / bound, 0.0)
     return float(np.nan_to_num(ratio, nan=0.0).max()) if ratio.size else 0.0
 
 
-def mismatch(
+def describe_mismatch(
     name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
 ) -> Mismatch:
     """The Mismatch for the first element of `bad`, with both of its values."""
     at = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
     within = f" within {bound[at]:.2g}" if bound[at] else ""
     return Mismatch(
-        f"{element(name, at)} is {number(got[at])}, want "
+        f"{name_element(name, at)} is {number(got[at])}, want "
         f"{number(want[at])}{within}; "
         f"{int(bad.sum())} of {bad.size} elements are wrong",
         **{"array": name, "index": at, "got": got[at].item(), "want": want[at].item()},
@@ -191,7 +191,7 @@ def mismatch(
     )
 
 
-def element(name: str, at: tuple[int, ...]) -> str:
+def name_element(name: str, at: tuple[int, ...]) -> str:
     """c[1, 2]; the name alone for the one element of an array without dimensions."""
     return f"{name}[{', '.join(map(str, at))}]" if at else name
 
@@ -202,7 +202,7 @@ def number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def brief(shape: Sequence[int]) -> str:
+def shorten_shape(shape: Sequence[int]) -> str:
     """A grid or a block as a message shows it: 16 for (16, 1, 1), (16, 4) for 2D."""
     kept = list(shape)
     while len(kept) > 1 and kept[-1] == 1:
@@ -210,6 +210,6 @@ def brief(shape: Sequence[int]) -> str:
     return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
 
 
-def wide(array: np.ndarray) -> np.ndarray:
+def widen_floats(array: np.ndarray) -> np.ndarray:
     """As float64; complex numbers as they are."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)

@@ -25,7 +25,7 @@ KEPT = "kept"  # the folder of what cannot be made again (kept.py): it stays
 LIMIT = 1 << 30  # bytes; the oldest files go first once the cache is larger
 
 
-def folder(*parts: str) -> Path:
+def cache_folder(*parts: str) -> Path:
     """The cache folder (WEFT_CACHE overrides), made if it is missing.
 
     Where it cannot be written, or is not the user's alone, a folder of this process's
@@ -34,7 +34,7 @@ def folder(*parts: str) -> Path:
     """
     global _root
     if _root is None:
-        _root = _usable(_wanted())
+        _root = _check_folder(_choose_folder())
     path = _root
     for part in parts:
         path = path / part
@@ -49,11 +49,11 @@ def folder(*parts: str) -> Path:
         return path
     if _temporary or parts[:1] == (KEPT,):  # for the latter, kept.py has a cure
         raise whole.CannotWrite(f"{path} {why}: let WEFT_CACHE name a folder of yours")
-    _root = _instead(path, why)
-    return folder(*parts)
+    _root = _make_temporary_folder(path, why)
+    return cache_folder(*parts)
 
 
-def holds(path: Path) -> bool:
+def has_file(path: Path) -> bool:
     """Whether a file of the cache is there; a link in its place is removed, and so is
     half a library, object or program."""
     binary = path.suffix in ("", ".o", ".so")
@@ -62,21 +62,21 @@ def holds(path: Path) -> bool:
     return path.is_file()
 
 
-def lasts() -> bool:
+def is_lasting() -> bool:
     """Whether the cache outlives this process: not so in a temporary folder."""
-    folder()
+    cache_folder()
     return not _temporary
 
 
-def size() -> int:
+def measure_cache() -> int:
     """Bytes in the cache, less those in KEPT."""
-    return sum(about.st_size for _, about in _files())
+    return sum(about.st_size for _, about in _list_files())
 
 
 def clear() -> int:
     """Delete everything in the cache but KEPT; returns the bytes freed."""
-    freed = size()
-    for path in folder().iterdir():
+    freed = measure_cache()
+    for path in cache_folder().iterdir():
         if path.name == KEPT:
             continue
         if path.is_dir() and not path.is_symlink():
@@ -91,7 +91,7 @@ def prune(limit: int = LIMIT) -> None:
 
     Those in KEPT stay, and do not count.
     """
-    files = sorted(_files(), key=lambda item: item[1].st_mtime)
+    files = sorted(_list_files(), key=lambda item: item[1].st_mtime)
     for parent in {path.parent for path, _ in files}:
         whole.sweep(parent)
     total = sum(about.st_size for _, about in files)
@@ -122,12 +122,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Say what is cached, or clear it."""
     if args.clear:
-        print(f"freed {clear() / 2**20:.1f} MiB in {folder()}")
-        if folder(KEPT).exists() and any(folder(KEPT).iterdir()):
-            print(f"kept: {folder(KEPT)} (progress with the puzzles, guesses)")
+        print(f"freed {clear() / 2**20:.1f} MiB in {cache_folder()}")
+        if cache_folder(KEPT).exists() and any(cache_folder(KEPT).iterdir()):
+            print(f"kept: {cache_folder(KEPT)} (progress with the puzzles, guesses)")
         return 0
-    print(f"{folder()}: {size() / 2**20:.1f} of at most {LIMIT / 2**20:.0f} MiB")
-    for part in sorted(path for path in folder().iterdir() if path.is_dir()):
+    print(
+        f"{cache_folder()}: {measure_cache() / 2**20:.1f} of at most "
+        f"{LIMIT / 2**20:.0f} MiB"
+    )
+    for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
         files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
         print(f"  {part.name:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
     return 0
@@ -137,7 +140,7 @@ _root: Path | None = None
 _temporary = False
 
 
-def _wanted() -> Path:
+def _choose_folder() -> Path:
     """Where the cache should be, whether or not it can be there."""
     named = os.environ.get("WEFT_CACHE")
     with contextlib.suppress(RuntimeError):  # newer ones raise it without a home
@@ -145,15 +148,17 @@ def _wanted() -> Path:
     return Path(os.path.expanduser(named or "~/.cache/weft"))
 
 
-def _usable(path: Path) -> Path:
+def _check_folder(path: Path) -> Path:
     """`path` if this user alone can write it, else a temporary folder."""
     if path.parts[:1] == ("~",):  # the system does not know the user either
-        return _instead(path, "is in a home that nobody knows (HOME is not set)")
+        return _make_temporary_folder(
+            path, "is in a home that nobody knows (HOME is not set)"
+        )
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         str(path).encode()  # else no library in it can be opened
-        why = _unsafe(path)
+        why = _explain_unsafe(path)
         if not why:
             with tempfile.TemporaryFile(dir=path):
                 return path
@@ -162,10 +167,10 @@ def _usable(path: Path) -> Path:
         why = "has a name that is not UTF-8"
     except OSError as error:
         why = f"cannot be written ({error.strerror})"
-    return _instead(path, why)
+    return _make_temporary_folder(path, why)
 
 
-def _instead(path: Path, why: str) -> Path:
+def _make_temporary_folder(path: Path, why: str) -> Path:
     """A temporary folder, since `path` is none for a cache; says so."""
     global _temporary
     try:
@@ -190,7 +195,7 @@ def _remove(made: Path, owner: int) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _unsafe(path: Path) -> str:
+def _explain_unsafe(path: Path) -> str:
     """Why code must not be loaded from a folder; "" if it may be."""
     about = path.stat()
     if about.st_uid != os.geteuid():
@@ -215,10 +220,10 @@ def _is_private(group: int) -> bool:
     return group == user.pw_gid and entry.gr_name == user.pw_name and not members
 
 
-def _files() -> list[tuple[Path, os.stat_result]]:
+def _list_files() -> list[tuple[Path, os.stat_result]]:
     found = []
-    kept = folder() / KEPT
-    for path in folder().rglob("*"):
+    kept = cache_folder() / KEPT
+    for path in cache_folder().rglob("*"):
         try:
             about = path.lstat()
             if not stat.S_ISDIR(about.st_mode) and kept not in path.parents:

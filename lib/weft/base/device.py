@@ -41,7 +41,7 @@ class Device(str):
         return self
 
 
-def named(device: Any) -> Device:
+def parse_device(device: Any) -> Device:
     """The Device of that name, which may be a torch.device.
 
     "cuda" is the GPU that is current. ValueError if it is no such name.
@@ -54,33 +54,33 @@ def named(device: Any) -> Device:
     kind, number = found.groups()
     if kind == "cpu":
         return Device("cpu")
-    return Device(f"cuda:{int(number) if number else current()}")
+    return Device(f"cuda:{int(number) if number else current_gpu()}")
 
 
 def count() -> int:
     """How many GPUs there are; 0 without a driver."""
-    if _driver() is None:
+    if _load_driver() is None:
         return 0
     found = ctypes.c_int()
     _call("cuDeviceGetCount", ctypes.byref(found))
     return found.value
 
 
-def current() -> int:
+def current_gpu() -> int:
     """The index of the GPU that is current in this thread."""
     if cuda := torchs_cuda():
         return cuda.current_device()
     # A call that the driver refuses is an error to compute-sanitizer: so ask first.
-    if _driver() is None or _context() is None:
+    if _load_driver() is None or _current_context() is None:
         return 0  # no context yet: CUDA's first call takes the first GPU
     handle = ctypes.c_int()
-    if _driver().cuCtxGetDevice(ctypes.byref(handle)):
+    if _load_driver().cuCtxGetDevice(ctypes.byref(handle)):
         return 0
     return next(index for index in range(count()) if _handle(index) == handle.value)
 
 
 @functools.cache
-def capability(index: int) -> tuple[int, int]:
+def compute_capability(index: int) -> tuple[int, int]:
     """The compute capability of a GPU, e.g. (9, 0)."""
     found = ctypes.c_int()
     both = []
@@ -98,7 +98,7 @@ def name(index: int) -> str:
     return text.value.decode()
 
 
-def stream(index: int) -> int:
+def current_stream(index: int) -> int:
     """The cudaStream_t that work on a GPU is queued on, as a number; 0: the default."""
     cuda = torchs_cuda()
     return cuda.current_stream(index).cuda_stream if cuda else 0
@@ -108,7 +108,7 @@ def is_current(index: int) -> bool:
     """Whether calls of this thread go to that GPU as things are."""
     if cuda := torchs_cuda():
         return cuda.current_device() == index
-    return _primary(index) == _context()
+    return _primary_context(index) == _current_context()
 
 
 @contextlib.contextmanager
@@ -118,16 +118,16 @@ def made_current(index: int) -> Iterator[None]:
         with cuda.device(index):
             yield
         return
-    mine, before = _primary(index), _context()
-    _driver().cuCtxSetCurrent(ctypes.c_void_p(mine))
+    mine, before = _primary_context(index), _current_context()
+    _load_driver().cuCtxSetCurrent(ctypes.c_void_p(mine))
     try:
         yield
     finally:
         # Who had none gets the first GPU's with CUDA's first call. PyTorch, imported
         # inside, may have made that call already and counts on its context.
         if before is None and (index == 0 or torchs_cuda()):
-            before = _primary(0)
-        _driver().cuCtxSetCurrent(ctypes.c_void_p(before))
+            before = _primary_context(0)
+        _load_driver().cuCtxSetCurrent(ctypes.c_void_p(before))
 
 
 class Event:
@@ -139,7 +139,7 @@ class Event:
 
     def __del__(self) -> None:
         if self._event:
-            _driver().cuEventDestroy_v2(self._event)
+            _load_driver().cuEventDestroy_v2(self._event)
 
     def record(self, stream: int) -> None:
         """Note when the stream gets here."""
@@ -168,7 +168,7 @@ def torchs_cuda() -> Any:
 
 
 @functools.cache
-def _driver() -> ctypes.CDLL | None:
+def _load_driver() -> ctypes.CDLL | None:
     """libcuda, ready to be called; None where there is no driver, or no GPU."""
     try:
         driver = ctypes.CDLL(DRIVER)
@@ -178,7 +178,7 @@ def _driver() -> ctypes.CDLL | None:
 
 
 def _call(function: str, *args: Any) -> None:
-    driver = _driver()
+    driver = _load_driver()
     if driver is None:
         _fail("no CUDA GPU here")
     if status := getattr(driver, function)(*args):
@@ -200,19 +200,19 @@ def _handle(index: int) -> int:
 
 
 @functools.cache
-def _primary(index: int) -> int | None:
+def _primary_context(index: int) -> int | None:
     """The context of a GPU that CUDA's runtime uses; never released."""
     found = ctypes.c_void_p()
     _call("cuDevicePrimaryCtxRetain", ctypes.byref(found), _handle(index))
     return found.value
 
 
-def _context() -> int | None:
+def _current_context() -> int | None:
     """The context that is current in this thread.
 
     Neither here nor where one is made current does anybody look at the status: it may
     be an earlier kernel's failure, which the next call of a library reports.
     """
     found = ctypes.c_void_p()
-    _driver().cuCtxGetCurrent(ctypes.byref(found))
+    _load_driver().cuCtxGetCurrent(ctypes.byref(found))
     return found.value

@@ -18,14 +18,14 @@ def cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def driver() -> str:
+def driver_version() -> str:
     """The NVIDIA driver's version, or "none"."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def shell() -> Any:
+def running_shell() -> Any:
     """The running IPython; None outside of one."""
     try:
         from IPython import get_ipython

@@ -26,7 +26,7 @@ Records = dict[str, Any]
 
 @functools.cache  # once, whatever is kept
 def _say_not_lasting() -> None:
-    here = cache.folder() / cache.KEPT
+    here = cache.cache_folder() / cache.KEPT
     print(
         f"weft: the cache folder cannot be written: what is solved or guessed is kept "
         f"in {here}, until this session ends",
@@ -46,7 +46,7 @@ class Kept:
     @property
     def path(self) -> Path:
         """The file, in a folder that is there."""
-        return cache.folder(cache.KEPT) / f"{self.name}.json"
+        return cache.cache_folder(cache.KEPT) / f"{self.name}.json"
 
     @property
     def in_memory(self) -> bool:
@@ -69,11 +69,11 @@ class Kept:
         """
         if not self.in_memory:
             try:
-                with whole.alone(self.path.with_suffix(".lock"), WAIT):
+                with whole.lock_file(self.path.with_suffix(".lock"), WAIT):
                     records = self._load()
                     how(records)
                     self._write(records)
-                if not cache.lasts():
+                if not cache.is_lasting():
                     _say_not_lasting()
                 return records
             except OSError as refused:
@@ -118,6 +118,6 @@ class Kept:
     def _say(self, what: str) -> None:
         """One line on stderr, once."""
         if what != self._said:
-            where = cache.folder() / cache.KEPT / f"{self.name}.json"
+            where = cache.cache_folder() / cache.KEPT / f"{self.name}.json"
             print(f"weft: {where} {what}", file=sys.stderr)
         self._said = what

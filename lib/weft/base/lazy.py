@@ -38,7 +38,7 @@ class Lazy(ModuleType):
         return sorted({*vars(self), *self._home})
 
 
-def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
+def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
     """Make `package` a Lazy one; returns its public names, for __all__.
 
     homes: of each module the names in it that are the package's.

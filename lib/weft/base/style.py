@@ -80,7 +80,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def faint(colour: str) -> tuple[float, float, float, float]:
+def fade_colour(colour: str) -> tuple[float, float, float, float]:
     """The colour at a quarter of its strength: how a mark is filled."""
     from matplotlib.colors import to_rgb
 
@@ -89,7 +89,7 @@ def faint(colour: str) -> tuple[float, float, float, float]:
 
 def outlined(colour: str) -> dict[str, Any]:
     """Keywords of a bar or patch: filled at a quarter, outlined in full."""
-    return {"facecolor": faint(colour), "edgecolor": colour, "linewidth": 1.4}
+    return {"facecolor": fade_colour(colour), "edgecolor": colour, "linewidth": 1.4}
 
 
 def hollow(colour: str) -> dict[str, Any]:
@@ -97,17 +97,17 @@ def hollow(colour: str) -> dict[str, Any]:
     return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
 
 
-def reference(colour: str = INK, width: float = 1) -> dict[str, Any]:
+def reference_line(colour: str = INK, width: float = 1) -> dict[str, Any]:
     """Return keywords for a line to compare with: a bound, a prediction, the truth."""
     return {"color": colour, "linestyle": "--", "linewidth": width}
 
 
-def pale() -> dict[str, Any]:
+def pale_patch() -> dict[str, Any]:
     """Return keywords for a patch that takes no part in what the figure shows."""
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
 
 
-def unmeasured(what: str) -> str:
+def describe_unmeasured(what: str) -> str:
     """What is said where there are no results of `weft bench WHAT`, and its cure."""
     return f"nothing measured yet: python -m weft bench {what} --device cuda"
 
@@ -115,11 +115,11 @@ def unmeasured(what: str) -> str:
 def draw_unmeasured(axes: Axes, what: str) -> None:
     """unmeasured() in the middle of an otherwise empty picture."""
     place = {"ha": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, unmeasured(what), color=INK, **place)
+    axes.text(0.5, 0.5, describe_unmeasured(what), color=INK, **place)
     axes.set_axis_off()
 
 
-def svg(figure: Figure) -> str:
+def write_svg(figure: Figure) -> str:
     """The figure as SVG text, its ink in the colour of the page's own text."""
     with style():
         out = io.StringIO()
@@ -129,12 +129,12 @@ def svg(figure: Figure) -> str:
     return text.replace("<svg", f"<svg{ALONE}", 1)
 
 
-def inline(figure: Figure) -> str:
+def write_inline_svg(figure: Figure) -> str:
     """The figure as part of a page: its ink takes the colour of the page's text.
 
     No wider than the page has room, or what stands at its right end would be cut off.
     """
-    text = svg(figure)
+    text = write_svg(figure)
     fits = '<svg style="max-width: 100%; height: auto"'
     return text[text.index("<svg") :].replace("<svg" + ALONE, fits, 1)
 
@@ -147,5 +147,5 @@ def save(figure: Figure, path: str | Path) -> None:
             figure.savefig(path, dpi=150)
         return
     beside = path.with_name(path.name + ".part")
-    beside.write_text(svg(figure), encoding="utf-8")
+    beside.write_text(write_svg(figure), encoding="utf-8")
     os.replace(beside, path)

@@ -28,17 +28,17 @@ class Short:
         from IPython import get_ipython
 
         shown = get_ipython().InteractiveTB.structured_traceback(
-            type(self), self, readers(self.__traceback__)
+            type(self), self, cut_traceback(self.__traceback__)
         )
         return list(shown)
 
 
-def readers(traceback: TracebackType | None) -> TracebackType | None:
+def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback without the last frames that are this package's.
 
     As it is if there are no others.
     """
-    frames = list(_frames(traceback))
+    frames = list(_walk_frames(traceback))
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_OURS):
         frames.pop()
     kept = None
@@ -47,7 +47,7 @@ def readers(traceback: TracebackType | None) -> TracebackType | None:
     return kept or traceback
 
 
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
@@ -93,7 +93,7 @@ def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, 
     """
     code, other = (getattr(f, "__code__", None) for f in (function, but))
     for raised in (error, error.__cause__):
-        for at in reversed(list(_frames(raised and raised.__traceback__))):
+        for at in reversed(list(_walk_frames(raised and raised.__traceback__))):
             here = at.tb_frame.f_code
             if code and here is not other and here.co_filename == code.co_filename:
                 text = linecache.getline(code.co_filename, at.tb_lineno)

@@ -28,14 +28,14 @@ class CannotWrite(Short, OSError):
 
 
 @contextlib.contextmanager
-def beside(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """An empty file next to `path`, which takes its place if the block ends well.
 
     Raises CannotWrite if the system refuses to write either.
     """
     part = None
     try:
-        with undisturbed():
+        with defer_interrupts():
             handle, name = tempfile.mkstemp(path.suffix, PART, path.parent)
             part = Path(name)
             os.close(handle)
@@ -45,7 +45,7 @@ def beside(path: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         why = error.strerror or str(error)
-        raise CannotWrite(f"cannot write {path}: {why}. {_cure(path)}") from error
+        raise CannotWrite(f"cannot write {path}: {why}. {_find_cure(path)}") from error
     finally:
         if part:
             part.unlink(missing_ok=True)
@@ -53,7 +53,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 def write(path: Path, data: str | bytes) -> None:
     """Write a file, text in UTF-8; CannotWrite if that fails."""
-    with beside(path) as part:
+    with replace_file(path) as part:
         part.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
@@ -85,7 +85,7 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Ctrl-C waits for the end of this block: what it makes is known by then."""
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
@@ -103,7 +103,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(
+def lock_file(
     lock: Path, seconds: float, say_waiting: Callable[[], None] | None = None
 ) -> Iterator[None]:
     """Nobody else is in such a block with this file; wait so long for that at most.
@@ -135,7 +135,7 @@ def alone(
         yield  # closing the file gives the lock back
 
 
-def _cure(path: Path) -> str:
+def _find_cure(path: Path) -> str:
     if path.parent.is_dir():
         return f"Make room there, or see that you may write in {path.parent}"
     return f"There is no folder {path.parent}"

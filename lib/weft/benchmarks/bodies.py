@@ -98,9 +98,9 @@ def rows(
     """
     found = []
     for text in sizes:
-        works = [_work(text, torch.device(device))]
+        works = [_make_work(text, torch.device(device))]
         if works[0].inputs[0].is_cuda:
-            works.insert(0, _work(text, torch.device("cpu")))
+            works.insert(0, _make_work(text, torch.device("cpu")))
         with precision("fp32"):
             rows = [
                 row for work in works for row in _measure(work, works[-1], patience)
@@ -127,7 +127,7 @@ def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
         if work is not last and not one.host:
             continue
         try:
-            error = _error(work, one)
+            error = _measure_error(work, one)
         except (ImportError, NotImplementedError) as missing:
             print(f"weft: without {one.impl} {one.rung}: {missing}", file=sys.stderr)
             continue
@@ -145,7 +145,7 @@ def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
     return found
 
 
-def _error(work: Work, one: Contender) -> float:
+def _measure_error(work: Work, one: Contender) -> float:
     """The largest difference from float64 over the largest number, if all are right."""
     want, bound = work.want[one.part], work.bound[one.part]
     off = (one.call().double().cpu().reshape(want.shape) - want).abs()
@@ -163,11 +163,11 @@ def _time(
     """The time of a call, and on a GPU also the host's time for one."""
     if device.type == "cuda":
         return _on_gpu(one.call, device)
-    once = _seconds(one.call)
+    once = _parse_seconds(one.call)
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
     timing = time_call(one.call, device, samples, calls, warmup=0)
-    return _scaled(timing, one.scale), None
+    return _scale_timing(timing, one.scale), None
 
 
 def _on_gpu(call: Call, device: torch.device) -> tuple[Timing, float]:
@@ -185,16 +185,16 @@ def _on_gpu(call: Call, device: torch.device) -> tuple[Timing, float]:
             call()
     timing = time_call(graph.replay, device, samples=30)
     timing = replace(timing, timer=f"{timing.timer}, graph of {LAUNCHES}")
-    return _scaled(timing, 1 / LAUNCHES), float(np.median(bursts))
+    return _scale_timing(timing, 1 / LAUNCHES), float(np.median(bursts))
 
 
-def _scaled(timing: Timing, scale: float) -> Timing:
+def _scale_timing(timing: Timing, scale: float) -> Timing:
     """A timing of so many times the work."""
     names = ("median", "low", "high", "mean")
     return replace(timing, **{name: getattr(timing, name) * scale for name in names})
 
 
-def _seconds(call: Call) -> float:
+def _parse_seconds(call: Call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -203,7 +203,7 @@ def _seconds(call: Call) -> float:
 # ---- the work -------------------------------------------------------------------
 
 
-def _work(text: str, device: torch.device) -> Work:
+def _make_work(text: str, device: torch.device) -> Work:
     try:
         sizes = [int(size) for size in text.split("x")]
     except ValueError:
@@ -217,13 +217,13 @@ def _work(text: str, device: torch.device) -> Work:
         bound = sum_bound(
             4, want
         )  # three products and, of the weights, a rounding more
-        return Work("grey", {"n": sizes[0]}, (x.to(device),), want, bound, _grey)
+        return Work("grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey)
     m, k, n = sizes
     a, b = (torch.randn(size, generator=generator) for size in ((m, k), (k, n)))
     bound = sum_bound(k, a.double().abs() @ b.double().abs())
     return Work(
         *("matmul", {"m": m, "n": n, "k": k}, (a.to(device), b.to(device))),
-        *(a.double() @ b.double(), bound, _matmul),
+        *(a.double() @ b.double(), bound, _make_matmul),
     )
 
 
@@ -243,34 +243,34 @@ def matmul_loops(c, a, b, n, k, rows):
             c[row * n + col] = total
 
 
-def _grey(work: Work) -> Iterator[Contender]:
+def _make_grey(work: Work) -> Iterator[Contender]:
     (x,), n = work.inputs, work.sizes["n"]
     device = x.device
     grid, block = bodies.blocks_for(n), bodies.THREADS
     if device.type == "cpu":
         rows = min(n, LOOPS)
-        yield from _loops(grey_loops, (x,), (n, rows), rows, n / rows)
+        yield from _make_loops(grey_loops, (x,), (n, rows), rows, n / rows)
         weights, planes = np.array(WEIGHTS, np.float32), x.numpy()
-        yield _numpy(lambda: weights @ planes)
-        yield from _simulated(work, bodies.grey, (grid, block), (x.view(-1), n), 4)
-    yield from _compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
+        yield _make_numpy(lambda: weights @ planes)
+        yield from _make_simulated(work, bodies.grey, (grid, block), (x.view(-1), n), 4)
+    yield from _make_compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
     weights = torch.tensor(WEIGHTS, device=device)
     yield Contender("torch", "@", lambda: weights @ x)
 
 
-def _matmul(work: Work) -> Iterator[Contender]:
+def _make_matmul(work: Work) -> Iterator[Contender]:
     (a, b), (m, n, k) = work.inputs, work.sizes.values()
     side = bodies.TILE
     shape = (-(-n // side), -(-m // side)), (side, side)
     given = a.view(-1), b.view(-1), m, n, k
     if a.device.type == "cpu":
         rows = min(m, -(-LOOPS // (n * k)))
-        yield from _loops(matmul_loops, (a, b), (n, k, rows), rows, m / rows)
+        yield from _make_loops(matmul_loops, (a, b), (n, k, rows), rows, m / rows)
         an, bn = a.numpy(), b.numpy()
-        yield _numpy(lambda: an @ bn)
-        yield from _simulated(work, bodies.matmul, shape, given, 2 * k)
-    yield from _compiled(work, bodies.matmul, "", shape, given)
-    yield from _compiled(work, bodies.matmul_tiled, " tiled", shape, given)
+        yield _make_numpy(lambda: an @ bn)
+        yield from _make_simulated(work, bodies.matmul, shape, given, 2 * k)
+    yield from _make_compiled(work, bodies.matmul, "", shape, given)
+    yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, given)
     lib = native.library("matmul", a.device.type)
     on_cpu = [lib.rung()]  # there the time of a CUDA kernel says nothing
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
@@ -280,11 +280,11 @@ def _matmul(work: Work) -> Iterator[Contender]:
     yield Contender("torch", "@", lambda: torch.mm(a, b))
 
 
-def _numpy(compute: Callable[[], np.ndarray]) -> Contender:
+def _make_numpy(compute: Callable[[], np.ndarray]) -> Contender:
     return Contender("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
 
 
-def _loops(
+def _make_loops(
     loops: Callable[..., None],
     inputs: Sequence[torch.Tensor],
     sizes: tuple[int, ...],
@@ -303,7 +303,7 @@ def _loops(
 
     def njit() -> torch.Tensor:
         out = np.full(round(count * scale), np.nan, np.float32)
-        _njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
+        _compile_njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
     yield Contender("python", "loops", python, scale, slice(0, rows), host=True)
@@ -311,13 +311,13 @@ def _loops(
 
 
 @functools.cache
-def _njit(loops: Callable[..., None]) -> Any:
+def _compile_njit(loops: Callable[..., None]) -> Any:
     import numba  # late: it takes a second
 
     return numba.njit(loops)
 
 
-def _simulated(
+def _make_simulated(
     work: Work, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
 ) -> Iterator[Contender]:
     """The body on the lab's simulator; accesses: to memory, of one thread."""
@@ -351,7 +351,7 @@ def _some_blocks(work: Work, shape: Shape, threads: int) -> tuple[Shape, Part, f
     return ((columns, rows_of_blocks), block), part, scale
 
 
-def _compiled(
+def _make_compiled(
     work: Work, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
 ) -> Iterator[Contender]:
     """The body by numba_jit, on whatever it runs on, and by cuda_c."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cells.cpu.launch import runtime
+from ..cells.cpu.launch import open_runtime
 from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
 from ..timing import device_name, summarize
@@ -56,11 +56,11 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
     scale: 1, or 2, 4, 8 for sides that many times smaller. Raises RuntimeError if a
     kernel computes something else, or if the check build finds fault with it.
     """
-    libraries = {check: library(check) for check in (False, True)}
+    libraries = {check: open_library(check) for check in (False, True)}
     found: list[dict[str, Any]] = []
-    for name, case in cases(scale).items():
+    for name, case in make_cases(scale).items():
         found += _measure(name, case, libraries, samples)
-    return found + ([_edits(edits)] if edits else [])
+    return found + ([_time_edits(edits)] if edits else [])
 
 
 def note(rows: list[dict[str, Any]]) -> str:
@@ -76,7 +76,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     return "; ".join(said)
 
 
-def cases(scale: int = 1) -> dict[str, Case]:
+def make_cases(scale: int = 1) -> dict[str, Case]:
     """The kernels by name."""
     rng = np.random.default_rng(0)
     sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
@@ -99,7 +99,7 @@ def cases(scale: int = 1) -> dict[str, Case]:
     return made
 
 
-def library(check: bool) -> ctypes.CDLL:
+def open_library(check: bool) -> ctypes.CDLL:
     """check.cu, plain or for the check build."""
     flavour = build.Flavour("cpu", check=check)
     made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
@@ -154,24 +154,24 @@ def _measure(
     for turn in range(samples + 1):
         for mode, spent in times.items():
             arrays = contenders[mode != "plain"]
-            _switch(*MODES.get(mode, (1, 1)))
+            _switch_checks(*MODES.get(mode, (1, 1)))
             us = clock.taken(arrays.launch)
             arrays.check()
             if turn:  # the first one also fills caches
                 spent.append(us)
             elif mode == "check":
-                accesses[mode] = _accesses(name)
-    _switch(1, 1)
+                accesses[mode] = _count_accesses(name)
+    _switch_checks(1, 1)
     for arrays in contenders.values():
         arrays.release()
     plain = min(times["plain"])
     return [
-        _row(name, mode, spent, plain, accesses.get(mode), clock.name)
+        _make_row(name, mode, spent, plain, accesses.get(mode), clock.name)
         for mode, spent in times.items()
     ]
 
 
-def _row(
+def _make_row(
     name: str, mode: str, spent: list[float], plain: float, accesses: Any, timer: str
 ) -> dict[str, Any]:
     ns = (min(spent) - plain) * 1e3 / accesses if accesses else None
@@ -184,14 +184,14 @@ def _row(
     }
 
 
-def _switch(counters: int, races: int) -> None:
-    simt = runtime()
+def _switch_checks(counters: int, races: int) -> None:
+    simt = open_runtime()
     simt.simt_check_begin()
     simt.simt_check_counters(counters)
     simt.simt_check_races(races)
 
 
-def _accesses(name: str) -> int:
+def _count_accesses(name: str) -> int:
     """What the launches since simt_check_begin() accessed, from the report."""
     report = json.loads(raw_report())
     for finding in report["findings"]:
@@ -203,8 +203,8 @@ def _accesses(name: str) -> int:
 # ---- an edit -------------------------------------------------------------------
 
 
-def _edits(edits: int) -> dict[str, Any]:
-    row = edit._ours("cpu", edits, watched=True)
+def _time_edits(edits: int) -> dict[str, Any]:
+    row = edit._time_ours("cpu", edits, watched=True)
     return {**row, "mode": "check", "fastest": row["us_low"]}
 
 

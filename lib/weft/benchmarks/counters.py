@@ -58,7 +58,7 @@ class Case:
     template: tuple[int, ...] = ()
 
 
-def cases() -> list[Case]:
+def list_cases() -> list[Case]:
     """Every launch that is compared."""
     rng = np.random.default_rng(0)
     line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
@@ -122,9 +122,9 @@ def cases() -> list[Case]:
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Count every case on both sides. --rungs: the names of some."""
     wanted = {name.strip() for name in args.rungs.split(",") if name}
-    chosen = [c for c in cases() if not wanted or {c.name, c.kernel} & wanted]
+    chosen = [c for c in list_cases() if not wanted or {c.name, c.kernel} & wanted]
     if not chosen:
-        names = ", ".join(dict.fromkeys(c.kernel for c in cases()))
+        names = ", ".join(dict.fromkeys(c.kernel for c in list_cases()))
         raise ValueError(f"--rungs {args.rungs}: there are {names}")
     try:
         ncu.require()
@@ -134,7 +134,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         theirs = None
     rows = []
     for at, case in enumerate(chosen):
-        rows += _rows(case, theirs[at] if theirs else None)
+        rows += _compare_case(case, theirs[at] if theirs else None)
     return rows
 
 
@@ -144,7 +144,7 @@ def status(rows: list[dict[str, Any]]) -> int:
 
 
 def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
-    kernels = [_kernel(case.kernel, case.template) for case in chosen]
+    kernels = [_find_kernel(case.kernel, case.template) for case in chosen]
     launches = [
         replay.record(kernel, case.shape, case.args)[1]
         for kernel, case in zip(kernels, chosen)
@@ -153,18 +153,18 @@ def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
     return ncu.measure(launches, [case.kernel for case in chosen], names)
 
 
-def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
+def _compare_case(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
     """A case's rows: one for each metric that is not 0 on both sides."""
-    kernel = _kernel(case.kernel, case.template)
+    kernel = _find_kernel(case.kernel, case.template)
     report = inspect(kernel, quiet=True)[case.shape](*case.args)
     if not report.ok:
         raise RuntimeError(f"{case.name}: {report.text()}")
-    code = _instructions(case.kernel, case.template)
+    code = _read_instructions(case.kernel, case.template)
     grid, block = (list(np.atleast_1d(side).tolist()) for side in case.shape)
     known = {
         **{"op": "counters", "impl": "weft", "rung": case.name},
         **{"kernel": case.kernel, "grid": grid, "block": block},
-        **{"target": "cuda" if theirs else "cpu", "sass": _accesses(code)},
+        **{"target": "cuda" if theirs else "cpu", "sass": _list_accesses(code)},
         "device": device_name("cuda" if theirs else "cpu"),
     }
     rows = []
@@ -175,7 +175,7 @@ def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
         excuse = None
         if not (metric.tight and case.lanes):
             excuse = find_excuse(metric, report.counters, code)
-        agrees, verdict = judged(metric, ours, found, excuse)
+        agrees, verdict = judge_counts(metric, ours, found, excuse)
         rows.append(
             {
                 **known,
@@ -188,7 +188,7 @@ def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
     return rows
 
 
-def judged(
+def judge_counts(
     metric: Metric, ours: float | None, theirs: float | None, excuse: Excuse | None
 ) -> tuple[bool | None, str]:
     """(whether they agree, in words); None: there is nothing to compare.
@@ -213,7 +213,7 @@ def judged(
     return False, f"DIFFERS: {excuse.why}; that explains {explained}, not {theirs:.6g}"
 
 
-def _accesses(code: Sequence[Instruction]) -> str:
+def _list_accesses(code: Sequence[Instruction]) -> str:
     """LDG.E 1, LDS.128 4: what touches memory in the machine code; "" if unknown."""
     counts = Counter(
         one.opcode for one in code if one.kind.startswith(("global", "shared", "local"))
@@ -222,20 +222,20 @@ def _accesses(code: Sequence[Instruction]) -> str:
 
 
 @cache
-def _kernel(name: str, template: tuple[int, ...]) -> Any:
-    kernel = getattr(_module(), name)
+def _find_kernel(name: str, template: tuple[int, ...]) -> Any:
+    kernel = getattr(_load_module(), name)
     return kernel[template] if template else kernel
 
 
 @cache
-def _module() -> Any:
+def _load_module() -> Any:
     return load_cuda(SOURCE.read_text(), name=SOURCE.name)
 
 
 @cache
-def _instructions(name: str, template: tuple[int, ...]) -> list[Instruction]:
+def _read_instructions(name: str, template: tuple[int, ...]) -> list[Instruction]:
     try:
-        return sass(_kernel(name, template)).kernels[0].code.instructions
+        return sass(_find_kernel(name, template)).kernels[0].code.instructions
     except BuildError as error:
         _say_once(f"no machine code to look at: {error}")
         return []

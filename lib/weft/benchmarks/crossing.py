@@ -21,7 +21,9 @@ def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, fl
     return lowest
 
 
-def crossing(slower: Mapping[int, float], faster: Mapping[int, float]) -> float | None:
+def find_crossing(
+    slower: Mapping[int, float], faster: Mapping[int, float]
+) -> float | None:
     """The size from which on `faster` needs less time than `slower`, or None.
 
     Between two measured sizes the lines are straight on logarithmic axes. None: it is

@@ -106,13 +106,13 @@ def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a kernel's result is wrong.
     """
-    found = [_ours("cpu", edits), _ours("cpu", edits, watched=True)]
+    found = [_time_ours("cpu", edits), _time_ours("cpu", edits, watched=True)]
     gpu = torch.cuda.is_available()
     if gpu:
-        found.append(_ours("cuda", edits))
+        found.append(_time_ours("cuda", edits))
     if peers:
-        found += _nvcc(edits)
-        found += _cupy(edits) if gpu else []
+        found += _time_nvcc(edits)
+        found += _time_cupy(edits) if gpu else []
         found += [_load_inline("cuda" if gpu else "cpu")]
     theirs = {(row["impl"], row["target"]): row["us"] for row in found}
     for row in found:
@@ -137,7 +137,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def sources(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
     """`edits` texts that no cache has seen, and what they compute."""
     nonce = time.time_ns() % 10**6  # a new number in each run
     for edit in range(edits):
@@ -153,7 +153,7 @@ def sources(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray
 # ---- the contenders -----------------------------------------------------------
 
 
-def _ours(target: str, edits: int, watched: bool = False) -> dict[str, Any]:
+def _time_ours(target: str, edits: int, watched: bool = False) -> dict[str, Any]:
     def launch(source: str, out: Any, x: Any) -> None:
         kernel = jit.load_cuda(source, target=target, watched=watched, name="edit")
         kernel[N // BLOCK, BLOCK](out, x, N)
@@ -162,11 +162,11 @@ def _ours(target: str, edits: int, watched: bool = False) -> dict[str, Any]:
     return _time("weft", rung, target, edits, launch)
 
 
-def _cupy(edits: int) -> list[dict[str, Any]]:
+def _time_cupy(edits: int) -> list[dict[str, Any]]:
     try:
         import cupy
     except Exception:
-        return [_absent("cupy", "RawKernel", "cuda", "CuPy is not installed")]
+        return [_make_absent_row("cupy", "RawKernel", "cuda", "CuPy is not installed")]
 
     def launch(source: str, out: Any, x: Any) -> None:
         name = source.split("__global__ void ")[1].split("(")[0]
@@ -178,10 +178,12 @@ def _cupy(edits: int) -> list[dict[str, Any]]:
     return [_time("cupy", "RawKernel", "cuda", edits, launch)]
 
 
-def _nvcc(edits: int) -> list[dict[str, Any]]:
+def _time_nvcc(edits: int) -> list[dict[str, Any]]:
     found = build.nvcc()
     if not found:
-        return [_absent("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")]
+        return [
+            _make_absent_row("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")
+        ]
     arch = "sm_90a"
     if torch.cuda.is_available():
         arch = f"sm_{build.live_sm()}"
@@ -190,26 +192,26 @@ def _nvcc(edits: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "edit.cu"
         command = [found, "-cubin", f"-arch={arch}", "-o", f"{file}bin", str(file)]
-        for source, _ in _progress("nvcc", min(edits, 5)):
+        for source, _ in _show_progress("nvcc", min(edits, 5)):
             file.write_text(source)
             start = time.perf_counter_ns()
             done = subprocess.run(command, text=True, capture_output=True)
             times.append((time.perf_counter_ns() - start) / 1e3)
             if done.returncode:
                 why = f"nvcc: {done.stderr.strip().splitlines()[-1]}"
-                return [_absent("nvcc", "nvcc -cubin", "cuda", why)]
-    return [_row("nvcc", "nvcc -cubin", "cuda", times)]
+                return [_make_absent_row("nvcc", "nvcc -cubin", "cuda", why)]
+    return [_make_row("nvcc", "nvcc -cubin", "cuda", times)]
 
 
 def _load_inline(target: str) -> dict[str, Any]:
     """torch.utils.cpp_extension.load_inline, once: also the first launch."""
     if not shutil.which("ninja") and not importlib.util.find_spec("ninja"):
         why = "torch's load_inline needs ninja: pip install ninja"
-        return _absent("torch", "load_inline", target, why)
+        return _make_absent_row("torch", "load_inline", target, why)
     from torch.utils import cpp_extension
 
-    (source, compute), *_ = sources(1)
-    out, x, host = _arrays(target)
+    (source, compute), *_ = make_edits(1)
+    out, x, host = _make_arrays(target)
     more: dict[str, Any] = {}
     if target == "cuda":
         call = f"scale<<<{N // BLOCK}, {BLOCK}>>>"
@@ -227,7 +229,7 @@ def _load_inline(target: str) -> dict[str, Any]:
     name = f"weft_edit_{time.time_ns()}"
     print("weft: torch's load_inline, about a minute", file=sys.stderr, flush=True)
     try:
-        with tempfile.TemporaryDirectory() as folder, _quiet():
+        with tempfile.TemporaryDirectory() as folder, _silence_compilers():
             start = time.perf_counter_ns()
             more |= {"build_directory": folder, "functions": ["run"]}
             cpp_extension.load_inline(name, cpp, **more).run(out, x)
@@ -235,9 +237,9 @@ def _load_inline(target: str) -> dict[str, Any]:
             taken = (time.perf_counter_ns() - start) / 1e3
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        return _absent("torch", "load_inline", target, f"load_inline: {first}")
+        return _make_absent_row("torch", "load_inline", target, f"load_inline: {first}")
     _must_be_close(out, compute(host))
-    return _row("torch", "load_inline", target, [taken])
+    return _make_row("torch", "load_inline", target, [taken])
 
 
 _POINTERS = "float *o = out.data_ptr<float>(); const float *in = x.data_ptr<float>();"
@@ -259,12 +261,12 @@ def _time(
     edits: int,
     launch: Callable[[str, Any, Any], None],
 ) -> dict[str, Any]:
-    out, x, host = _arrays(target)
-    (first, _), *_ = sources(1)
+    out, x, host = _make_arrays(target)
+    (first, _), *_ = make_edits(1)
     launch(first, out, x)  # the session is open: compilers loaded, contexts made
     _finish(target)
     times = []
-    for source, compute in _progress(f"{impl} on {target}", edits):
+    for source, compute in _show_progress(f"{impl} on {target}", edits):
         out.fill_(torch.nan)
         _finish(target)
         start = time.perf_counter_ns()
@@ -272,17 +274,17 @@ def _time(
         _finish(target)
         times.append((time.perf_counter_ns() - start) / 1e3)
         _must_be_close(out, compute(host))
-    return _row(impl, rung, target, times)
+    return _make_row(impl, rung, target, times)
 
 
-def _progress(what: str, edits: int) -> Iterator[tuple[str, Any]]:
+def _show_progress(what: str, edits: int) -> Iterator[tuple[str, Any]]:
     silent = not sys.stderr.isatty()
     yield from tqdm(
-        *(sources(edits), what, edits), leave=False, unit="edit", disable=silent
+        *(make_edits(edits), what, edits), leave=False, unit="edit", disable=silent
     )
 
 
-def _arrays(target: str) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+def _make_arrays(target: str) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
     host = np.random.default_rng(0).standard_normal(N, np.float32)
     x = torch.from_numpy(host).to(target)
     return torch.full_like(x, torch.nan), x, host
@@ -299,18 +301,18 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
         raise RuntimeError(f"an edit computes {bad.sum()} of {bad.size} wrong elements")
 
 
-def _row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
+def _make_row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
     timing = summarize(times, WallTimer.name)
-    where = device_name(target) if _here(target) else None
+    where = device_name(target) if _is_installed(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
         **{"target": target, "device": where, **timing.row(), "edits": len(times)},
     }
 
 
-def _absent(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
+def _make_absent_row(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
     nothing = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
-    where = device_name(target) if _here(target) else None
+    where = device_name(target) if _is_installed(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
         **{"target": target, "device": where, "timer": WallTimer.name},
@@ -318,12 +320,12 @@ def _absent(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
     }
 
 
-def _here(target: str) -> bool:
+def _is_installed(target: str) -> bool:
     return target == "cpu" or torch.cuda.is_available()
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_compilers() -> Iterator[None]:
     """What ninja and compilers print is not for a table."""
     sys.stdout.flush()
     kept = os.dup(1)

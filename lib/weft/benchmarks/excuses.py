@@ -69,7 +69,7 @@ def _merge(metric: Metric, places: list[Place], code: Code) -> Excuse | None:
     same = [one for one in accesses if one.place in lines]
     least = 8 * min(p.size for p in near)
     saved = max(
-        _saved(group, least, source, conflict=metric.what == "conflicts")
+        _share_of_merged(group, least, source, conflict=metric.what == "conflicts")
         for group in _by_loop(code, same)
     )
     cost = max(getattr(p, metric.what) / p.requests for p in near)
@@ -80,7 +80,7 @@ def _merge(metric: Metric, places: list[Place], code: Code) -> Excuse | None:
     return Excuse(why, ours - lost, ours)
 
 
-def _saved(group: Code, least: int, source: int, conflict: bool) -> float:
+def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
     """Which part of a group's accesses in the source are none of the machine's.
 
     least, source: bits of the narrowest and of the widest. conflict: all merged ones
@@ -143,11 +143,11 @@ def _weigh(counters: Counters, code: Code) -> Excuse | None:
     if not pieces:
         return None
     shares = [
-        _shares(_pieces_of(one, pieces), counters.warps)
+        _compute_shares(_pieces_of(one, pieces), counters.warps)
         for one in code
         if one.opcode != "NOP"
     ] or [[(p.lanes, 1.0) for p in pieces]]
-    return Excuse(WEIGHED, *(_mean(shares, sign) for sign in (-1, 1)))
+    return Excuse(WEIGHED, *(_largest_mean(shares, sign) for sign in (-1, 1)))
 
 
 def _pieces_of(one: Instruction, pieces: list[Place]) -> list[Place]:
@@ -159,7 +159,7 @@ def _pieces_of(one: Instruction, pieces: list[Place]) -> list[Place]:
     return here or pieces
 
 
-def _shares(pieces: Iterable[Place], warps: int) -> list[Share]:
+def _compute_shares(pieces: Iterable[Place], warps: int) -> list[Share]:
     """What an instruction of one of these pieces adds at most, and at least."""
     found: list[Share] = []
     for p in pieces:
@@ -168,7 +168,7 @@ def _shares(pieces: Iterable[Place], warps: int) -> list[Share]:
     return found
 
 
-def _mean(shares: list[list[Share]], sign: int) -> float:
+def _largest_mean(shares: list[list[Share]], sign: int) -> float:
     """The largest mean of threads (sign 1), or the least (-1), with a share of each.
 
     By Dinkelbach's method: what beats the mean so far gives the next one.

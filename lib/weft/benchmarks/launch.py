@@ -48,12 +48,12 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a contender computes something else.
     """
-    found = _compare("cpu", {"weft": (_ours("cpu"), "load_cuda", 8)}, samples)
+    found = _compare("cpu", {"weft": (_make_ours("cpu"), "load_cuda", 8)}, samples)
     if torch.cuda.is_available():
-        contenders = {"weft": (_ours("cuda"), "load_cuda", 8)}
-        contenders["driver"] = (_driver(), "cuLaunchKernelEx", 8)
-        contenders["torch"] = (_torch(), "add, out=", 3)
-        for name, make in (("cupy", _cupy), ("numba", _numba)):
+        contenders = {"weft": (_make_ours("cuda"), "load_cuda", 8)}
+        contenders["driver"] = (_make_driver_call(), "cuLaunchKernelEx", 8)
+        contenders["torch"] = (_make_torch_call(), "add, out=", 3)
+        for name, make in (("cupy", _make_cupy_call), ("numba", _make_numba_call)):
             try:
                 contenders[name] = (make(), "RawKernel" if name == "cupy" else "jit", 8)
             except Exception as error:  # not installed, or of another CUDA release
@@ -122,14 +122,14 @@ def _sample(call: Call, target: str, launches: int, waits: bool) -> float:
 # ---- the contenders -----------------------------------------------------------
 
 
-def _arguments(target: str) -> list[Any]:
+def _make_arguments(target: str) -> list[Any]:
     generator = torch.Generator().manual_seed(0)
     a, b, c = (torch.randn(N, generator=generator).to(target) for _ in range(3))
     index = torch.arange(N, dtype=torch.int32).flip(0).to(target)
     return [torch.full((N,), torch.nan, device=target), a, b, c, index, 0.5, N, 3]
 
 
-def _checked(call: Call, arguments: list[Any]) -> Call:
+def _check_call(call: Call, arguments: list[Any]) -> Call:
     """`call`, once it has been seen to compute the right thing."""
     out, a, b, c, index, scale, _, offset = arguments
     call()
@@ -139,55 +139,55 @@ def _checked(call: Call, arguments: list[Any]) -> Call:
     return call
 
 
-def _ours(target: str) -> Call:
-    arguments = _arguments(target)
+def _make_ours(target: str) -> Call:
+    arguments = _make_arguments(target)
     kernel = jit.load_cuda(SOURCE, target=target, name="bench launch").eight
     o, a, b, c, index, scale, n, offset = arguments
-    return _checked(
+    return _check_call(
         lambda: kernel[1, N](o, a, b, c, index, scale, n, offset), arguments
     )
 
 
-def _driver() -> Call:
+def _make_driver_call() -> Call:
     """The C function with everything prepared: what no Python can be faster than."""
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])
     function = compiled.function("eight", compiled.device)
-    arguments = _arguments("cuda")
+    arguments = _make_arguments("cuda")
     binder = Binder("eight", eight.params)
     addresses = [tensor.data_ptr() for tensor in arguments[:5]]
     packed, offsets = binder.pack(binder.bind(arguments), addresses)
     plan = launch.Plan(function, (1, 1, 1), (N, 1, 1), 0)
     room = launch.Room(plan, len(packed), offsets)
     room.fill(packed)
-    launched = driver.library().cuLaunchKernelEx
+    launched = driver.open_library().cuLaunchKernelEx
     configuration, table = room.configuration, room.table
 
     def call(held: Any = (room, compiled, arguments)) -> None:
         launched(configuration, function, table, 0)
 
-    return _checked(call, arguments)
+    return _check_call(call, arguments)
 
 
-def _torch() -> Call:
-    _, a, b, *_ = _arguments("cuda")
+def _make_torch_call() -> Call:
+    _, a, b, *_ = _make_arguments("cuda")
     out = torch.empty_like(a)
     return lambda: torch.add(a, b, out=out)
 
 
-def _cupy() -> Call:
+def _make_cupy_call() -> Call:
     import cupy
 
-    arguments = _arguments("cuda")
+    arguments = _make_arguments("cuda")
     arrays = [cupy.asarray(tensor) for tensor in arguments[:5]]
     code = SOURCE.replace("__global__", 'extern "C" __global__')
     kernel = cupy.RawKernel(code, "eight")
     numbers = (cupy.float32(0.5), cupy.int32(N), cupy.int32(3))
     given = (*arrays, *numbers)
-    return _checked(lambda: kernel((1,), (N,), given), arguments)
+    return _check_call(lambda: kernel((1,), (N,), given), arguments)
 
 
-def _numba() -> Call:
+def _make_numba_call() -> Call:
     from numba import cuda
 
     @cuda.jit
@@ -196,8 +196,8 @@ def _numba() -> Call:
         if i < n:
             out[i] = scale * a[i] + b[i] * c[index[i]] + offset
 
-    arguments = _arguments("cuda")
+    arguments = _make_arguments("cuda")
     arrays = [cuda.as_cuda_array(tensor) for tensor in arguments[:5]]
     given = (*arrays, *arguments[5:])
     warnings.filterwarnings("ignore", "Grid size", module="numba")
-    return _checked(lambda: eight[1, N](*given), arguments)
+    return _check_call(lambda: eight[1, N](*given), arguments)

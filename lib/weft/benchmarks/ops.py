@@ -71,8 +71,10 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         r.name: lambda r=r: problem.ours(*inputs, rung=r.name) for r in rungs
     } | {"torch": lambda: problem.torch(*inputs)}
     with precision("fp32"):
-        errors = {name: _error(problem, call) for name, call in contenders.items()}
-        calls = _calls(contenders["torch"], device)
+        errors = {
+            name: _measure_error(problem, call) for name, call in contenders.items()
+        }
+        calls = _count_calls(contenders["torch"], device)
         blocks = {name: _repeat(call) for name, call in contenders.items()}
         sizes = dict.fromkeys(blocks, calls)
         timings = in_rounds(blocks, sizes, device, rounds=samples)
@@ -95,7 +97,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     ]
 
 
-def _error(problem: Problem, call: Callable[[], torch.Tensor]) -> float:
+def _measure_error(problem: Problem, call: Callable[[], torch.Tensor]) -> float:
     """The largest difference from float64, over the largest number there."""
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
@@ -110,7 +112,7 @@ def _repeat(call: Callable[[], object]) -> Callable[[int], None]:
     return run
 
 
-def _calls(call: Callable[[], object], device: torch.device) -> int:
+def _count_calls(call: Callable[[], object], device: torch.device) -> int:
     """How many calls make a sample of about 2 ms, at most 200."""
     once = time_call(call, device, samples=5).median
     return max(1, min(200, int(2000 / once)))
@@ -119,7 +121,7 @@ def _calls(call: Callable[[], object], device: torch.device) -> int:
 # ---- problems ----------------------------------------------------------------
 
 
-def _problem(op: str, size: int, device: torch.device) -> Problem:
+def _load_problem(op: str, size: int, device: torch.device) -> Problem:
     """What the op's cases file has it timed with, in one size."""
     of, bench = cases_file(op).OP, cases_file(op).BENCH
     sizes = {bench.size: size, **bench.others}
@@ -136,7 +138,7 @@ def _problem(op: str, size: int, device: torch.device) -> Problem:
 
 # op -> how a problem is made from one number, and the usual numbers.
 PROBLEMS: dict[str, tuple[Callable[..., Problem], Sequence[int]]] = {
-    op: (partial(_problem, op), cases_file(op).BENCH.usual)
+    op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
     for op in OPS
     if hasattr(cases_file(op), "BENCH")
 }

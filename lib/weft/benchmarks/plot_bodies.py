@@ -40,7 +40,7 @@ NAMES = {  # (impl, rung) of a row: what stands beside it
 }
 
 
-def elsewhere(what: str = "bodies") -> list[Found]:
+def load_elsewhere(what: str = "bodies") -> list[Found]:
     """The results of `weft bench WHAT` that came with the lab."""
     return [read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
 
@@ -48,15 +48,20 @@ def elsewhere(what: str = "bodies") -> list[Found]:
 # ---- everybody at the same work ---------------------------------------------------
 
 
-def contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+def plot_contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
     """A panel for each op of `rows`, a line for each contender, time on a log axis.
 
     Of `others` what ran on a GPU, and did the same work, is drawn hollow.
     """
-    works = _works(rows)
-    mine = {op: _named(_same(rows, op, sizes)) for op, sizes in works.items()}
+    works = _group_works(rows)
+    mine = {
+        op: _group_by_name(_select_same(rows, op, sizes)) for op, sizes in works.items()
+    }
     ghosts = [
-        {op: _named(_same(found["rows"], op, s), "cuda") for op, s in works.items()}
+        {
+            op: _group_by_name(_select_same(found["rows"], op, s), "cuda")
+            for op, s in works.items()
+        }
         for found in others
     ]
     drawn = {
@@ -65,9 +70,9 @@ def contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> No
     names = [name for name in NAMES.values() if name in drawn]
     for ax, (op, (m, k, n)) in zip(axes, works.items()):
         ax.set_xscale("log")
-        _dots(ax, mine[op], names, full=True)
+        _draw_dots(ax, mine[op], names, full=True)
         for found in ghosts:
-            _dots(ax, found[op], names, full=False)
+            _draw_dots(ax, found[op], names, full=False)
         (peer,) = [row["us"] for (name, _), row in mine[op].items() if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
@@ -80,7 +85,7 @@ def contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> No
         ax.set_title(f"{op}, {work}", fontsize=11, loc="left")
 
 
-def caption(rows: list[Row], others: list[Found]) -> str:
+def write_caption_text(rows: list[Row], others: list[Found]) -> str:
     """Which machines, which clock, which statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
@@ -92,15 +97,15 @@ def caption(rows: list[Row], others: list[Found]) -> str:
     )
 
 
-def _works(rows: list[Row]) -> dict[str, list[int | None]]:
+def _group_works(rows: list[Row]) -> dict[str, list[int | None]]:
     return {row["op"]: [row.get(key) for key in "mkn"] for row in rows}
 
 
-def _same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]:
-    return [r for r in rows if r["op"] == op and _works([r])[op] == sizes]
+def _select_same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]:
+    return [r for r in rows if r["op"] == op and _group_works([r])[op] == sizes]
 
 
-def _named(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
+def _group_by_name(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
     """Group rows by name and target; keep only the fastest of the lab's own rungs."""
     found = {}
     for row in sorted(rows, key=lambda row: -row["us"]):
@@ -112,7 +117,7 @@ def _named(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
     return found
 
 
-def _dots(
+def _draw_dots(
     ax: Axes, found: dict[tuple[str, str], Row], names: list[str], full: bool
 ) -> None:
     """A mark, its band and its time for each row, on the line of its name."""
@@ -141,12 +146,12 @@ def _time(us: float) -> str:
 # ---- clocks and launches ------------------------------------------------------------
 
 
-def clocks(ax: Axes, rows: list[Row], full: bool) -> None:
+def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     """For each Python body on a GPU: what two clocks say of it.
 
     Events around the kernel, and the host's clock that does not wait for it.
     """
-    found = list(_clocks(rows))
+    found = list(_list_clocks(rows))
     if not found:
         raise ValueError("no row has a host_us: these were not measured on a GPU")
     ax.set_xscale("log")
@@ -178,7 +183,7 @@ def clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
 
-def _clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
+def _list_clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
     for row in rows:
         body = row["rung"].startswith(("numba_jit", "cuda_c"))
         if body and row.get("host_us"):
@@ -187,7 +192,7 @@ def _clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
             yield f"{row['rung']}, {work}", row["us"], row["host_us"]
 
 
-def launches(ax: Axes, rows: list[Row]) -> None:
+def plot_launches(ax: Axes, rows: list[Row]) -> None:
     """What a launch on a GPU costs the host, of `weft bench launch`."""
     burst = [r for r in rows if r["target"] == "cuda" and r["rung"].startswith("burst")]
     for place, row in enumerate(burst):

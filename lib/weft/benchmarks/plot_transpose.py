@@ -21,11 +21,11 @@ from ..base.style import (
     SHARED,
     THREAD,
     WRITTEN,
+    describe_unmeasured,
     draw_unmeasured,
     hollow,
     outlined,
-    reference,
-    unmeasured,
+    reference_line,
 )
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
 }
 
 
-def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+def plot_transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     """A bar for each copy and transpose: GB/s of the bytes that are needed.
 
     The line, and 100 %, is the fastest copy of the same card.
@@ -53,12 +53,12 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     series += [(found["rows"], hollow(READ)) for found in others]
     if not series:
         return draw_unmeasured(ax, "transpose")
-    named = [{_key(row): row for row in rows} for rows, _ in series]
+    named = [{_key_of(row): row for row in rows} for rows, _ in series]
     keys = [key for key in NAMES if any(key in found for found in named)]
     height = 0.8 / len(series)
     for number, (found, (_, look)) in enumerate(zip(named, series)):
         copied = max(row["gbs"] for row in found.values() if row["op"] == "copy")
-        ax.axvline(copied, **reference(OPPONENT), zorder=0)
+        ax.axvline(copied, **reference_line(OPPONENT), zorder=0)
         for place, key in enumerate(keys):
             if key not in found:
                 continue
@@ -77,7 +77,7 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     )
 
 
-def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+def plot_strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     """GB/s of the bytes needed when every 1st, 2nd, 4th ... number is copied."""
     series = [(rows, "this machine", READ)] * bool(rows)
     series += [(f["rows"], f["machine"]["device"], "none") for f in others]
@@ -101,7 +101,7 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     ax.legend(loc="upper right")
 
 
-def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+def plot_distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
     """TB/s of equally many sectors, in order and in scattered runs.
 
     In order there is a line for each limit of a fetch; the runs have one for each
@@ -118,10 +118,10 @@ def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> Non
             row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
             for row in ordered
         }
-        _lines(axes[0], ordered, "stride", "fetch", limits, here)
+        _draw_lines(axes[0], ordered, "stride", "fetch", limits, here)
         runs = [row for row in found if row["run"] and row["usual"]]
         sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
-        _lines(axes[1], runs, "run", "footprint", sizes, here)
+        _draw_lines(axes[1], runs, "run", "footprint", sizes, here)
     titles = "limit of a fetch", "scattered all over"
     for ax, title, place in zip(axes, titles, ("upper right", "lower right")):
         ax.set_xscale("log", base=2)
@@ -135,7 +135,7 @@ def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> Non
     axes[1].set(xlabel="bytes in a run, runs scattered")
 
 
-def _lines(
+def _draw_lines(
     ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], here: bool
 ) -> None:
     """Draw the rows' speeds over one of their numbers, one line per group."""
@@ -146,7 +146,7 @@ def _lines(
         ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
-def effects(rows: list[Row]) -> dict[str, float]:
+def measure_effects(rows: list[Row]) -> dict[str, float]:
     """What a count of sectors leaves out: how many times the speed each makes.
 
     Of the rows of one card; a comparison that they do not contain is left out.
@@ -211,12 +211,12 @@ def describe_sectors(rows: list[Row], others: list[Found]) -> list[str]:
     lines = []
     for found in [rows] * bool(rows) + [found["rows"] for found in others]:
         lines.append(found[0]["device"])
-        for name, ratio in effects(found).items():
+        for name, ratio in measure_effects(found).items():
             lines.append(f"    {name:<60}{ratio:5.2f} times the speed")
         for size, count in [*runs_a_second(found).items()][:4]:
             name = f"runs of {size} bytes that begin in a second"
             lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
-    return lines or [unmeasured("sectors")]
+    return lines or [describe_unmeasured("sectors")]
 
 
 def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
@@ -261,11 +261,11 @@ def describe_copies(
     return lines
 
 
-def caption(others: list[Found], what: str = "transpose") -> str:
+def write_caption_text(others: list[Found], what: str = "transpose") -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else unmeasured(what)
+    return f"hollow: {'; '.join(told)}" if told else describe_unmeasured(what)
 
 
-def _key(row: Row) -> tuple[str, str, str]:
+def _key_of(row: Row) -> tuple[str, str, str]:
     return row["op"], row["impl"], row["rung"]

@@ -18,7 +18,7 @@ from ..base.style import save
 from . import sentences
 from .matmul.plot import ladder_plot
 from .matmul.readme import SIZE, matmul_table
-from .matmul.roofline import roofline
+from .matmul.roofline import plot_roofline
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
 from .summary import summarize_results
@@ -29,34 +29,36 @@ COMMAND = "python -m weft.benchmarks.readme"
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {}
 PAGES[README] = {"summary": summarize_results}
 PAGES[RESULTS_PAGE] = {
-    "race opponent": sentences.race_opponent,
-    "race": sentences.race,
-    "cold start": sentences.cold_start,
-    "race on a processor": sentences.processor_race,
+    "race opponent": sentences.describe_opponent,
+    "race": sentences.describe_race,
+    "cold start": sentences.describe_cold_start,
+    "race on a processor": sentences.describe_processor_race,
     "matmul": matmul_table,
-    "edit and launch": sentences.edit_and_launch,
-    "counters": sentences.counters,
-    "watching": sentences.watching,
-    "simulator": sentences.simulator,
+    "edit and launch": sentences.describe_edits,
+    "counters": sentences.describe_counters,
+    "watching": sentences.describe_watching,
+    "simulator": sentences.describe_simulator,
 }
 PICTURES: dict[str, Callable[[], Figure]] = {
     "matmul_ladder_nvidia_h200": lambda: ladder_plot([], size=str(SIZE[0])),
-    "matmul_roofline_nvidia_h200": lambda: roofline([], size=str(SIZE[0])),
-    "race_nvidia_h200": lambda: plot_batches([], [sentences.newest("race", "cuda")]),
+    "matmul_roofline_nvidia_h200": lambda: plot_roofline([], size=str(SIZE[0])),
+    "race_nvidia_h200": lambda: plot_batches(
+        [], [sentences.load_newest("race", "cuda")]
+    ),
     "race_ladder_nvidia_h200": lambda: plot_ladder(
-        [], [sentences.newest("race", "cuda")]
+        [], [sentences.load_newest("race", "cuda")]
     ),
 }
 
 
-def marks(name: str) -> tuple[str, str]:
+def block_marks(name: str) -> tuple[str, str]:
     """The lines before and after a block."""
     return f"<!-- {name}: made by {COMMAND} -->", f"<!-- /{name} -->"
 
 
 def replace_block(text: str, name: str, block: str) -> str:
     """The text with this block between its marks; ValueError without them."""
-    begin, end = marks(name)
+    begin, end = block_marks(name)
     before, has_begin, rest = text.partition(begin)
     _, has_end, after = rest.partition(end)
     if not has_begin or not has_end:

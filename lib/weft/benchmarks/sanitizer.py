@@ -20,7 +20,7 @@ from typing import Any
 from ..base import device as devices
 from ..base.errors import ArgumentError, BuildError
 from ..timing import device_name
-from ..timing.results import stamp
+from ..timing.results import stamp_row
 from ..toolchain import build, native
 from ..toolchain import tools as toolchain
 
@@ -51,9 +51,9 @@ def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
     wanted = [lib.rung(rung)] if rung else lib.here()
     names = [one.name for one in wanted]
     with tempfile.TemporaryDirectory() as folder:
-        command = [_program(Path(folder)), lib.path, *([rung] if rung else [])]
+        command = [_build_program(Path(folder)), lib.path, *([rung] if rung else [])]
         with ThreadPoolExecutor(len(tools)) as pool:
-            return [*pool.map(lambda tool: _row(tool, command, names), tools)]
+            return [*pool.map(lambda tool: _make_row(tool, command, names), tools)]
 
 
 def is_clean(row: Row) -> bool:
@@ -61,7 +61,7 @@ def is_clean(row: Row) -> bool:
     return row["errors"] == 0 and not row["missing"]
 
 
-def _program(folder: Path) -> Path:
+def _build_program(folder: Path) -> Path:
     """every_rung, compiled into the folder."""
     nvcc = toolchain.nvcc()
     if not nvcc:
@@ -74,7 +74,7 @@ def _program(folder: Path) -> Path:
     return program
 
 
-def _row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
+def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
     """What one tool has to say of the program, told on stderr while it goes on."""
     begin, lines, done = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
@@ -85,20 +85,20 @@ def _row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
             lines.append(line)
             if line.startswith("done: "):
                 done.append(line.removeprefix("done: ").strip())
-                _say(f"{tool}: {done[-1]}, {len(done)} of {len(names)}")
-    errors = _errors("".join(lines), process.returncode)
+                _report(f"{tool}: {done[-1]}, {len(done)} of {len(names)}")
+    errors = _count_errors("".join(lines), process.returncode)
     found = {
-        **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _version()},
+        **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _tool_version()},
         **{"target": "cuda", "device": device_name("cuda"), "errors": errors},
         **{"rungs": done, "missing": [name for name in names if name not in done]},
-        **{"seconds": time.monotonic() - begin, **stamp()},
+        **{"seconds": time.monotonic() - begin, **stamp_row()},
     }
     if not is_clean(found):
-        _say("".join(lines)[-LAST:])
+        _report("".join(lines)[-LAST:])
     return found
 
 
-def _errors(text: str, status: int) -> int | None:
+def _count_errors(text: str, status: int) -> int | None:
     """How many errors, or hazards, its summaries tell of; None if it broke off."""
     counts = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
     if not counts or (status and not any(map(int, counts))):
@@ -106,11 +106,11 @@ def _errors(text: str, status: int) -> int | None:
     return sum(map(int, counts))
 
 
-def _version() -> str | None:
+def _tool_version() -> str | None:
     done = subprocess.run([SANITIZER, "--version"], text=True, capture_output=True)
     found = re.search(r"Version (\S+)", done.stdout)
     return found and found[1]
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ import torch
 
 from ..cells import load_cuda
 from ..cells.gpu import driver
-from ..timing.results import stamp
+from ..timing.results import stamp_row
 from ..timing.timers import bench as time_it
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -66,11 +66,11 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
     footprint.
     """
     where = torch.device(device)
-    x = torch.ones(_largest(where) // 4, device=where)
+    x = torch.ones(_largest_footprint(where) // 4, device=where)
     timer, found = "graph" if where.type == "cuda" else "wall", []
     for fetch in FETCHES if where.type == "cuda" else (None,):
         with _fetch_limit(where, fetch) as (limit, usual):
-            for what, call in _contenders(x):
+            for what, call in _make_contenders(x):
                 timed = time_it(call, timer=timer, device=where, seconds=seconds)
                 sectors = WANTED[where.type]
                 found.append(
@@ -81,7 +81,7 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
                         **{"fetch": limit, "usual": usual, "sectors": sectors},
                         **timed.row(),
                         "tbs": SECTOR * sectors / timed.us / 1e6,
-                        **stamp(),
+                        **stamp_row(),
                     }
                 )
     return found
@@ -96,7 +96,7 @@ def note(rows: list[Row]) -> str:
     return said
 
 
-def _largest(where: torch.device) -> int:
+def _largest_footprint(where: torch.device) -> int:
     """Bytes of the largest footprint: a power of two for which there is memory."""
     least, most = LEAST[where.type], MOST[where.type]
     if where.type == "cuda":
@@ -106,7 +106,7 @@ def _largest(where: torch.device) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _footprints(largest: int, target: str) -> list[int]:
+def _list_footprints(largest: int, target: str) -> list[int]:
     """List footprints: each is four times the one before; the largest ends the list."""
     sizes, size = [], LEAST[target]
     while size < largest:
@@ -115,7 +115,7 @@ def _footprints(largest: int, target: str) -> list[int]:
     return [*sizes, largest]
 
 
-def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
+def _make_contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
     """Yield each row's names and its checked call; `x` must be full of ones."""
     target = x.device.type
     kernels = load_cuda(SOURCE.read_text(), target=target, name=SOURCE.name)
@@ -137,7 +137,7 @@ def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
         what = {"stride": SECTOR * stride, "run": None, "footprint": footprint}
         yield {"rung": "in order"} | what, checked("read_in_order", stride)
         stride *= 2
-    for footprint in _footprints(bytes_of_x, target):
+    for footprint in _list_footprints(bytes_of_x, target):
         for run in RUNS:
             slots = footprint // (SECTOR * run)
             bits = run.bit_length() - 1, slots.bit_length() - 1
@@ -153,7 +153,7 @@ def _fetch_limit(
     if wanted is None:
         yield None, True
         return
-    with driver.device(where.index or 0):
+    with driver.use_device(where.index or 0):
         before = driver.limit("l2_fetch")
         driver.set_limit("l2_fetch", wanted)
         try:

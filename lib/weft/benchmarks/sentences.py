@@ -28,24 +28,24 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 # ---- which results ---------------------------------------------------------------
 
 
-def newest(what: str, target: str) -> Results:
+def load_newest(what: str, target: str) -> Results:
     """The newest committed results of `bench WHAT` of a processor or of a GPU.
 
     Files that contain rows of a GPU count as a GPU's. ValueError if there are none.
     """
     found = [read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")]
-    there = [results for results in found if _target(results) == target]
+    there = [results for results in found if _target_of(results) == target]
     if not there:
         raise ValueError(f"notebooks/results has no {what}_*.json of {target}")
     return max(there, key=lambda results: results["machine"]["date"])
 
 
-def _target(results: Results) -> str:
+def _target_of(results: Results) -> str:
     on_gpu = any(r["target"] == "cuda" and r["device"] for r in results["rows"])
     return "cuda" if on_gpu else "cpu"
 
 
-def fastest(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
+def fastest_row(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
     """The fastest row of one side, among those with these values."""
     there = (row for row in select(rows, impl=impl, **wanted) if row["us"])
     return min(there, key=lambda row: row["us"])
@@ -61,10 +61,10 @@ def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 # ---- the race --------------------------------------------------------------------
 
 
-def race_opponent(results: Results | None = None) -> str:
+def describe_opponent(results: Results | None = None) -> str:
     """Who raced on the GPU, and how PyTorch was set up."""
-    results = results or newest("race", "cuda")
-    races = _races(results["rows"])
+    results = results or load_newest("race", "cuda")
+    races = _group_races(results["rows"])
     narrow = sum(
         not select(rows, impl="torch", rung="eager", layout="nchw")
         for rows in races.values()
@@ -75,27 +75,34 @@ def race_opponent(results: Results | None = None) -> str:
         if narrow
         else ""
     )
-    return _fill(
+    return _fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
         "network beside them, in the same run and in the same precision. Its step runs "
         "eagerly and compiled by `torch.compile`, each also captured in a CUDA graph "
         "of one step. All of these run in both memory layouts, with `cudnn.benchmark` "
         f"and the fused optimizer.{left_out} PyTorch keeps the biases before batch "
         'norm, which batch norm cancels. Below, "PyTorch" is the fastest of these '
-        f"variants ({_machine(results)}, {_days(results['rows'])}):"
+        f"variants ({_write_machine(results)}, {_write_days(results['rows'])}):"
     )
 
 
-def race(results: Results | None = None, stronger: Results | None = None) -> str:
+def describe_race(
+    results: Results | None = None, stronger: Results | None = None
+) -> str:
     """The race on a GPU: a table of all steps, the milestones, the host's time."""
-    results = results or newest("race", "cuda")
-    stronger = stronger or newest("stronger_torch", "cuda")
+    results = results or load_newest("race", "cuda")
+    stronger = stronger or load_newest("stronger_torch", "cuda")
     rows = results["rows"]
-    parts = [_race_table(rows), _stronger(rows, stronger), _epochs(rows), _host(rows)]
+    parts = [
+        _race_table(rows),
+        _describe_stronger(rows, stronger),
+        _describe_epochs(rows),
+        _describe_host(rows),
+    ]
     return "\n\n".join(parts)
 
 
-def _races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
+def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
     """The rows of each race of steps, by precision and batch."""
     found: dict[tuple[str, int], list[Row]] = {}
     for row in select(rows, measure="step"):
@@ -103,15 +110,15 @@ def _races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
     return found
 
 
-def _factor(rows: Iterable[Row]) -> float:
+def _race_factor(rows: Iterable[Row]) -> float:
     """PyTorch's fastest time over ours."""
     rows = list(rows)
-    return fastest(rows, "torch")["us"] / fastest(rows, "weft")["us"]
+    return fastest_row(rows, "torch")["us"] / fastest_row(rows, "weft")["us"]
 
 
 def _race_table(rows: Sequence[Row]) -> str:
-    races = _races(rows)
-    precisions = _precisions(rows)
+    races = _group_races(rows)
+    precisions = _list_precisions(rows)
     heads = [f"{kind}: ours | PyTorch | factor" for kind in precisions]
     lines = [f"| images a step | {' | '.join(heads)} |"]
     lines += ["|---:" * (1 + 3 * len(precisions)) + "|"]
@@ -119,94 +126,106 @@ def _race_table(rows: Sequence[Row]) -> str:
         cells = [str(batch)]
         for kind in precisions:
             there = races[kind, batch]
-            times = [duration(fastest(there, impl)["us"]) for impl in ("weft", "torch")]
-            cells += [*times, f"{_factor(there):.2f}"]
+            times = [
+                write_duration(fastest_row(there, impl)["us"])
+                for impl in ("weft", "torch")
+            ]
+            cells += [*times, f"{_race_factor(there):.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _stronger(rows: Sequence[Row], stronger: Results) -> str:
+def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
     """The factors beside a PyTorch that was measured apart."""
     theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
-    committed = [_factor(_races(rows)[kind, BATCH]) for kind in kinds]
-    return _fill(
+    committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
+    return _fill_lines(
         "This PyTorch is not yet at its best. A faster one was measured apart "
         f"({machine['device']}, PyTorch {_release(machine)}, {machine['date']}): "
         f"{theirs[0]['rung']}. Its step of {BATCH} "
-        f"images takes {_times(theirs)} in {_and(kinds)}, ours {_times(ours)}. "
+        f"images takes {_write_times(theirs)} in {_join_words(kinds)}, ours "
+        f"{_write_times(ours)}. "
         f"Beside it the factors at {BATCH} images are "
-        f"{_factors(row['vs_torch_stronger'] for row in ours)}, not "
-        f"{_factors(committed)} as in the table. The table's race, repeated that day, "
-        f"gave {_factors(row['vs_torch_best'] for row in ours)}. The whole race "
+        f"{_write_factors(row['vs_torch_stronger'] for row in ours)}, not "
+        f"{_write_factors(committed)} as in the table. The table's race, "
+        "repeated that day, "
+        f"gave {_write_factors(row['vs_torch_best'] for row in ours)}. The whole race "
         "against the faster PyTorch is still to come."
     )
 
 
-def _epochs(rows: Sequence[Row]) -> str:
+def _describe_epochs(rows: Sequence[Row]) -> str:
     """An epoch, the way to 99 %, and the accuracy over seeds, in each precision."""
-    kinds = _precisions(rows)
+    kinds = _list_precisions(rows)
 
     def both(measure: str) -> tuple[list[Row], list[Row]]:
         there = select(rows, measure=measure)
         return tuple(
-            [fastest(there, i, precision=k) for k in kinds] for i in ("weft", "torch")
+            [fastest_row(there, i, precision=k) for k in kinds]
+            for i in ("weft", "torch")
         )
 
     ours, theirs = both("epoch")
     told = (
         f"An epoch at {BATCH} images a step, with its shuffle and its evaluation, "
-        f"takes {_times(ours)} in {_and(kinds)}, PyTorch's {_times(theirs)} (medians "
-        f"of {_word(ours[0]['samples'])}). "
+        f"takes {_write_times(ours)} in {_join_words(kinds)}, PyTorch's "
+        f"{_write_times(theirs)} (medians "
+        f"of {_write_number(ours[0]['samples'])}). "
     )
     for measure in ("target", "seeds"):
         ours, theirs = both(measure)
         epochs, seeds = ours[0]["epochs"], ours[0]["samples"]
         told += (
-            f"{_word(epochs).capitalize()} epochs"
+            f"{_write_number(epochs).capitalize()} epochs"
             f"{' with a one-cycle schedule' * ours[0]['one_cycle']} take "
-            f"{_times(ours)}, PyTorch's {_times(theirs)}. Over {_word(seeds)} seeds "
-            f"they reach a mean accuracy of {_accuracies(ours)}, PyTorch's reach "
-            f"{_accuracies(theirs)}. "
+            f"{_write_times(ours)}, PyTorch's {_write_times(theirs)}. Over "
+            f"{_write_number(seeds)} seeds "
+            f"they reach a mean accuracy of {_write_accuracies(ours)}, PyTorch's reach "
+            f"{_write_accuracies(theirs)}. "
         )
-    return _fill(told)
+    return _fill_lines(told)
 
 
-def _host(rows: Sequence[Row]) -> str:
+def _describe_host(rows: Sequence[Row]) -> str:
     """What it costs the host to queue a step."""
-    races = [there for (_, batch), there in _races(rows).items() if batch == BATCH]
-    ours = [fastest(there, "weft")["host_us"] for there in races]
+    races = [
+        there for (_, batch), there in _group_races(rows).items() if batch == BATCH
+    ]
+    ours = [fastest_row(there, "weft")["host_us"] for there in races]
     every = [row for there in races for row in select(there, impl="torch")]
     captured = [row["host_us"] for row in every if "graph" in row["rung"]]
     eager = [row["host_us"] for row in select(every, rung="eager")]
-    return _fill(
-        f"Queueing a step of {BATCH} images costs the host {_range(ours)} when "
+    return _fill_lines(
+        f"Queueing a step of {BATCH} images costs the host {_write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {_range(captured)}, an eager one {_range(eager)}. The "
+        f"of PyTorch costs it {_write_range(captured)}, an eager one "
+        f"{_write_range(eager)}. The "
         "same seed always gives the same bits, since no sum uses atomics."
     )
 
 
-def cold_start(results: Results | None = None) -> str:
+def describe_cold_start(results: Results | None = None) -> str:
     """How long a new process takes to the end of its first epoch."""
-    results = results or newest("race", "cuda")
+    results = results or load_newest("race", "cuda")
     rows = select(results["rows"], measure="cold", impl="weft")
     count = rows[0]["samples"]
     without = not any(row["imports_torch"] for row in rows)
-    return _fill(
-        f"From process start, the first epoch ends after {_times(rows)} in "
-        f"{_and(row['precision'] for row in rows)} (medians of {_word(count)}). "
+    return _fill_lines(
+        f"From process start, the first epoch ends after {_write_times(rows)} in "
+        f"{_join_words(row['precision'] for row in rows)} (medians of "
+        f"{_write_number(count)}). "
         f"The process {'imports no PyTorch, ' * without}finds its kernels compiled in "
         "the cache, and captures its graph."
     )
 
 
-def processor_race(results: Results | None = None) -> str:
+def describe_processor_race(results: Results | None = None) -> str:
     """The race without a GPU: a step and an epoch, and the picture of it."""
-    results = results or newest("mnist", "cpu")
+    results = results or load_newest("mnist", "cpu")
     rows, machine = results["rows"], results["machine"]
-    ours, theirs = fastest(rows, "weft"), fastest(rows, "torch")
+    ours, theirs = fastest_row(rows, "weft"), fastest_row(rows, "torch")
     epochs = [
         min(
             (r for r in select(rows, impl=impl) if r["epoch_s"]),
@@ -214,111 +233,119 @@ def processor_race(results: Results | None = None) -> str:
         )
         for impl in ("weft", "torch")
     ]
-    variants = _word(len(select(rows, impl="torch")))
+    variants = _write_number(len(select(rows, impl="torch")))
     samples = (
         f" of {ours['samples']} samples of {ours['steps']} steps"
         if "samples" in ours
         else ""
     )
     spread = (
-        f"; epochs: means, fastest and slowest of {_word(ours['epochs'])}"
+        f"; epochs: means, fastest and slowest of {_write_number(ours['epochs'])}"
         if "epochs_s" in ours
         else ""
     )
-    text = _fill(
+    text = _fill_lines(
         "Without a GPU the network trains in plain C with its layers fused. On "
-        f"{_cores(machine)} a step of {ours['batch']} images takes {_band(ours)}. "
+        f"{_write_cores(machine)} a step of {ours['batch']} images takes "
+        f"{_write_band(ours)}. "
         f"The fastest of PyTorch {_release(machine)}'s "
         f"{variants} variants (eager and compiled, both layouts) takes "
-        f"{_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. An epoch "
+        f"{_write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
+        "An epoch "
         f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
         f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
         f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
-        f"fp32, {_days(rows, machine)}. "
+        f"fp32, {_write_days(rows, machine)}. "
         "`make mnist` measures yours."
     )
     stem = results.get("stem", "")
     if not (RESULTS / f"{stem}.svg").is_file():
         return text
-    picture = f"![time per step, loss and accuracy on {_cores(machine)}]"
+    picture = f"![time per step, loss and accuracy on {_write_cores(machine)}]"
     return f"{text}\n\n{picture}(../notebooks/results/{stem}.svg)"
 
 
 def _epoch_band(row: Row) -> str:
     """A mean with its fastest and slowest epoch: 4.61 s (4.55 to 4.70)."""
     epochs = row.get("epochs_s")
-    band = f" ({three(min(epochs))} to {three(max(epochs))})" if epochs else ""
-    return f"{three(row['epoch_s'])} s{band}"
+    band = (
+        f" ({write_digits(min(epochs))} to {write_digits(max(epochs))})"
+        if epochs
+        else ""
+    )
+    return f"{write_digits(row['epoch_s'])} s{band}"
 
 
 # ---- editing and launching -------------------------------------------------------
 
 
-def edit_and_launch(
+def describe_edits(
     processor: Results | None = None,
     gpu: Results | None = None,
     launches: Results | None = None,
 ) -> str:
     """From a changed line to its first result, and what a launch costs."""
-    processor = processor or newest("edit", "cpu")
-    gpu = gpu or newest("edit", "cuda")
+    processor = processor or load_newest("edit", "cpu")
+    gpu = gpu or load_newest("edit", "cuda")
     host, card = (
         f"{name}, {results['machine']['date']}"
         for name, results in (
-            (_cores(processor["machine"]), processor),
+            (_write_cores(processor["machine"]), processor),
             (gpu["machine"]["device"], gpu),
         )
     )
     here = select(processor["rows"], target="cpu")
     there = select(gpu["rows"], target="cuda")
     contenders = [
-        ("`%%cuda`, watched (g++)", host, fastest(here, "weft", rung=WATCHED)),
-        ("`%%cuda --fast` (g++)", host, fastest(here, "weft", rung="load_cuda")),
-        ("`%%cuda` (NVRTC)", card, fastest(there, "weft")),
-        ("CuPy's RawKernel", card, fastest(there, "cupy")),
-        ("nvcc alone, without a launch", card, fastest(there, "nvcc")),
-        ("PyTorch's `load_inline`", card, fastest(there, "torch")),
+        ("`%%cuda`, watched (g++)", host, fastest_row(here, "weft", rung=WATCHED)),
+        ("`%%cuda --fast` (g++)", host, fastest_row(here, "weft", rung="load_cuda")),
+        ("`%%cuda` (NVRTC)", card, fastest_row(there, "weft")),
+        ("CuPy's RawKernel", card, fastest_row(there, "cupy")),
+        ("nvcc alone, without a launch", card, fastest_row(there, "nvcc")),
+        ("PyTorch's `load_inline`", card, fastest_row(there, "torch")),
     ]
     lines = [
         "| from a changed line to the end of its first launch | on | edits | time |"
     ]
     lines += ["|---|---|---:|---:|"]
     for name, machine, row in contenders:
-        time = _band(row) if row["edits"] > 1 else duration(row["us"])
+        time = _write_band(row) if row["edits"] > 1 else write_duration(row["us"])
         lines.append(f"| {name} | {machine} | {row['edits']} | {time} |")
-    text = _fill(
+    text = _fill_lines(
         "Each time is the median of its edits in a live session, with the 20th to 80th "
-        f"percentile. {_launches(launches)} `python -m weft bench edit` and `bench "
+        f"percentile. {_describe_launches(launches)} `python -m weft bench "
+        "edit` and `bench "
         "launch` measure yours."
     )
     return "\n".join([*lines, "", text])
 
 
-def _launches(launches: Results | None) -> str:
-    launches = launches or newest("launch", "cuda")
+def _describe_launches(launches: Results | None) -> str:
+    launches = launches or load_newest("launch", "cuda")
     rows = [
         row
         for row in select(launches["rows"], target="cuda")
         if row["rung"].startswith("burst ")
     ]
-    us = {row["impl"]: duration(row["us"], 2) for row in rows}
-    count = {row["impl"]: _word(row["arguments"]) for row in rows}
+    us = {row["impl"]: write_duration(row["us"], 2) for row in rows}
+    count = {row["impl"]: _write_number(row["arguments"]) for row in rows}
     return (
         f"Launching a kernel with {count['weft']} parameters from Python costs "
-        f"{us['weft']} of the host's time on {_an(launches['machine']['device'])}, the "
+        f"{us['weft']} of the host's time on "
+        f"{_write_article(launches['machine']['device'])}, the "
         f"driver's own call {us['driver']}. CuPy's RawKernel costs {us['cupy']}, Numba "
         f"{us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
         f"{us['torch']} (medians of bursts of {launch.BURST} launches, one run, "
-        f"{_days([], launches['machine'])})."
+        f"{_write_days([], launches['machine'])})."
     )
 
 
 # ---- what runs on a processor ----------------------------------------------------
 
 
-def counters(results: Results | None = None) -> str:
+def describe_counters(results: Results | None = None) -> str:
     """Our counts beside Nsight Compute's."""
-    results = results or newest("counters", "cuda")
+    results = results or load_newest("counters", "cuda")
     rows = [row for row in results["rows"] if row["agrees"] is not None]
     lanes = [row for row in rows if row["metric"].startswith("active threads")]
     counts = [row for row in rows if row not in lanes]
@@ -326,16 +353,18 @@ def counters(results: Results | None = None) -> str:
     apart = [row for row in counts if row["difference"]]
     near = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
     far = [abs(row["difference"]) for row in lanes if row not in near]
-    return _fill(
+    return _fill_lines(
         f"The counts are the GPU's: of {len(counts)} that Nsight Compute took of "
         f"{len({row['rung'] for row in rows})} launches, {same} are equal to the last "
-        f"integer ({_machine(results)}, {_days([], results['machine'])}). The "
+        f"integer ({_write_machine(results)}, "
+        f"{_write_days([], results['machine'])}). The "
         "launches are strided, gathered and misaligned copies, `float4`, transposes, "
-        f"reductions, tiled products, branches and atomics. {_reasons(apart)} Active "
+        "reductions, tiled products, branches and atomics. "
+        f"{_describe_reasons(apart)} Active "
         f"threads for each instruction agree within 2 % in {len(near)} of "
         f"{len(lanes)} launches"
         + (
-            f". In the other {_word(len(far))} they differ by up to "
+            f". In the other {_write_number(len(far))} they differ by up to "
             f"{100 * max(far):.0f} %: Nsight Compute weighs each instruction, ours "
             "each straight piece of the source"
             if far
@@ -354,7 +383,7 @@ REASONS = {
 }
 
 
-def _reasons(apart: Sequence[Row]) -> str:
+def _describe_reasons(apart: Sequence[Row]) -> str:
     """Why some counts differ, with how many do for each reason."""
     groups: dict[str, list[Row]] = {}
     for row in apart:
@@ -367,94 +396,95 @@ def _reasons(apart: Sequence[Row]) -> str:
         off = max(abs(row["difference"]) for row in rows)
         share = f" ({100 * off:.1f} % more sectors)" if off < 0.02 else ""
         verb = "differ" if len(rows) > 1 else "differs"
-        text += f" {_word(len(rows)).capitalize()} {verb} {words}{share}."
+        text += f" {_write_number(len(rows)).capitalize()} {verb} {words}{share}."
     return text.strip()
 
 
-def watching(results: Results | None = None) -> str:
+def describe_watching(results: Results | None = None) -> str:
     """What it costs to watch a launch."""
-    results = results or newest("check", "cpu")
+    results = results or load_newest("check", "cpu")
     rows = sorted(
         select(results["rows"], op="check", mode="check"), key=lambda row: row["cost"]
     )
     tiled = next(row for row in rows if row["rung"] == "matmul_tiled")
-    return _fill(
-        f"On {_cores(results['machine'])} a watched launch takes "
+    return _fill_lines(
+        f"On {_write_cores(results['machine'])} a watched launch takes "
         f"{rows[0]['cost']:.1f} times as long as a plain one (`{rows[0]['rung']}`) to "
         f"{rows[-1]['cost']:.1f} times (`{rows[-1]['rung']}`). A product with tiles "
         f"takes {tiled['cost']:.1f} times as long (fastest launch of each, "
-        f"`python -m weft bench check`, {_days([], results['machine'])})."
+        f"`python -m weft bench check`, {_write_days([], results['machine'])})."
     )
 
 
-def simulator(results: Results | None = None) -> str:
+def describe_simulator(results: Results | None = None) -> str:
     """The Python simulator beside Numba's."""
-    results = results or newest("sim", "cpu")
+    results = results or load_newest("sim", "cpu")
     rows = select(results["rows"], impl="weft", rung="matmul_tiled")
     off, on = (
-        fastest(rows, "weft", checks=checks)["vs_numba"] for checks in ("off", "on")
+        fastest_row(rows, "weft", checks=checks)["vs_numba"] for checks in ("off", "on")
     )
     machine = results["machine"] | {"cores": 1}
-    return _fill(
-        f"On {_cores(machine)} a tiled matrix product runs {off:.0f} times as fast as "
+    return _fill_lines(
+        f"On {_write_cores(machine)} a tiled matrix product runs {off:.0f} "
+        "times as fast as "
         f"on Numba's own simulator, and {on:.0f} times with all of this watched "
-        f"(medians, `python -m weft bench sim`, {_days([], machine)})."
+        f"(medians, `python -m weft bench sim`, {_write_days([], machine)})."
     )
 
 
 # ---- words -----------------------------------------------------------------------
 
 
-def three(value: float, digits: int = 3) -> str:
+def write_digits(value: float, digits: int = 3) -> str:
     """Three digits, or so many: 1.20, 73.0, 108."""
     if value >= 10**digits:
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".rstrip(".")
 
 
-def duration(us: float, digits: int = 3) -> str:
+def write_duration(us: float, digits: int = 3) -> str:
     """A time in the unit that suits it."""
     for unit, size in (("µs", 1.0), ("ms", 1e3)):
         if us < 999.5 * size:
-            return f"{three(us / size, digits)} {unit}"
-    return f"{three(us / 1e6, digits)} s"
+            return f"{write_digits(us / size, digits)} {unit}"
+    return f"{write_digits(us / 1e6, digits)} s"
 
 
-def _times(rows: Sequence[Row]) -> str:
+def _write_times(rows: Sequence[Row]) -> str:
     """The rows' times, with one unit if all have the same: 69.5, 42.1 and 35.2 µs."""
-    texts = [duration(row["us"]) for row in rows]
+    texts = [write_duration(row["us"]) for row in rows]
     units = {text.split()[1] for text in texts}
     if len(units) > 1:
-        return _and(texts)
-    return f"{_and(text.split()[0] for text in texts)} {units.pop()}"
+        return _join_words(texts)
+    return f"{_join_words(text.split()[0] for text in texts)} {units.pop()}"
 
 
-def _band(row: Row) -> str:
+def _write_band(row: Row) -> str:
     """A median with its band: 6.63 ms (5.87 to 7.14)."""
-    low, high = (duration(row[end]).split()[0] for end in ("us_low", "us_high"))
-    return f"{duration(row['us'])} ({low} to {high})"
+    low, high = (write_duration(row[end]).split()[0] for end in ("us_low", "us_high"))
+    return f"{write_duration(row['us'])} ({low} to {high})"
 
 
-def _range(values: Sequence[float]) -> str:
-    low, high = duration(min(values)), duration(max(values))
+def _write_range(values: Sequence[float]) -> str:
+    low, high = write_duration(min(values)), write_duration(max(values))
     same = low.split()[1] == high.split()[1]
     return f"{low.split()[0] if same else low} to {high}"
 
 
-def _accuracies(rows: Sequence[Row]) -> str:
-    return f"{_factors(100 * row['test_accuracy'] for row in rows)} %"
+def _write_accuracies(rows: Sequence[Row]) -> str:
+    return f"{_write_factors(100 * row['test_accuracy'] for row in rows)} %"
 
 
-def _factors(values: Iterable[float]) -> str:
+def _write_factors(values: Iterable[float]) -> str:
     """Each with two decimals: 4.09, 5.49 and 6.07."""
-    return _and(f"{value:.2f}" for value in values)
+    return _join_words(f"{value:.2f}" for value in values)
 
 
-def _precisions(rows: Sequence[Row]) -> list[str]:
-    return [*dict.fromkeys(kind for kind, _ in _races(rows))]
+def _list_precisions(rows: Sequence[Row]) -> list[str]:
+    return [*dict.fromkeys(kind for kind, _ in _group_races(rows))]
 
 
-def _days(rows: Sequence[Row], machine: Row | None = None) -> str:
+def _write_days(rows: Sequence[Row], machine: Row | None = None) -> str:
     """The day of the rows, or the first and the last."""
     days = sorted({row["date"] for row in rows if "date" in row})
     days = days or [machine["date"] if machine else "?"]
@@ -466,35 +496,35 @@ def _release(machine: Row) -> str:
     return ".".join(machine["torch"].partition("+")[0].split(".")[:2])
 
 
-def _machine(results: Results) -> str:
+def _write_machine(results: Results) -> str:
     machine = results["machine"]
     system = f"driver {machine['driver']}, CUDA {machine['toolkit']}"
     return f"{machine['device']}, {system}, PyTorch {_release(machine)}"
 
 
-def _cores(machine: Row) -> str:
+def _write_cores(machine: Row) -> str:
     """two cores of an AMD EPYC"""
     count = machine["cores"]
     name = re.sub(r"\(R\)|\(TM\)| Processor| CPU.*", "", machine["device"])
-    return f"{_word(count)} core{'s' * (count != 1)} of {_an(name)}"
+    return f"{_write_number(count)} core{'s' * (count != 1)} of {_write_article(name)}"
 
 
-def _an(name: str) -> str:
+def _write_article(name: str) -> str:
     vowel = name[0] in "AEIOU" or name.startswith("NV")  # as it is spoken
     return f"{'an' if vowel else 'a'} {name}"
 
 
-def _word(count: int) -> str:
+def _write_number(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
 
-def _and(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     """a, b and c"""
     *first, last = [*words] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _fill(text: str) -> str:
+def _fill_lines(text: str) -> str:
     """Wrapped as README's lines are; no line begins with a Markdown list's mark."""
     whole = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.fill(" ".join(text.split()), WIDTH, **whole)

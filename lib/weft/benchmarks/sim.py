@@ -61,7 +61,7 @@ def reduction(y, x):
 Case = tuple[FunctionType, Any, Any, tuple[Any, ...], np.ndarray, np.ndarray, int]
 
 
-def cases() -> dict[str, Case]:
+def make_cases() -> dict[str, Case]:
     """Each kernel: grid, block, arguments, the first one's answer, bound, barriers."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, N, N), np.float32)
@@ -106,15 +106,17 @@ def note(rows: list[dict[str, Any]]) -> str:
     access = max(by[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled"))
     wait = by["barriers", "on"]["us_per_wait"]
     said = [
-        _goal("matmul_tiled, checks off, vs numba", off["vs_numba"], ">=", "off"),
-        _goal("checks on", on["vs_numba"], ">=", "checks"),
-        _goal("us an access", access, "<=", "us_per_access"),
-        _goal("us a thread at a barrier", wait, "<=", "us_per_wait"),
+        _describe_goal(
+            "matmul_tiled, checks off, vs numba", off["vs_numba"], ">=", "off"
+        ),
+        _describe_goal("checks on", on["vs_numba"], ">=", "checks"),
+        _describe_goal("us an access", access, "<=", "us_per_access"),
+        _describe_goal("us a thread at a barrier", wait, "<=", "us_per_wait"),
     ]
     return "; ".join(said) + ". One core."
 
 
-def _goal(what: str, value: float | None, sign: str, name: str) -> str:
+def _describe_goal(what: str, value: float | None, sign: str, name: str) -> str:
     if value is None:
         return f"{what}: not measured"
     met = value >= GOALS[name] if sign == ">=" else value <= GOALS[name]
@@ -122,10 +124,10 @@ def _goal(what: str, value: float | None, sign: str, name: str) -> str:
     return f"{what}: {value:.3g}, goal {sign} {GOALS[name]:g}{missed}"
 
 
-def child() -> None:
+def run_child() -> None:
     """What runs in the process with Numba's simulator: rows as JSON, its last line."""
     found: list[dict[str, Any]] = []
-    for name, case in cases().items():
+    for name, case in make_cases().items():
         found += _measure(name, case)
     print(json.dumps(found))
 
@@ -136,7 +138,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
         "on": lambda: sim(kernel)[grid, block](*args),
         "off": lambda: sim(kernel, checks=False)[grid, block](*args),
     }
-    peer = _numba(kernel)
+    peer = _run_numba(kernel)
     if peer is not None:
         contenders["numba"] = lambda: peer[grid, block](*args)
     samples: dict[str, list[float]] = {key: [] for key in contenders}
@@ -173,7 +175,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
     ]
 
 
-def _numba(kernel: FunctionType) -> Any:
+def _run_numba(kernel: FunctionType) -> Any:
     """The same body on Numba's simulator; None where Numba is missing."""
     try:
         from numba import cuda as peer

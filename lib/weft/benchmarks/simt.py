@@ -28,14 +28,14 @@ def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
     and `ns_per_thread`; matmul_tiled's also `gflops`. Raises BuildError without
     a compiler, RuntimeError if a kernel is wrong.
     """
-    lib = library(fibers)
+    lib = open_library(fibers)
     return [
-        _row(name, launch, threads, flop, repeats)
+        _make_row(name, launch, threads, flop, repeats)
         for name, launch, threads, flop in (add(lib), matmul_tiled(lib), warp_sum(lib))
     ]
 
 
-def library(fibers: str) -> ctypes.CDLL:
+def open_library(fibers: str) -> ctypes.CDLL:
     """simt.cu, built with the given fibers."""
     flavour = build.Flavour("cpu", fibers=fibers)
     return ctypes.CDLL(str(build.library_of("bench_simt", [SOURCE], flavour)))
@@ -44,7 +44,9 @@ def library(fibers: str) -> ctypes.CDLL:
 Case = tuple[str, Callable[[], None], int, int]  # rung, launch, threads, flop
 
 
-def _row(name: str, launch: Callable[[], None], threads: int, flop: int, repeats: int):
+def _make_row(
+    name: str, launch: Callable[[], None], threads: int, flop: int, repeats: int
+):
     timing = time_call(launch, samples=repeats, warmup=1)
     return {
         **{"op": "simt", "impl": "weft", "rung": name, "precision": "fp32"},
@@ -56,18 +58,18 @@ def _row(name: str, launch: Callable[[], None], threads: int, flop: int, repeats
 
 def add(lib: ctypes.CDLL) -> Case:
     """Threads that never wait."""
-    a, b = _random(THREADS), _random(THREADS)
+    a, b = _make_random(THREADS), _make_random(THREADS)
     c = np.full(THREADS, np.nan, np.float32)
-    launch = _launcher(lib.simt_add, c, a, b, THREADS)
+    launch = _make_launcher(lib.simt_add, c, a, b, THREADS)
     _must_equal("add", c, a + b, 0)
     return "add", launch, THREADS, 0
 
 
 def matmul_tiled(lib: ctypes.CDLL) -> Case:
     """Two barriers per tile of 16 x 16."""
-    a, b = _random(N, N), _random(N, N)
+    a, b = _make_random(N, N), _make_random(N, N)
     c = np.full((N, N), np.nan, np.float32)
-    launch = _launcher(lib.simt_matmul_tiled, c, a, b, N)
+    launch = _make_launcher(lib.simt_matmul_tiled, c, a, b, N)
     wide = a.astype(np.float64), b.astype(np.float64)
     # Any order of summation in fp32 stays within this (Higham 2002, 3.1).
     bound = 1.01 * N * 2.0**-24 * (abs(wide[0]) @ abs(wide[1]))
@@ -77,19 +79,19 @@ def matmul_tiled(lib: ctypes.CDLL) -> Case:
 
 def warp_sum(lib: ctypes.CDLL) -> Case:
     """Five shuffles per thread."""
-    x = _random(THREADS // 32, 32)
+    x = _make_random(THREADS // 32, 32)
     out = np.full(THREADS // 32, np.nan, np.float32)
-    launch = _launcher(lib.simt_warp_sum, out, x, THREADS)
+    launch = _make_launcher(lib.simt_warp_sum, out, x, THREADS)
     bound = 1.01 * 32 * 2.0**-24 * abs(x).sum(1, dtype=np.float64)
     _must_equal("warp_sum", out, x.sum(1, dtype=np.float64), bound)
     return "warp_sum", launch, THREADS, 0
 
 
-def _random(*shape: int) -> np.ndarray:
+def _make_random(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-def _launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
+def _make_launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
     """A call of the C function with these arguments, made once to begin with."""
     converted = [
         ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int(a)

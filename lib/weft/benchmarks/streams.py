@@ -21,7 +21,7 @@ from ..base import device as devices
 from ..base.paths import ROOT
 from ..timing.results import device_name
 from ..timing.samples import summarize
-from ..toolchain.build import tool
+from ..toolchain.build import find_tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"
 RUNS = 15  # of the program, each with one sample
@@ -43,9 +43,9 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
 
     Raises RuntimeError if the program prints a wrong result.
     """
-    where = devices.named(device)
+    where = devices.parse_device(device)
     with tempfile.TemporaryDirectory() as folder:
-        command = _command(where.type, Path(folder) / "streams")
+        command = _make_command(where.type, Path(folder) / "streams")
         samples: dict[str, list[float]] = {}
         for _ in range(runs):
             done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -83,9 +83,16 @@ def note(rows: list[Row]) -> str:
     return said
 
 
-def _command(target: str, program: Path) -> list[str]:
+def _make_command(target: str, program: Path) -> list[str]:
     if target == "cpu":
         return [sys.executable, "-m", "weft", "run", str(PROGRAM)]
-    compile_it = [tool("nvcc"), "-O2", "-arch=native", str(PROGRAM), "-o", str(program)]
+    compile_it = [
+        find_tool("nvcc"),
+        "-O2",
+        "-arch=native",
+        str(PROGRAM),
+        "-o",
+        str(program),
+    ]
     subprocess.run(compile_it, check=True)
     return [str(program)]

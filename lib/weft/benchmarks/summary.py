@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import sentences
-from .matmul.goals import best, goals
+from .matmul.goals import compare_goals, fastest_row
 from .matmul.series import committed_results
 
 
@@ -19,10 +19,10 @@ def summarize_results() -> str:
 
 def _describe_ratios() -> str:
     """Explain the ratios, with those beside a PyTorch that was measured apart."""
-    rows = sentences.newest("stronger_torch", "cuda")["rows"]
+    rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
     ours = sentences.select(rows, impl="weft")
-    factors = sentences._factors(row["vs_torch_stronger"] for row in ours)
-    return sentences._fill(
+    factors = sentences._write_factors(row["vs_torch_stronger"] for row in ours)
+    return sentences._fill_lines(
         "A ratio above 1 means that ours is faster. Each kernel is checked before "
         f"it is timed. Beside a faster PyTorch, measured apart, the first {len(ours)} "
         f"ratios are {factors}."
@@ -31,23 +31,29 @@ def _describe_ratios() -> str:
 
 def _race_lines() -> list[str]:
     """A training step of 64 images in each precision, on the GPU of the race."""
-    results = sentences.newest("race", "cuda")
+    results = sentences.load_newest("race", "cuda")
     steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
     lines = []
     for kind in dict.fromkeys(row["precision"] for row in steps):
         there = sentences.select(steps, precision=kind)
-        ours, theirs = (sentences.fastest(there, impl) for impl in ("weft", "torch"))
+        ours, theirs = (
+            sentences.fastest_row(there, impl) for impl in ("weft", "torch")
+        )
         lines.append(
-            _line(f"training step, {sentences.BATCH} images, {kind}", ours, theirs)
+            _write_line(
+                f"training step, {sentences.BATCH} images, {kind}", ours, theirs
+            )
         )
     return lines
 
 
 def _processor_lines() -> list[str]:
     """The same step on a processor."""
-    results = sentences.newest("mnist", "cpu")
-    ours, theirs = (sentences.fastest(results["rows"], i) for i in ("weft", "torch"))
-    return [_line(f"training step, {ours['batch']} images, fp32", ours, theirs)]
+    results = sentences.load_newest("mnist", "cpu")
+    ours, theirs = (
+        sentences.fastest_row(results["rows"], i) for i in ("weft", "torch")
+    )
+    return [_write_line(f"training step, {ours['batch']} images, fp32", ours, theirs)]
 
 
 def _matmul_lines() -> list[str]:
@@ -56,10 +62,10 @@ def _matmul_lines() -> list[str]:
     rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
     device = results["machine"]["device"]
     lines = []
-    for line in goals(rows):
+    for line in compare_goals(rows):
         if line["target"] == "cuda" and line["size"] == "4096" and line["ratio"]:
             name = f"matrix product, {line['size']}, {line['precision']}"
-            ours = best(
+            ours = fastest_row(
                 row
                 for row in rows
                 if row["rung"] == line["ours"] and _is_size(row, line["size"])
@@ -76,8 +82,8 @@ def _is_size(row: dict, size: str) -> bool:
     return str(row["m"]) == size == str(row["k"]) == str(row["n"])
 
 
-def _line(what: str, ours: dict, theirs: dict) -> str:
-    times = [sentences.duration(row["us"]) for row in (ours, theirs)]
+def _write_line(what: str, ours: dict, theirs: dict) -> str:
+    times = [sentences.write_duration(row["us"]) for row in (ours, theirs)]
     ratio = theirs["us"] / ours["us"]
     cells = [what, ours["device"], times[0], f"{times[1]}, PyTorch", f"{ratio:.2f}"]
     return f"| {' | '.join(cells)} |"

@@ -35,7 +35,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
     """Those of one precision."""
     with precision(kind):
-        trainer = _trainer(device, batch)
+        trainer = _make_trainer(device, batch)
         index = torch.arange(batch, device=device)
         found = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
     total = found.us
@@ -62,7 +62,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     return f"one step at batch {first['batch']} on {first['device']}: {said}"
 
 
-def _trainer(device: str, batch: int) -> TwinTrainer:
+def _make_trainer(device: str, batch: int) -> TwinTrainer:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (batch, 28, 28), np.uint8)
     labels = rng.integers(0, 10, batch).astype(np.uint8)

@@ -90,7 +90,7 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
     x = torch.randn(size, size, generator=generator).to(where)
     y = torch.empty_like(x)
     found = []
-    for one in _contenders(y, x):
+    for one in _make_contenders(y, x):
         y.fill_(torch.nan)
         one.call()
         if not torch.equal(y.view(-1)[: one.count], one.want.reshape(-1)):
@@ -111,15 +111,17 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
     return found
 
 
-def _contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
+def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     """The copy first; y, x (size,size)."""
     kernels = load_cuda(
         SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
     )
     size, out, flat = len(x), y.view(-1), x.view(-1)
-    copy = functools.partial(kernels.copy[_blocks(flat), 256], out, flat, x.numel())
+    copy = functools.partial(
+        kernels.copy[_count_blocks(flat), 256], out, flat, x.numel()
+    )
     yield Contender("copy", "weft", "copy", copy, x)
-    launch = kernels.copy_four[-(-_blocks(flat) // 4), 256]
+    launch = kernels.copy_four[-(-_count_blocks(flat) // 4), 256]
     four = functools.partial(launch, out, flat, x.numel())
     yield Contender("copy", "weft", "four", four, x)
     yield Contender("copy", "torch", "copy_", lambda: y.copy_(x), x)
@@ -132,12 +134,12 @@ def _contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     yield Contender("transpose", "torch", "copy_", lambda: y.copy_(x.T), x.T)
     for stride in STRIDES:
         part = flat[::stride]
-        launch = kernels.copy_strided[_blocks(part), 256]
+        launch = kernels.copy_strided[_count_blocks(part), 256]
         call = functools.partial(launch, out, flat, part.numel(), stride)
         yield Contender("strided", "weft", f"stride {stride}", call, part)
 
 
-def _blocks(numbers: torch.Tensor) -> int:
+def _count_blocks(numbers: torch.Tensor) -> int:
     return -(-numbers.numel() // 256)
 
 

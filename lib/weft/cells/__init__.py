@@ -65,7 +65,7 @@ def load_cuda(
 
     Raises CompileError with the source's own lines in its message.
     """
-    path = _path(source)
+    path = _parse_path(source)
     if path:
         source, name = _read(path), name or path.name
     if not isinstance(source, str):
@@ -101,7 +101,7 @@ def load_cuda(
     return Module(cell)
 
 
-def _path(source: object) -> Path | None:
+def _parse_path(source: object) -> Path | None:
     """The file that `source` names; None if it is the text itself."""
     if isinstance(source, str):
         one_line = "\n" not in source and "{" not in source

@@ -21,7 +21,7 @@ from ..base.text import shorten_repr
 from ..csource.signature import Param
 from . import copies, structs
 from .arrays import Array, describe
-from .scalars import Scalar, scalar
+from .scalars import Scalar, find_scalar
 from .structs import Layout, Member
 
 
@@ -50,7 +50,7 @@ class Binder:
     def __init__(self, kernel: str, params: Sequence[Param], source: str = "") -> None:
         self.kernel, self.source = kernel, source
         self.params = tuple(params)
-        self.types = tuple(scalar(p.type) for p in self.params)
+        self.types = tuple(find_scalar(p.type) for p in self.params)
         self._unlike: set[str] = set()
         self._read_layouts()
         self._by_value = [not p.pointer for p in self.params]
@@ -70,7 +70,7 @@ class Binder:
 
     def layout_of(self, kind: str) -> Layout | None:
         """Of a struct or of an address; None: it is none, or unlike the compiler's."""
-        return None if kind in self._unlike else structs.layout(self.source, kind)
+        return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int]) -> None:
         """Forget the layouts of structs that have other sizes for the compiler."""
@@ -149,7 +149,9 @@ class Binder:
         try:
             return kind.numbers(arg)
         except (TypeError, OverflowError) as error:
-            raise self._error(param, f"{error}, this is {_shown(arg)}") from None
+            raise self._error(
+                param, f"{error}, this is {_describe_value(arg)}"
+            ) from None
 
     def _struct(self, param: Param, arg: Any) -> bytes:
         if isinstance(arg, (bytes, bytearray)):
@@ -170,7 +172,8 @@ class Binder:
         raise self._error(
             param,
             f"{param.type} comes as {structs.tuple_of(layout)}one element of a "
-            f"structured NumPy array (align=True), or as bytes; this is {_shown(arg)}",
+            "structured NumPy array (align=True), or as bytes; this is "
+            f"{_describe_value(arg)}",
         )
 
     # ---- structs, and lists of them or of arrays ----
@@ -199,7 +202,7 @@ class Binder:
         members = layout.members
         if not isinstance(value, (tuple, list)) or len(value) != len(members):
             count = f"{len(value)} values" if isinstance(value, (tuple, list)) else ""
-            given = f"this is {count or _shown(value)}"
+            given = f"this is {count or _describe_value(value)}"
             raise self._error(param, f"wants {structs.tuple_of(layout)}{given}")
         for member, part in zip(members, value):
             named = structs.member_of(member.param, param)
@@ -233,7 +236,8 @@ class Binder:
             if any(len(row) != length for row in rows):
                 shape = "".join(f"[{extent}]" for extent in member.extents)
                 raise self._error(
-                    param, f"wants {shape}, nested tuples; this is {_shown(value)}"
+                    param,
+                    f"wants {shape}, nested tuples; this is {_describe_value(value)}",
                 )
             found = [one for row in rows for one in row]
         return found
@@ -244,9 +248,11 @@ class Binder:
         """What a member that is an address is given: an array, None, a number."""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
-                raise self._error(param, f"wants an array, this is {_shown(value)}")
+                raise self._error(
+                    param, f"wants an array, this is {_describe_value(value)}"
+                )
             return int(value)
-        array = self._pointer(param, scalar(param.type), value)
+        array = self._pointer(param, find_scalar(param.type), value)
         if array is None:
             return 0
         holds.append((param, array))
@@ -269,7 +275,7 @@ class Binder:
 
     def _check_fields(self, param: Param, layout: Layout, dtype: np.dtype) -> None:
         """Each member where C has it, and of its type; names do not matter."""
-        wrong = structs.misfit(layout, dtype)
+        wrong = structs.describe_misfit(layout, dtype)
         if wrong:
             raise self._error(param, f"{wrong} (C's order of fields, align=True)")
 
@@ -285,12 +291,13 @@ class Binder:
         except ArgumentError as error:
             raise self._error(param, str(error)) from None
         if array is None:
-            raise self._error(param, f"wants an array, this is {_shown(arg)}")
+            raise self._error(param, f"wants an array, this is {_describe_value(arg)}")
         if not array.contiguous:
             raise self._error(
                 param,
                 f"the array is not contiguous (shape {array.shape}, strides "
-                f"{_strides(array.owner)}): {copies.contiguous(param, array.owner)}",
+                f"{_strides_of(array.owner)}): "
+                f"{copies.advise_contiguous(param, array.owner)}",
             )
         if not param.const:
             self._check_writable(param, array)
@@ -332,7 +339,7 @@ class Binder:
             raise self._error(
                 param,
                 f"wants {kind.dtypes[0]}, this is {array}"
-                f"{copies.converted(param, array.owner, kind.dtypes[0])}",
+                f"{copies.advise_converted(param, array.owner, kind.dtypes[0])}",
             )
         if array.nbytes % kind.size:
             raise self._error(
@@ -348,12 +355,12 @@ class Binder:
             )
 
 
-def held(values: Sequence[Any]) -> list[Array]:
+def list_held_arrays(values: Sequence[Any]) -> list[Array]:
     """The arrays that structs and lists among bound arguments hold, however deep."""
     found: list[Array] = []
     for value in values:
         inner = [array for _, array in getattr(value, "holds", ())]
-        found += [*inner, *held(inner)]
+        found += [*inner, *list_held_arrays(inner)]
     return found
 
 
@@ -379,11 +386,11 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
     return (first.device_type, first.device_index) if first else None
 
 
-def _strides(owner: Any) -> Any:
+def _strides_of(owner: Any) -> Any:
     return owner.stride() if isinstance(owner, torch.Tensor) else owner.strides
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """What was passed, in a few words."""
     with contextlib.suppress(ArgumentError):  # an array that none may use
         array = describe(value)

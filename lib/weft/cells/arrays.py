@@ -49,11 +49,11 @@ def describe(value: Any) -> Array | None:
     DLPack. Nothing is copied. NumPy's scalars are numbers, not arrays.
     """
     if isinstance(value, torch.Tensor):
-        return _torch(value)
+        return _from_torch(value)
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(MASKED)
     if isinstance(value, np.ndarray):
-        return _numpy(value)
+        return _from_numpy(value)
     if isinstance(value, (int, float, str, bytes, tuple, list, np.generic)):
         return None
     if hasattr(value, "__cuda_array_interface__"):
@@ -68,7 +68,7 @@ def describe(value: Any) -> Array | None:
             ) from None
     if hasattr(value, "__dlpack__"):
         try:
-            array = _torch(torch.from_dlpack(value))
+            array = _from_torch(torch.from_dlpack(value))
         except Exception as error:  # whatever its own __dlpack__ raises
             raise ArgumentError(f"{type(value).__name__}: {error}") from None
         array.owner = value
@@ -76,7 +76,7 @@ def describe(value: Any) -> Array | None:
     return None
 
 
-def _torch(tensor: torch.Tensor) -> Array:
+def _from_torch(tensor: torch.Tensor) -> Array:
     if tensor.layout != torch.strided:
         raise ArgumentError(f"a {tensor.layout} tensor has no plain memory")
     device = tensor.device
@@ -95,7 +95,7 @@ def _torch(tensor: torch.Tensor) -> Array:
     )
 
 
-def _numpy(array: np.ndarray) -> Array:
+def _from_numpy(array: np.ndarray) -> Array:
     dtype = array.dtype
     flags = array.flags
     return Array(

@@ -32,21 +32,25 @@ _HOST_HEADERS = {
 
 def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
     """What is wrong with the cell; empty if nothing is."""
-    code = signature.blank(source)
-    found = [*_host(source, code), *_kernels(code, kernels), *_undecorated(code)]
-    found += [*_language(code), *_variables(code)]
+    code = signature.blank_comments(source)
+    found = [
+        *_check_host_calls(source, code),
+        *_check_kernels(code, kernels),
+        *_check_undecorated(code),
+    ]
+    found += [*_check_language(code), *_check_variables(code)]
     if not kernels and not found:
         found.append(_no_kernel(code))
     return sorted(found, key=lambda one: (one.line, one.column))
 
 
-def doubles(source: str) -> list[Diagnostic]:
+def find_doubles(source: str) -> list[Diagnostic]:
     """A note for the first literal of double in a source that has no double.
 
     0.5 * x computes in double where x is a float: right, and on most GPUs 32 or 64
     times as slow.
     """
-    code = signature.blank(source)
+    code = signature.blank_comments(source)
     if re.search(r"\bdouble\b|\bT\b", code):
         return []
     number = r"(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])"
@@ -55,11 +59,13 @@ def doubles(source: str) -> list[Diagnostic]:
         if line.lstrip().startswith("#"):
             continue
         text = f"{match.group()} is a double: write {match.group()}f for a float"
-        return [_at(code, match.start(), text, "note")]
+        return [_make_diagnostic(code, match.start(), text, "note")]
     return []
 
 
-def _at(code: str, offset: int, message: str, severity: str = "error") -> Diagnostic:
+def _make_diagnostic(
+    code: str, offset: int, message: str, severity: str = "error"
+) -> Diagnostic:
     line = code.count("\n", 0, offset) + 1
     column = len(code[code.rfind("\n", 0, offset) + 1 : offset].encode()) + 1
     return Diagnostic("", line, column, severity, message)
@@ -70,21 +76,23 @@ def _no_kernel(code: str) -> Diagnostic:
     text = "there is no kernel in this cell: __global__ void name(...)"
     for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
         if match.group() != "__global__":
-            return _at(code, match.start(), f"{text}, not {match.group()}")
+            return _make_diagnostic(code, match.start(), f"{text}, not {match.group()}")
     if match := re.search(r"^[ \t]*#[ \t]*define\b.*\b__global__\b", code, re.M):
         text = "there is no kernel in this cell: write __global__ out, not in a macro"
-        return _at(code, match.start(), text)
-    return _at(code, 0, text)
+        return _make_diagnostic(code, match.start(), text)
+    return _make_diagnostic(code, 0, text)
 
 
 # ---- what NVRTC refuses and g++ takes --------------------------------------------
 
 
-def _language(code: str) -> Iterator[Diagnostic]:
+def _check_language(code: str) -> Iterator[Diagnostic]:
     if match := re.search(r"/\*", code):
-        yield _at(code, match.start(), "this comment /* is never closed: */")
+        yield _make_diagnostic(
+            code, match.start(), "this comment /* is never closed: */"
+        )
     if match := re.search(r"\btry\s*\{|\bthrow\b|\bcatch\s*\(", code):
-        yield _at(
+        yield _make_diagnostic(
             code,
             match.start(),
             "device code has no exceptions: write an error code into an array, or "
@@ -97,7 +105,7 @@ def _language(code: str) -> Iterator[Diagnostic]:
         line = code.count("\n", 0, match.start()) + 1
         first = seen.setdefault(match[2], (kind, line))
         if first[0] != kind:
-            yield _at(
+            yield _make_diagnostic(
                 code,
                 match.start(2),
                 f"extern __shared__ {match[2]} is {first[0]} on line {first[1]} and "
@@ -113,14 +121,14 @@ _DECLARED = re.compile(
 )
 
 
-def _variables(code: str) -> Iterator[Diagnostic]:
+def _check_variables(code: str) -> Iterator[Diagnostic]:
     """Global variables of the host that a kernel uses: g++ knows no difference."""
-    bodies = [body for _, _, body in _functions(code)]
-    for head, at in _statements(code):
+    bodies = [body for _, _, body in _list_functions(code)]
+    for head, at in _list_statements(code):
         found = _DECLARED.match(head.strip())
         if not found or not any(re.search(rf"\b{found['name']}\b", b) for b in bodies):
             continue
-        yield _at(
+        yield _make_diagnostic(
             code,
             at + head.index(found["name"], len(head) - len(head.lstrip())),
             f"{found['name']} is a variable of the host: write __device__ before it, "
@@ -131,16 +139,16 @@ def _variables(code: str) -> Iterator[Diagnostic]:
 # ---- the host's ----------------------------------------------------------------
 
 
-def _host(source: str, code: str) -> Iterator[Diagnostic]:
+def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
     if match := re.search(r"\bmain\s*\([^;{]*\)\s*\{", code):
-        yield _at(
+        yield _make_diagnostic(
             code,
             match.start(),
             f"a cell has no main(): Python launches its kernels, name[grid, block]"
             f"(...); {_RUNS}",
         )
     if match := re.search(r"<<<", code):
-        yield _at(
+        yield _make_diagnostic(
             code,
             match.start(),
             "Python launches the kernels of a cell: name[grid, block](...)",
@@ -150,7 +158,7 @@ def _host(source: str, code: str) -> Iterator[Diagnostic]:
         r"|Launch|Func)\w*(?=\s*\()",
         code,
     ):
-        yield _at(
+        yield _make_diagnostic(
             code,
             match.start(),
             f"{match.group()}() belongs to the host, and a cell is all device code: "
@@ -158,14 +166,14 @@ def _host(source: str, code: str) -> Iterator[Diagnostic]:
         )
     for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", source, re.M):
         if match[1] in _HOST_HEADERS and code[match.start() : match.end()].strip():
-            yield _at(
+            yield _make_diagnostic(
                 code,
                 match.start(),
                 f"<{match[1]}> is the host's: kernels do without it (printf, math and "
                 f"fixed-width integers need no #include)",
             )
     if match := _HOST_NAMES.search(code):
-        yield _at(
+        yield _make_diagnostic(
             code,
             match.start(),
             f"std::{match[1]} runs on the host only; a kernel has plain arrays, and of "
@@ -173,14 +181,14 @@ def _host(source: str, code: str) -> Iterator[Diagnostic]:
         )
 
 
-def _kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
+def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
     seen: dict[str, int] = {}
     for kernel in kernels:
-        start = _offset(code, kernel.line)
+        start = _find_offset(code, kernel.line)
         name = re.compile(rf"\b{kernel.name}\b").search(code, start)
         where = name.start() if name else start
         if kernel.returns != "void":
-            yield _at(
+            yield _make_diagnostic(
                 code,
                 where,
                 f"a kernel returns nothing: __global__ void {kernel.name}(...), with "
@@ -188,30 +196,30 @@ def _kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
             )
         for param in kernel.params:
             if "&" in param.type:
-                yield _at(
+                yield _make_diagnostic(
                     code,
                     where,
                     f"a kernel's parameter cannot be a reference ({param}): pass an "
                     f"array, or the value",
                 )
         if kernel.name in seen:
-            yield _at(
+            yield _make_diagnostic(
                 code,
                 where,
                 f"there are two kernels {kernel.name}; the other one is on line "
                 f"{seen[kernel.name]}: give them different names",
             )
         seen[kernel.name] = kernel.line
-        yield from _returns(code, kernel, where)
+        yield from _check_returns(code, kernel, where)
 
 
-def _returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
+def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
     """`return i;` in a kernel: g++ would take it, the body being a lambda's."""
     brace = code.find("{", start)
     body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
     if match:
-        yield _at(
+        yield _make_diagnostic(
             code,
             brace + match.start(),
             "a kernel returns nothing: write its result into an array",
@@ -239,7 +247,7 @@ def _without_nested(body: str) -> str:
     return body
 
 
-def _offset(code: str, line: int) -> int:
+def _find_offset(code: str, line: int) -> int:
     return sum(len(text) + 1 for text in code.split("\n")[: line - 1])
 
 
@@ -248,11 +256,11 @@ def _offset(code: str, line: int) -> int:
 _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
-def _undecorated(code: str) -> Iterator[Diagnostic]:
+def _check_undecorated(code: str) -> Iterator[Diagnostic]:
     """Functions that device code calls and that lack __device__."""
     host: dict[str, int] = {}
     device: list[str] = []
-    for head, at, body in _functions(code):
+    for head, at, body in _list_functions(code):
         if re.search(r"\b(?:__global__|__device__)\b", head):
             device.append(body)
         elif "constexpr" not in head:
@@ -261,7 +269,7 @@ def _undecorated(code: str) -> Iterator[Diagnostic]:
                 host[name[1]] = at + name.start()
     for name, offset in host.items():
         if any(re.search(rf"(?<![\w.>:]){name}\s*\(", body) for body in device):
-            yield _at(
+            yield _make_diagnostic(
                 code,
                 offset,
                 f"a kernel calls {name}(), which runs on the device only if it says "
@@ -269,10 +277,10 @@ def _undecorated(code: str) -> Iterator[Diagnostic]:
             )
 
 
-def _functions(code: str) -> Iterator[tuple[str, int, str]]:
+def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
     """The functions outside of any class: what stands before the body, where that
     begins, and the body."""
-    for head, start, body in _outermost(code):
+    for head, start, body in _list_outermost(code):
         if (
             body
             and "(" in head
@@ -281,13 +289,13 @@ def _functions(code: str) -> Iterator[tuple[str, int, str]]:
             yield head, start, body
 
 
-def _statements(code: str) -> Iterator[tuple[str, int]]:
+def _list_statements(code: str) -> Iterator[tuple[str, int]]:
     """What stands outside of functions and classes, up to its ; or {."""
-    for head, start, _ in _outermost(code):
+    for head, start, _ in _list_outermost(code):
         yield head, start
 
 
-def _outermost(code: str) -> Iterator[tuple[str, int, str]]:
+def _list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
     """What stands at namespace scope up to its ; or {, where it begins, and what
     that { encloses."""
     code = re.sub(

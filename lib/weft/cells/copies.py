@@ -10,25 +10,25 @@ import torch
 from ..csource.signature import Param
 
 
-def contiguous(param: Param, owner: Any) -> str:
+def advise_contiguous(param: Param, owner: Any) -> str:
     """The advice for an array with gaps."""
     if isinstance(owner, torch.Tensor):
-        return _advice(param, owner, ".contiguous()")
+        return _write_advice(param, owner, ".contiguous()")
     if isinstance(owner, np.ndarray):
-        return _advice(param, owner, "np.ascontiguousarray")
+        return _write_advice(param, owner, "np.ascontiguousarray")
     return "pass np.ascontiguousarray() of it"
 
 
-def converted(param: Param, owner: Any, dtype: str) -> str:
+def advise_converted(param: Param, owner: Any, dtype: str) -> str:
     """The advice for an array of another dtype; "" if there is none."""
     if isinstance(owner, torch.Tensor) and hasattr(torch, dtype):
-        return ": " + _advice(param, owner, f".to(torch.{dtype})")
+        return ": " + _write_advice(param, owner, f".to(torch.{dtype})")
     if isinstance(owner, np.ndarray) and hasattr(np, dtype):
-        return ": " + _advice(param, owner, f".astype(np.{dtype})")
+        return ": " + _write_advice(param, owner, f".astype(np.{dtype})")
     return ""
 
 
-def _advice(param: Param, owner: Any, way: str) -> str:
+def _write_advice(param: Param, owner: Any, way: str) -> str:
     """The copy; where the kernel may write to it, how that comes into the array."""
     method = way.startswith(".")
     if param.const:

@@ -60,7 +60,7 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
     return out
 
 
-def apart(flags: Sequence[str]) -> tuple[list[str], str]:
+def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
     """Flags of for_cpu() without -D and -U, and those as lines of C.
 
     As lines behind our own headers, as they do no harm to those.

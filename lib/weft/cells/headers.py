@@ -28,12 +28,12 @@ def add(name: str, text: str) -> None:
         version += 1
 
 
-def texts() -> dict[str, str]:
+def list_headers() -> dict[str, str]:
     """Every header of the session, by name."""
     return dict(_texts)
 
 
-def used(source: str, folder: Path | None = None) -> dict[str, str]:
+def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
     """Those that `source` includes, or that a header it includes does, by name.
 
     folder: that of the source, if it is a file: what it includes in quotes from there
@@ -47,7 +47,7 @@ def used(source: str, folder: Path | None = None) -> dict[str, str]:
                 continue
             text = _texts.get(name)
             if text is None and folder and bracket == '"':
-                text = _beside(folder, name)
+                text = _read_beside(folder, name)
             if text is not None:
                 found[name] = text
                 todo.append(text)
@@ -57,7 +57,7 @@ def used(source: str, folder: Path | None = None) -> dict[str, str]:
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
 
 
-def _beside(folder: Path, name: str) -> str | None:
+def _read_beside(folder: Path, name: str) -> str | None:
     """The text of a header in `folder`; None if it is not there, or not below."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None

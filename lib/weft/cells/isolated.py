@@ -33,7 +33,7 @@ from ..base.errors import (
 from ..csource.diagnostics import CompileError
 from ..csource.signature import Param
 from . import output
-from .arguments import Array, Binder, held
+from .arguments import Array, Binder, list_held_arrays
 from .cpu import arena
 from .cpu import compiler as cpu
 from .cpu.launch import TIMEOUT
@@ -84,16 +84,16 @@ _process: Process | None = None
 _turn = threading.Lock()  # the process does one job after the other
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     """A fork has neither the process nor, perhaps, anyone who opens the lock."""
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def launcher(
+def make_launcher(
     module: Any,
     target: str,
     expressions: tuple[str, ...],
@@ -110,15 +110,15 @@ def launcher(
         grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
     ) -> None:
         bound = binder.bind(args)
-        if held(bound):
+        if list_held_arrays(bound):
             raise ArgumentError(
                 f"{kernel}: an isolated launch takes arrays as arguments alone, not in "
                 f"tuples or lists"
             )
         arrays = [v if isinstance(v, Array) else None for v in bound]
-        with _shared(arrays) as (memory, offsets):
+        with _share_arrays(arrays) as (memory, offsets):
             sent = [
-                _placed(array, offsets)
+                _place_array(array, offsets)
                 if array is not None
                 else value
                 if isinstance(value, bytes)
@@ -131,7 +131,7 @@ def launcher(
                 *((grid, block, shared), memory.name, sent, module.state.contents()),
             )
             with _turn:
-                variables = _do(_running(), job, kernel)
+                variables = _send_job(_running_process(), job, kernel)
             module.state.restore(variables)
             for array, param in zip(arrays, params):
                 if array is not None and array.writable and array.nbytes:
@@ -140,7 +140,7 @@ def launcher(
     return launch
 
 
-def _do(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
+def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     """Send the job; what its variables hold then. Raises what came of it."""
     patience = job.timeout + GRACE if job.timeout else None
     try:
@@ -187,14 +187,14 @@ def _do(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     raise _ERRORS.get(kind, KernelError)(message)
 
 
-def _running() -> Process:
+def _running_process() -> Process:
     global _process
     if _process is None or not _process.alive():
-        _process = _started()
+        _process = _start_process()
     return _process
 
 
-def _started() -> Process:
+def _start_process() -> Process:
     process = Process("-c", "from weft.cells.isolated import serve; serve()")
     try:
         ready = process.first_word(START) == "ready"
@@ -213,7 +213,7 @@ def _started() -> Process:
 
 
 @contextlib.contextmanager
-def _shared(
+def _share_arrays(
     arrays: Sequence[Array | None],
 ) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
     """Shared memory with a copy of the arrays; where in it each begins.
@@ -225,7 +225,7 @@ def _shared(
     host = [a for a in present if a.device_type == "cpu"]
     offsets: dict[int, int] = {}
     end = 0
-    for start, stop, _ in arena.spans(host, [16] * len(host)):
+    for start, stop, _ in arena.merge_spans(host, [16] * len(host)):
         at = -(-end // 256) * 256 + start % 256  # aligned as the array itself is
         for array in host:
             if start <= array.address and array.address + array.nbytes <= stop:
@@ -246,13 +246,13 @@ def _shared(
         memory.unlink()
 
 
-def _placed(array: Array, offsets: dict[int, int]) -> Placed:
+def _place_array(array: Array, offsets: dict[int, int]) -> Placed:
     return Placed(offsets[id(array)], array.nbytes, array.dtype, array.writable)
 
 
 def _bytes_of(array: Array) -> Any:
     if array.device_type == "cpu":
-        return arena.memory(array.address, array.nbytes)
+        return arena.view_memory(array.address, array.nbytes)
     tensor = torch.as_tensor(array.owner).detach().contiguous()
     return tensor.view(-1).view(torch.uint8).cpu().numpy().data
 
@@ -265,7 +265,7 @@ def _copy_out(
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
     elif array.device_type == "cpu":
-        arena.memory(array.address, array.nbytes)[:] = data
+        arena.view_memory(array.address, array.nbytes)[:] = data
     else:
         tensor = torch.as_tensor(array.owner).detach().view(-1).view(torch.uint8)
         tensor.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
@@ -275,7 +275,7 @@ def _copy_out(
 # ---- the other process --------------------------------------------------------------
 
 
-def serve() -> None:
+def serve_jobs() -> None:
     """What the process does: one job after the other, until the pipe closes."""
     pipe = connection.Connection(int(sys.argv[-1]))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -288,14 +288,16 @@ def serve() -> None:
             with tempfile.TemporaryFile() as file:
                 os.dup2(file.fileno(), 1)
                 try:
-                    variables = _perform(job, launchers, lambda: pipe.send(LAUNCHED))
+                    variables = _perform_job(
+                        job, launchers, lambda: pipe.send(LAUNCHED)
+                    )
                 except CompileError as failure:
                     error = "CompileError", str(failure), failure.diagnostics
                 except Exception as failure:
                     error = type(failure).__name__, str(failure), None
                 sys.stdout.flush()
                 output.flush()
-                pipe.send((output.text(file), error, variables))
+                pipe.send((output.read_output(file), error, variables))
 
 
 def _end_with(parent: int) -> None:
@@ -305,20 +307,22 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _perform(
+def _perform_job(
     job: Job, launchers: dict[Any, Any], announce: Callable[[], None]
 ) -> dict[str, bytes]:
     """Launch; what the variables hold then."""
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
     if key not in launchers:
-        launchers[key] = _compiled(job)
+        launchers[key] = _compile_job(job)
     compiled, launch = launchers[key]
     for name, data in job.variables.items():
         compiled.write(name, data)
     memory = shared_memory.SharedMemory(job.memory)
-    _forget(memory)
-    args = [_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args]
+    _forget_memory(memory)
+    args = [
+        _open_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args
+    ]
     announce()  # compiled, and its arrays in place: the time limit begins
     try:
         launch(*job.shape, None, args)
@@ -326,7 +330,7 @@ def _perform(
             # Only where a launch is on a GPU.
             from .gpu import loader as gpu
 
-            gpu.synchronize(doing=job.expression)  # a fault shows up here
+            gpu.wait_for_device(doing=job.expression)  # a fault shows up here
             _bring_back(job, args, memory)
         return {name: compiled.read(name) for name in job.variables}
     finally:
@@ -335,7 +339,7 @@ def _perform(
             memory.close()
 
 
-def _compiled(job: Job) -> Any:
+def _compile_job(job: Job) -> Any:
     where: Any = cpu
     if job.target == "cuda":
         # Only where a launch is on a GPU.
@@ -344,7 +348,7 @@ def _compiled(job: Job) -> Any:
     return made, made.launcher(job.expression, job.params, timeout=job.timeout)
 
 
-def _array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:
+def _open_array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:
     """The array for the launcher: on the host the shared memory itself."""
     view = memory.buf[placed.offset : placed.offset + placed.nbytes]
     if placed.dtype.startswith("void"):
@@ -367,7 +371,7 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
             memory.buf[placed.offset : placed.offset + placed.nbytes] = data
 
 
-def _forget(memory: shared_memory.SharedMemory) -> None:
+def _forget_memory(memory: shared_memory.SharedMemory) -> None:
     """Whoever made it unlinks it; Python before 3.13 would do so here too."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker

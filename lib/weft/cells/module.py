@@ -22,7 +22,7 @@ from .cpu import compiler as cpu
 from .cpu import shown
 from .cpu.faults import Stopped
 from .gpu import loader as gpu
-from .scalars import scalar
+from .scalars import find_scalar
 from .variables import State
 
 CACHED_CONFIGS = 256  # per kernel
@@ -66,13 +66,13 @@ class Module:
 
     def __getitem__(self, key: Any) -> Any:
         """[grid, block] of the only kernel."""
-        return only(self)[key]
+        return select_only_kernel(self)[key]
 
     def __repr__(self) -> str:
         return f"<{self._cell.name}: {self._cell.report}>"
 
 
-def only(kernel: Any) -> Any:
+def select_only_kernel(kernel: Any) -> Any:
     """The kernel itself, or the only one of a Module; ArgumentError for several."""
     if not isinstance(kernel, Module):
         return kernel
@@ -123,7 +123,7 @@ class Cell:
 
     def _load(self) -> None:
         self.version = headers.version
-        self.headers = headers.used(self.source, self.folder)
+        self.headers = headers.select_used(self.source, self.folder)
         found = signature.parse(self.source)
         wrong = checks.check(self.source, found + self._in_headers())
         if wrong:
@@ -137,7 +137,7 @@ class Cell:
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
             *compiled.warnings,
-            *checks.doubles(self.source),
+            *checks.find_doubles(self.source),
         ]
         self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
 
@@ -203,7 +203,7 @@ class Cell:
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
             together = self._together(expression)
-            return isolated.launcher(
+            return isolated.make_launcher(
                 self, target, together, expression, params, self.timeout
             )
         return compiled.launcher(
@@ -218,7 +218,7 @@ class Cell:
     def refresh(self) -> None:
         """Compile again if a header of the session that it includes has changed."""
         self.version = headers.version
-        if headers.used(self.source, self.folder) != self.headers:
+        if headers.select_used(self.source, self.folder) != self.headers:
             self._load()
 
 
@@ -242,7 +242,7 @@ class Kernel:
         self._is_template = bool(kind.template) and instance is None
         self.expression, self.params = instance or self._by_default()
         # Those that may be arrays: structs may hold some.
-        kinds = [p.pointer or scalar(p.type) is None for p in self.params]
+        kinds = [p.pointer or find_scalar(p.type) is None for p in self.params]
         self._pointers = [i for i, holds in enumerate(kinds) if holds]
         self._configs: dict[Any, Launch] = {}
         self._instances: dict[Any, Kernel] = {}
@@ -377,7 +377,7 @@ class Kernel:
 
     def _watch(self, seen: Any) -> None:
         self._seen = seen
-        shown.remember(seen)
+        shown.keep_report(seen)
 
     @property
     def report(self) -> Any:
@@ -459,9 +459,9 @@ class Launch:
         if wanted is not None and kernel.target_of(args) == "cuda":
             trial.compare(kernel, args, wanted)
         if module.check:
-            print(f"{kernel.__name__}: {trial.said(kernel)}")
+            print(f"{kernel.__name__}: {trial.describe_check(kernel)}")
         if module.time:
-            print(trial.timed(kernel, self, args))
+            print(trial.time_launches(kernel, self, args))
 
     def run(self, args: Sequence[Any], rooms: Any = None, told: bool = False) -> None:
         """The launch itself, without --check and --time.

@@ -24,7 +24,7 @@ _libc = ffi.dlopen(None)
 
 
 @contextlib.contextmanager
-def captured(prints: bool = True, shown: bool = True) -> Iterator[None]:
+def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
     """Show what is printed inside, in C, where Python's own output goes.
 
     Nothing is done unless `prints`. The text appears when the block ends, also by
@@ -51,7 +51,7 @@ def captured(prints: bool = True, shown: bool = True) -> Iterator[None]:
             os.dup2(before, 1)
             os.close(before)
             if shown:
-                sys.stdout.write(text(file))
+                sys.stdout.write(read_output(file))
                 sys.stdout.flush()
 
 
@@ -60,7 +60,7 @@ def flush() -> None:
     _libc.fflush(ffi.NULL)
 
 
-def text(file: IO[bytes]) -> str:
+def read_output(file: IO[bytes]) -> str:
     """What is in a binary file, the first MOST bytes of it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)

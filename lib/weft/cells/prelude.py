@@ -120,7 +120,7 @@ def std_headers(code: str) -> list[str]:
     return sorted({_HEADER_OF.get(name, "type_traits") for name in names})
 
 
-def _text() -> str:
+def _write_prelude() -> str:
     types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
     macros = [
         f"#ifndef {name}\n#define {name} {value}\n#endif"
@@ -129,7 +129,7 @@ def _text() -> str:
     return "\n".join(["#pragma once", *types, *macros, ""])
 
 
-def _std(name: str) -> str:
+def _std_header(name: str) -> str:
     return (
         f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
     )
@@ -141,8 +141,8 @@ CPU_HEADERS = {
     "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>
 }
 HEADERS = {
-    NAME: _text(),
+    NAME: _write_prelude(),
     **dict.fromkeys(_EMPTY, ""),
-    **{name: _std(name) for name in _STD},
+    **{name: _std_header(name) for name in _STD},
     **{"cmath": _CMATH, "weft_min_max.h": _MIN_MAX},
 }

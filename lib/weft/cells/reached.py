@@ -20,7 +20,7 @@ from ..base.errors import ArgumentError
 from ..csource.signature import Param
 from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
-from .scalars import Scalar, scalar
+from .scalars import Scalar, find_scalar
 from .structs import Layout, member_of
 
 MOST = 10_000  # elements of one list that are looked through for an address
@@ -44,7 +44,7 @@ class Reached:
     @property
     def types(self) -> list[Scalar | None]:
         """What they are arrays of."""
-        return [scalar(param.type) for param in self.params]
+        return [find_scalar(param.type) for param in self.params]
 
     @property
     def written(self) -> list[bool]:
@@ -52,7 +52,7 @@ class Reached:
         return [not param.const for param in self.params]
 
 
-def reached(binder: Binder, bound: Sequence[Any]) -> Reached:
+def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
     """All that the bound arguments point to, on the host."""
     found = Reached()
     known = [value for value in bound if isinstance(value, Array)]
@@ -106,7 +106,7 @@ def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
     for _, layout, array in found.holders:
         _replace(fenced.memory_of(array), layout, back)
     for param, array in found.lists:
-        given = arena.memory(array.address, array.nbytes)
+        given = arena.view_memory(array.address, array.nbytes)
         if fenced.memory_of(array) != given:
             raise ArgumentError(
                 f"{binder.kernel}: {param}: the kernel wrote into what was a list, "
@@ -115,7 +115,7 @@ def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
             )
 
 
-def _slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.ndarray]]:
+def _list_slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.ndarray]]:
     """The addresses in an array of structs, one view for each member that is one."""
     count = len(data) // layout.size
     for offset, param in layout.pointers if count else ():
@@ -125,7 +125,7 @@ def _slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.ndarray
 def _replace(
     data: memoryview, layout: Layout, spans: Sequence[tuple[int, int, int]]
 ) -> None:
-    for _, values in _slots(data, layout):
+    for _, values in _list_slots(data, layout):
         old, done = values.copy(), np.zeros(values.size, bool)
         # One past an array's end is its own, unless another one begins there.
         for last in (0, 1):
@@ -140,16 +140,16 @@ def _looked_up(
 ) -> Iterator[tuple[Param, Array]]:
     """The arrays of the callers' at addresses that are in no known one."""
     if isinstance(value, Array):
-        data = arena.memory(value.address, value.nbytes)
+        data = arena.view_memory(value.address, value.nbytes)
     else:
         data = memoryview(value)
     seen = list(known)
     visible: list[Array] | None = None
-    for inner, values in _slots(data, layout):
+    for inner, values in _list_slots(data, layout):
         for address in np.unique(values).tolist():
             if not address or any(_has(one, address) for one in seen):
                 continue
-            visible = _visible() if visible is None else visible
+            visible = _list_visible() if visible is None else visible
             for array in visible:
                 if _has(array, address):
                     seen.append(array)
@@ -161,7 +161,7 @@ def _has(array: Array, address: int) -> bool:
     return array.address <= address < array.address + array.nbytes
 
 
-def _visible() -> list[Array]:
+def _list_visible() -> list[Array]:
     """The arrays on the host that the callers' variables name, also within lists."""
     found: dict[int, Any] = {}
     frame: Any = sys._getframe(1)

@@ -46,10 +46,10 @@ class Scalar:
 
     def _number(self, value: Any) -> Any:
         if self.kind == "bool":
-            return bool(_whole(value, self.name, 0, 1))
+            return bool(_convert_whole(value, self.name, 0, 1))
         if self.kind == "int":
-            return _whole(value, self.name, *self.limits())
-        number = _real(value, self.name)
+            return _convert_whole(value, self.name, *self.limits())
+        number = _convert_real(value, self.name)
         if self.kind == "bfloat16":
             return _bfloat16_bits(number)
         try:
@@ -66,12 +66,12 @@ class Scalar:
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def scalar(name: str) -> Scalar | None:
+def find_scalar(name: str) -> Scalar | None:
     """The type called `name`; None: a struct, an enum or a type we do not know."""
-    return _table().get(name)
+    return _make_table().get(name)
 
 
-def _whole(value: Any, name: str, low: int, high: int) -> int:
+def _convert_whole(value: Any, name: str, low: int, high: int) -> int:
     if name == "char" and isinstance(value, (str, bytes)) and len(value) == 1:
         value = ord(value)
         value -= 256 if 128 <= value < 256 else 0
@@ -89,7 +89,7 @@ def _whole(value: Any, name: str, low: int, high: int) -> int:
     return number
 
 
-def _real(value: Any, name: str) -> float:
+def _convert_real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
         raise TypeError(f"{name} wants one number, not an array")
     unfit = isinstance(value, (str, bytes, bytearray))
@@ -117,7 +117,7 @@ def _bfloat16_bits(number: float) -> int:
 
 
 @functools.cache
-def _table() -> dict[str, Scalar]:
+def _make_table() -> dict[str, Scalar]:
     table: dict[str, Scalar] = {}
 
     def add(names: str, code: str, dtypes: str, kind: str = "int") -> None:

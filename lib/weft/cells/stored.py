@@ -23,7 +23,7 @@ from .gpu.nvrtc import Program, Usage
 CELL = "cell"
 
 
-def program(
+def load_program(
     source: str,
     name: str,
     arch: str,
@@ -36,8 +36,8 @@ def program(
     name: what errors call the source. It is compiled under CELL, so that the same
     cell run as number 7 and as number 8 is one program.
     """
-    path = _path(source, arch, flags, expressions, headers)
-    found = _read(path) if cache.holds(path) else None
+    path = _stored_path(source, arch, flags, expressions, headers)
+    found = _read(path) if cache.has_file(path) else None
     if found:
         os.utime(path)  # used now: prune() takes the oldest first
         return found, True
@@ -51,7 +51,7 @@ def program(
     return made, False
 
 
-def includes(source: str, folders: Sequence[str]) -> list[Path]:
+def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
     """The files that `#include` names, and those that they name, found in folders.
 
     Those of the toolkit are left out: they are as old as it is.
@@ -80,20 +80,26 @@ def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
     return [*others, *(replace(one, file="", line=0, column=0) for one in own[:1])]
 
 
-def _path(source, arch, flags, expressions, headers) -> Path:
+def _stored_path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
-    files = includes(
+    files = list_includes(
         "\n".join(texts), [os.getcwd(), *given, str(build.KERNELS), str(COMMON)]
     )
     parts = [
-        *(str(nvrtc.version()), keys.hash_sources(*keys.CELL), source, arch, *options),
+        *(
+            str(nvrtc.nvrtc_version()),
+            keys.hash_sources(*keys.CELL),
+            source,
+            arch,
+            *options,
+        ),
         *("expressions", *expressions, "headers"),
         *(f"{key}\1{text}" for key, text in sorted(headers.items())),
         *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
     ]
-    return cache.folder("cells") / f"{build._hash(*parts)}.cubin"
+    return cache.cache_folder("cells") / f"{build._hash(*parts)}.cubin"
 
 
 def _read(path: Path) -> Program | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..csource import signature
 from ..csource.signature import Param
-from .scalars import Scalar, scalar
+from .scalars import Scalar, find_scalar
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def member_of(member: Param, owner: Param) -> Param:
     return replace(member, name=f"{owner.name}.{member.name}", text=text)
 
 
-def layout(source: str, kind: str) -> Layout | None:
+def find_layout(source: str, kind: str) -> Layout | None:
     """Of the type that a parameter has or points to; of `float *`, one address."""
     if kind.endswith("*"):
         base = kind[:-1].strip()
@@ -78,17 +78,17 @@ def layout(source: str, kind: str) -> Layout | None:
         return Layout(kind, 8, 8, (member,))
     if not re.fullmatch(r"[\w:]+", kind):
         return None
-    return layouts(source).get(kind.split("::")[-1])
+    return list_layouts(source).get(kind.split("::")[-1])
 
 
 @functools.lru_cache(64)
-def layouts(source: str) -> dict[str, Layout]:
+def list_layouts(source: str) -> dict[str, Layout]:
     """The structs of a source (a cell and its headers) by their names."""
-    code = signature.blank(source)
+    code = signature.blank_comments(source)
     known: dict[str, Layout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
         return known
-    aliases, numbers = signature.read_aliases(code), constants(code)
+    aliases, numbers = signature.read_aliases(code), list_constants(code)
     for match in _STRUCT.finditer(code):
         opening = match.end() - 1
         closing = signature.close(code, opening)
@@ -97,12 +97,12 @@ def layouts(source: str) -> dict[str, Layout]:
         if closing < 0 or before.endswith(">") or not after:
             continue
         names = [match["name"], *(after[1].split() if match["typedef"] else ())]
-        made = _layout(code[opening + 1 : closing], aliases, numbers, known)
+        made = _make_layout(code[opening + 1 : closing], aliases, numbers, known)
         align = numbers_of(match["align"] or "1", numbers)
         for name in filter(None, names):
             known.pop(name, None)
             if made is not None and align:
-                known[name] = _aligned(replace(made, name=name), align)
+                known[name] = _align_layout(replace(made, name=name), align)
     return known
 
 
@@ -115,7 +115,7 @@ def tuple_of(made: Layout | None) -> str:
     return f"a tuple ({', '.join(str(m.param) for m in made.members)}), "
 
 
-def misfit(made: Layout, dtype: np.dtype) -> str:
+def describe_misfit(made: Layout, dtype: np.dtype) -> str:
     """How a structured dtype differs from a struct; "" where it does not."""
     if dtype.itemsize != made.size:
         return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
@@ -126,18 +126,18 @@ def misfit(made: Layout, dtype: np.dtype) -> str:
         if offset != member.offset:
             where = f"at byte {member.offset}, the dtype's {name} at {offset}"
             return f"{member.param} of {made.name} lies {where}"
-        if wrong := _misfit(member, name, field):
+        if wrong := _member_misfit(member, name, field):
             return wrong
     return ""
 
 
-def _misfit(member: Member, name: str, field: np.dtype) -> str:
+def _member_misfit(member: Member, name: str, field: np.dtype) -> str:
     """The same of one member and a field of the dtype."""
     size, base = member.size * member.count, field.base
     if field.itemsize != size:
         return f"{member.param} has {size} bytes, {name} {field.itemsize}"
     if member.inner:
-        return misfit(member.inner, base) if base.fields else ""
+        return describe_misfit(member.inner, base) if base.fields else ""
     wanted = member.kind.dtypes if member.kind else ("uint64", "int64")
     is_vector = member.kind is not None and member.kind.count > 1
     if is_vector or base.kind == "V" or base.name in wanted:
@@ -151,22 +151,22 @@ _STRUCT = re.compile(
 )
 
 
-def _aligned(made: Layout, align: int) -> Layout:
+def _align_layout(made: Layout, align: int) -> Layout:
     align = max(align, made.align)
     return replace(made, align=align, size=-(-made.size // align) * align)
 
 
-def _layout(
+def _make_layout(
     body: str,
     aliases: dict[str, str],
     numbers: dict[str, int],
     known: dict[str, Layout],
 ) -> Layout | None:
     members, end, most = [], 0, 1
-    for base, stars, name, brackets in declarators(body):
+    for base, stars, name, brackets in list_declarators(body):
         param = signature.declare(f"{base} {stars}", name, aliases)
         param = replace(param, text=" ".join(f"{base} {stars}{name}".split()))
-        kind = None if param.pointer else scalar(param.type)
+        kind = None if param.pointer else find_scalar(param.type)
         inner = None if param.pointer else known.get(param.type.split("::")[-1])
         found = (kind.size, kind.align) if kind else (8, 8) if param.pointer else None
         found = (inner.size, inner.align) if inner and not kind else found
@@ -180,7 +180,7 @@ def _layout(
         members.append(one)
         end += size * one.count
         most = max(most, align)
-    return _aligned(Layout("", max(end, 1), most, tuple(members)), most)
+    return _align_layout(Layout("", max(end, 1), most, tuple(members)), most)
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
@@ -193,10 +193,10 @@ _NO_FUNCTION = r"\(\s*\*|\bvirtual\b|\b__align__\b|\balignas\b"
 _METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # before the brace of its body
 
 
-def declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
+def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
     """(base type, stars, name, [extents]) of each member; functions are left out."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
-    for text in _statements(body):
+    for text in _split_statements(body):
         if re.match(r"\s*(?:static|using|typedef|friend|enum)\b", text):
             continue
         if "(" in text and not re.search(_NO_FUNCTION, text):
@@ -217,7 +217,7 @@ def declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
             yield base or "?", found[2].strip(), found[3], found[4]
 
 
-def _statements(body: str) -> Iterator[str]:
+def _split_statements(body: str) -> Iterator[str]:
     """What stands before each semicolon; a method with a body ends at its brace."""
     start = at = 0
     while at < len(body):
@@ -238,7 +238,7 @@ def _statements(body: str) -> Iterator[str]:
 # ---- the lengths of arrays -----------------------------------------------------
 
 
-def constants(code: str) -> dict[str, int]:
+def list_constants(code: str) -> dict[str, int]:
     """Names of whole numbers: #define, constexpr and const, enum."""
     found: dict[str, int] = {}
     define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
@@ -270,18 +270,18 @@ def numbers_of(text: str, known: dict[str, int]) -> int | None:
     """A constant expression of whole numbers; None: it is none that is known."""
     text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text.strip()).replace("/", "//")
     try:
-        return _value(ast.parse(text, mode="eval").body, known)
+        return _evaluate(ast.parse(text, mode="eval").body, known)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, OverflowError):
         return None
 
 
-def _value(node: ast.expr, known: dict[str, int]) -> int:
+def _evaluate(node: ast.expr, known: dict[str, int]) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
         return known[node.id]
-    if isinstance(node, ast.BinOp) and abs(_value(node.right, known)) < 1 << 32:
-        left, right = _value(node.left, known), _value(node.right, known)
+    if isinstance(node, ast.BinOp) and abs(_evaluate(node.right, known)) < 1 << 32:
+        left, right = _evaluate(node.left, known), _evaluate(node.right, known)
         if type(node.op) in (ast.LShift, ast.RShift) and not 0 <= right < 64:
             raise ValueError
         return _OPERATORS[type(node.op)](left, right)

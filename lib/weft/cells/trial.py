@@ -15,7 +15,7 @@ from ..csource import signature
 from ..report.text import how_many
 from ..timing import time_call
 from . import output
-from .arguments import Array, Binder, describe, held
+from .arguments import Array, Binder, describe, list_held_arrays
 from .cpu import shown
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     hosts = _to_host(args, bound)
     compiled = kernel.module.compiled_for("cpu", kernel.expression, checked=True)
     rounding = 0.0
-    if re.search(r"\batomic\w+\s*\(", signature.blank(kernel.module.source)):
+    if re.search(r"\batomic\w+\s*\(", signature.blank_comments(kernel.module.source)):
         rounding = ATOMIC_ROUNDING
     results, counts = {}, []
     for name, order in ORDERS.items():
@@ -69,8 +69,8 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         for (param, array), first, second in both:
             if first is None or second is None:
                 continue
-            a, b = _numbers(first, array), _numbers(second, array)
-            bad = _different(a, b, rounding)
+            a, b = _view_numbers(first, array), _view_numbers(second, array)
+            bad = _find_different(a, b, rounding)
             if bad is not None:
                 raise OrderDependence(
                     f"{kernel.__name__}: {param.name}[{bad}] depends on the order of "
@@ -80,12 +80,12 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
                     f"were."
                 )
     return [
-        None if data is None else _numbers(data, array)
+        None if data is None else _view_numbers(data, array)
         for (_, array), data in zip(pointers, results["forward"])
     ]
 
 
-def said(kernel: Kernel) -> str:
+def describe_check(kernel: Kernel) -> str:
     """What check() came to, in a few words."""
     what = how_many(kernel.module.found)
     return f"checked in {len(ORDERS)} orders of threads: {what}"
@@ -105,8 +105,8 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
     for (param, host, array), want in zip(pointers, wanted):
         if want is None:
             continue
-        got = _numbers(host.numpy().tobytes(), array)
-        bad = _different(got, want, TARGET_ROUNDING)
+        got = _view_numbers(host.numpy().tobytes(), array)
+        bad = _find_different(got, want, TARGET_ROUNDING)
         if bad is not None:
             raise KernelFault(
                 f"{kernel.__name__}: {param.name}[{bad}] is {got[bad]} on the GPU and "
@@ -115,10 +115,10 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
             )
 
 
-def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
+def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     """Time repeated launches on copies of the arrays; the line that says so."""
     target = kernel.target_of(args)
-    copies = _copies(args)
+    copies = _copy_arguments(args)
     options = {"inplace": True, "timeout": kernel.module.timeout}
     compiled = kernel.module.compiled_for(target, kernel.expression)
     launcher = compiled.launcher(kernel.expression, kernel.params, **options)
@@ -132,8 +132,8 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
 
     state = kernel.module.state
     kept = state.contents() if state.variables else {}
-    with output.captured(prints, shown=False):
-        timing, samples, calls = _timing(call, target)
+    with output.capture_output(prints, shown=False):
+        timing, samples, calls = _time_call(call, target)
     if kept:
         state.restore(kept)
     text = (
@@ -147,7 +147,7 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     return text
 
 
-def _timing(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
+def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
     """bench's timing of a call within the budget, its samples, and calls in each."""
     begin = time.perf_counter()
     call()
@@ -165,7 +165,7 @@ def _timing(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
 # ---- details ------------------------------------------------------------------
 
 
-def _numbers(data: bytes, array: Array) -> np.ndarray:
+def _view_numbers(data: bytes, array: Array) -> np.ndarray:
     """The bytes of an array, as its numbers."""
     if array.dtype == "bfloat16":
         bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
@@ -175,7 +175,7 @@ def _numbers(data: bytes, array: Array) -> np.ndarray:
     return np.frombuffer(data, dtype)
 
 
-def _different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
+def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
     """The index of the first element that differs, NaN being equal to NaN."""
     if a.dtype.kind not in "fc" or not rounding:
         same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
@@ -195,7 +195,7 @@ def _different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
 
 def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
     """The arguments with copies on the host in place of arrays on a GPU."""
-    arrays = [*(v for v in bound if isinstance(v, Array)), *held(bound)]
+    arrays = [*(v for v in bound if isinstance(v, Array)), *list_held_arrays(bound)]
     if not any(array.device_type == "cuda" for array in arrays):
         return list(args)
 
@@ -205,10 +205,10 @@ def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
         tensor = arg if isinstance(arg, torch.Tensor) else torch.as_tensor(arg)
         return tensor.detach().cpu()
 
-    return _each(args, host)
+    return _map_arguments(args, host)
 
 
-def _copies(args: Sequence[Any]) -> list[Any]:
+def _copy_arguments(args: Sequence[Any]) -> list[Any]:
     """The arguments with copies of the arrays; an array given twice is copied once."""
 
     def copy(arg: Any) -> Any:
@@ -220,10 +220,10 @@ def _copies(args: Sequence[Any]) -> list[Any]:
             return arg.copy() if arg.ndim else arg
         return torch.from_dlpack(arg).clone() if hasattr(arg, "__dlpack__") else arg
 
-    return _each(args, copy)
+    return _map_arguments(args, copy)
 
 
-def _each(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+def _map_arguments(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
     """make(arg) of each argument, once, also of those in tuples and lists."""
     made: dict[int, Any] = {}
 

@@ -26,7 +26,7 @@ from ..csource.signature import Param
 from . import structs
 from .arguments import Binder
 from .arrays import describe
-from .scalars import Scalar, scalar
+from .scalars import Scalar, find_scalar
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Variable:
     @functools.cached_property
     def kind(self) -> Scalar | None:
         """The C type of one element; None for a struct and for an address."""
-        return None if self.param.pointer else scalar(self.param.type)
+        return None if self.param.pointer else find_scalar(self.param.type)
 
     @functools.cached_property
     def layout(self) -> structs.Layout | None:
         """Of a struct that is known."""
         known = not (self.param.pointer or self.kind)
-        return structs.layout(self.text, self.param.type) if known else None
+        return structs.find_layout(self.text, self.param.type) if known else None
 
     def __str__(self) -> str:
         shape = "".join(f"[{'' if n is None else n}]" for n in self.extents)
@@ -94,7 +94,7 @@ class Variable:
         """What C has as a number, or as a NumPy array that may not be written to."""
         shape = self._shape(len(data))
         if self.layout:
-            found = np.frombuffer(data, _dtype(self.layout)).reshape(shape)
+            found = np.frombuffer(data, _struct_dtype(self.layout)).reshape(shape)
             return found if shape else found[()]
         assert self.kind
         shape += (self.kind.count,) if self.kind.count > 1 else ()
@@ -126,7 +126,11 @@ class Variable:
     ) -> bytes:
         host = _on_host(value)
         if self.layout:
-            wrong = structs.misfit(self.layout, host.dtype) if host.dtype.fields else ""
+            wrong = (
+                structs.describe_misfit(self.layout, host.dtype)
+                if host.dtype.fields
+                else ""
+            )
             if wrong or not host.dtype.fields:
                 raise self._error(wrong or f"wants a structured array, not {dtype}")
             self._check_shape(given, shape)
@@ -190,11 +194,11 @@ def _on_host(value: Any) -> np.ndarray:
     return value
 
 
-def _dtype(layout: structs.Layout) -> np.dtype:
+def _struct_dtype(layout: structs.Layout) -> np.dtype:
     """NumPy's description of a struct."""
     formats: list[Any] = []
     for member in layout.members:
-        one: Any = _dtype(member.inner) if member.inner else None
+        one: Any = _struct_dtype(member.inner) if member.inner else None
         extents = member.extents
         if member.kind:
             is_bits = member.kind.kind == "bfloat16"
@@ -228,34 +232,36 @@ def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable
 
     Those in namespaces count, those in functions, classes and templates do not.
     """
-    whole = "\n".join([*_defines(flags), *texts])
+    whole = "\n".join([*_define_lines(flags), *texts])
     found: dict[str, Variable] = {}
     for text in texts:
         if _QUALIFIER.search(text):
-            for one in _variables(text, whole):
+            for one in _list_variables(text, whole):
                 found.setdefault(one.name, one)
     return found
 
 
-def settable(texts: Sequence[str]) -> tuple[str, ...]:
+def list_settable(texts: Sequence[str]) -> tuple[str, ...]:
     """The C++ names of the variables that Python can set."""
     return tuple(v.qualified for v in parse(texts).values() if not v.refusal)
 
 
-def _defines(flags: Sequence[str]) -> Iterator[str]:
+def _define_lines(flags: Sequence[str]) -> Iterator[str]:
     """What -DTILE=16 says, as a line of the source."""
     for flag in re.findall(r"-D\s*(\w+=\S+)", " ".join(flags)):
         yield f"#define {flag.replace('=', ' ', 1)}"
 
 
-def _variables(source: str, whole: str) -> Iterator[Variable]:
-    code = signature.DIRECTIVE.sub(signature.spaces, signature.blank(source))
-    aliases = signature.read_aliases(signature.blank(whole))
-    numbers = structs.constants(signature.blank(whole))
+def _list_variables(source: str, whole: str) -> Iterator[Variable]:
+    code = signature.DIRECTIVE.sub(
+        signature.fill_spaces, signature.blank_comments(source)
+    )
+    aliases = signature.read_aliases(signature.blank_comments(whole))
+    numbers = structs.list_constants(signature.blank_comments(whole))
     seen = set()
     for match in _QUALIFIER.finditer(code):
         start = max(code.rfind(c, 0, match.start()) for c in ";{}") + 1
-        scope = _scope(code, start)
+        scope = _scope_at(code, start)
         if start in seen or scope is None:
             continue
         seen.add(start)
@@ -265,7 +271,9 @@ def _variables(source: str, whole: str) -> Iterator[Variable]:
         if "(" in head or _NOT_OURS.search(code[start : match.end()] + head):
             continue
         const = bool(re.search(r"\bconst(?:expr)?\b", head))
-        for base, stars, name, brackets in structs.declarators(_NO_TYPE.sub(" ", text)):
+        for base, stars, name, brackets in structs.list_declarators(
+            _NO_TYPE.sub(" ", text)
+        ):
             if name == "?":
                 continue
             param = signature.declare(f"{base} {stars}", name, aliases)
@@ -288,7 +296,7 @@ def _end(code: str, at: int) -> int:
     return at + 1
 
 
-def _scope(code: str, end: int) -> str | None:
+def _scope_at(code: str, end: int) -> str | None:
     """The namespaces around an offset, as `outer::`; None in anything else."""
     around: list[str | None] = []
     for match in _SPACE.finditer(code, 0, end):

@@ -32,9 +32,9 @@ from . import plan
 from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of
 from .limit import TooLong, time_limit
-from .problem import Problem, Trial, arguments, call, named
-from .refusal import refusal
-from .runners import Returns, Runner, runners
+from .problem import Problem, Trial, call, make_arguments, name_results
+from .refusal import refuse_run
+from .runners import Returns, Runner, make_runners
 
 TIMEOUT = 10.0  # seconds that one launch may take
 
@@ -130,8 +130,8 @@ def check(
     (NotImplementedError of an exercise) comes through.
     """
     launched = any(x is not None for x in (block, grid, launch))
-    found = runners(kernel, bool(outputs or inout), device, launched, watched)
-    problem = _problem(
+    found = make_runners(kernel, bool(outputs or inout), device, launched, watched)
+    problem = _make_problem(
         found[0],
         reference,
         *(outputs or {}, inputs or {}, inout or {}, values or {}),
@@ -142,16 +142,18 @@ def check(
     _no_number_for_a_bound(bound)
     verdicts = []
     for runner in found:
-        cases = plan.plan(problem, runner, sizes, block, grid, launch, shared, first)
+        cases = plan.plan_cases(
+            problem, runner, sizes, block, grid, launch, shared, first
+        )
         with message_first(getattr(runner, "function", None)):
             verdicts.append(_check(problem, runner, cases, timeout))
-    return _joined(verdicts)
+    return _join_verdicts(verdicts)
 
 
 # ---- the question ----------------------------------------------------------------
 
 
-def _problem(
+def _make_problem(
     runner: Runner,
     reference: Any,
     outputs: Mapping[str, Any],
@@ -219,15 +221,15 @@ def _check(
     for index, (sizes, shape) in enumerate(cases):
         trial = problem.prepare(runner, sizes, shape, index)
         for order in runner.orders:
-            attempt = _attempt(problem, runner, trial, order, timeout)
+            attempt = _run_case(problem, runner, trial, order, timeout)
             if attempt.error is not None:
 
                 def again(number: int, order: str, case: Case | None = None) -> Attempt:
                     case = cases[number] if case is None else case
                     later = problem.prepare(runner, *case, number)
-                    return _attempt(problem, runner, later, order, timeout)
+                    return _run_case(problem, runner, later, order, timeout)
 
-                error = refusal(problem, runner, attempt, passed, len(cases), again)
+                error = refuse_run(problem, runner, attempt, passed, len(cases), again)
                 raise error from attempt.error.__cause__
             runs, worst = runs + 1, max(worst, attempt.worst)
         passed.append(attempt)
@@ -237,16 +239,16 @@ def _check(
     return Verdict(name, runs, worst, unique, shapes, len(runner.orders))
 
 
-def _attempt(
+def _run_case(
     problem: Problem, runner: Runner, trial: Trial, order: str, timeout: float
 ) -> Attempt:
     """One run of one case: what came out, and the Mismatch if that is wrong."""
     attempt = Attempt(trial, order)
     try:
         if isinstance(runner, Returns):
-            _returned(problem, runner, trial, attempt, timeout)
+            _run_function(problem, runner, trial, attempt, timeout)
         else:
-            _written(runner, trial, attempt, timeout)
+            _run_writer(runner, trial, attempt, timeout)
         for name, got in attempt.got.items():
             attempt.wrong = name
             worst = compare(name, got, trial.want[name], trial.bound[name])
@@ -256,7 +258,7 @@ def _attempt(
     except Mismatch as error:
         attempt.error = error
     except (KernelFault, OrderDependence, TooLong) as error:
-        attempt.error = _fault(runner, error)
+        attempt.error = _refuse_fault(runner, error)
     except NotImplementedError:
         raise
     except Exception as error:
@@ -265,9 +267,9 @@ def _attempt(
     return attempt
 
 
-def _written(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> None:
+def _run_writer(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> None:
     """Run something that writes into its arrays, and look at all of them."""
-    arrays, args = arguments(runner, trial)
+    arrays, args = make_arguments(runner, trial)
     report = runner.run(args, trial.shape, attempt.order, timeout)
     attempt.got = {n: arrays[n].values() for n in trial.starts}
     for name, array in arrays.items():
@@ -277,10 +279,10 @@ def _written(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> 
             array.verify_untouched(name)
     findings = getattr(report, "findings", ())
     if findings:
-        raise _found(findings, report)
+        raise _refuse_findings(findings, report)
 
 
-def _returned(
+def _run_function(
     problem: Problem, runner: Returns, trial: Trial, attempt: Attempt, timeout: float
 ) -> None:
     """Call a function of the inputs, which must leave them as they are."""
@@ -294,7 +296,7 @@ def _returned(
             f"{runner.name} returns None: return the result, or say with outputs= "
             f"which parameters it writes into"
         )
-    got = named(result, None, runner.name)
+    got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):
         raise ArgumentError(
             f"{runner.name} returns {', '.join(got)}, the reference "
@@ -306,7 +308,7 @@ def _returned(
     problem.judge(trial, got)
 
 
-def _fault(runner: Runner, error: Exception) -> Mismatch:
+def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
     """A launch that was ended, as a refusal."""
     report = getattr(error, "report", None)
     facts = {n: getattr(error, n, None) for n in ("block", "thread")}
@@ -322,7 +324,7 @@ def _fault(runner: Runner, error: Exception) -> Mismatch:
     return made
 
 
-def _found(findings: Any, report: Any) -> Mismatch:
+def _refuse_findings(findings: Any, report: Any) -> Mismatch:
     """What the simulator found in a launch that went on, as a refusal."""
     first = findings[0]
     times = sum(f.count for f in findings)
@@ -332,7 +334,7 @@ def _found(findings: Any, report: Any) -> Mismatch:
     return Mismatch(text, **facts, report=report)
 
 
-def _joined(verdicts: list[Verdict]) -> Verdict:
+def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
     """One verdict for what was checked on the CPU and on a GPU."""
     if len(verdicts) == 1:
         return verdicts[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.arrays import brief
+from ..base.arrays import shorten_shape
 from ..base.errors import ArgumentError
 
 Sizes = dict[str, int]
@@ -25,7 +25,7 @@ BLOCKS = {  # default launch shapes by the dimensions that a kernel asks for
 }
 
 
-def cdiv(a: int, b: int) -> int:
+def divide_up(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)
 
@@ -95,13 +95,13 @@ class Spec:
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
         """The shape for these sizes; ArgumentError if a dimension is unknown."""
-        return tuple(_dimension(self.name, dim, sizes) for dim in self.dims)
+        return tuple(_parse_dimension(self.name, dim, sizes) for dim in self.dims)
 
 
-_FUNCTIONS = {"cdiv": cdiv, "min": min, "max": max}
+_FUNCTIONS = {"cdiv": divide_up, "min": min, "max": max}
 
 
-def spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
+def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
     """A Spec from ("m", "n"), "n", 3, "int32[m, n]" or from an array itself."""
     dtype = dtypes.get(name)
     if hasattr(value, "__array__") or hasattr(value, "detach"):
@@ -125,14 +125,16 @@ def spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
                 ast.parse(dim, mode="eval")
             except SyntaxError:
                 raise ArgumentError(f"{name}: {dim!r} is no size") from None
-    return Spec(name, tuple(value), _dtype(name, dtype))
+    return Spec(name, tuple(value), _parse_dtype(name, dtype))
 
 
 def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
     """The outputs, the inputs and the inout arrays of check()'s options, by name."""
     dtypes = options.get("dtypes") or {}
     kinds = (options.get(kind) or {} for kind in ("outputs", "inputs", "inout"))
-    return [{n: spec(n, one, dtypes) for n, one in kind.items()} for kind in kinds]
+    return [
+        {n: parse_spec(n, one, dtypes) for n, one in kind.items()} for kind in kinds
+    ]
 
 
 def _split(text: str) -> list[str]:
@@ -147,7 +149,7 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _dtype(name: str, dtype: Any) -> np.dtype | None:
+def _parse_dtype(name: str, dtype: Any) -> np.dtype | None:
     if dtype is None:
         return None
     try:
@@ -161,7 +163,7 @@ def _is_name(dim: Any) -> bool:
     return isinstance(dim, str) and dim.isidentifier()
 
 
-def _dimension(name: str, dim: Any, sizes: Sizes) -> int:
+def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
     try:
         if callable(dim):
             value = by_name(dim, sizes)
@@ -179,7 +181,7 @@ def _dimension(name: str, dim: Any, sizes: Sizes) -> int:
     return whole
 
 
-def drawn(
+def draw_values(
     shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
     """Random signed values; every value of a byte, small whole numbers else."""
@@ -214,20 +216,20 @@ class Shape:
     )
 
     def __str__(self) -> str:
-        return f"grid {brief(self.grid)}, block {brief(self.block)}"
+        return f"grid {shorten_shape(self.grid)}, block {shorten_shape(self.block)}"
 
 
 Case = tuple[Sizes, Shape | None]
 
 
-def blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
+def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
     """The blocks to try: those given (one, or a list of them), or the default."""
     if block is None:
-        return [three(b) for b in BLOCKS[dims]]
-    return [three(b) for b in (block if isinstance(block, list) else [block])]
+        return [make_three(b) for b in BLOCKS[dims]]
+    return [make_three(b) for b in (block if isinstance(block, list) else [block])]
 
 
-def three(given: Any) -> tuple[int, int, int]:
+def make_three(given: Any) -> tuple[int, int, int]:
     """(x, y, z) of an int or up to three of them."""
     parts = tuple(given) if isinstance(given, Iterable) else (given,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
@@ -236,7 +238,9 @@ def three(given: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-def covering(shape: tuple[int, ...], block: tuple[int, int, int], dims: int) -> Shape:
+def cover_elements(
+    shape: tuple[int, ...], block: tuple[int, int, int], dims: int
+) -> Shape:
     """One thread for each element: x along the last axis, y along the one before.
 
     dims: how many axes of threads the kernel knows; what is left is flattened into
@@ -246,11 +250,11 @@ def covering(shape: tuple[int, ...], block: tuple[int, int, int], dims: int) -> 
     head, rest = axes[: dims - 1], axes[dims - 1 :]
     lengths = [*head, math.prod(rest)]
     lengths += [1] * (3 - len(lengths))
-    grid = tuple(max(1, cdiv(n, b)) for n, b in zip(lengths, block))
+    grid = tuple(max(1, divide_up(n, b)) for n, b in zip(lengths, block))
     return Shape(grid, block, plain=True)
 
 
-def dimensions(text: str) -> int:
+def count_dimensions(text: str) -> int:
     """How many axes of threads a kernel's source speaks of: 1, 2 or 3."""
     axes = re.findall(r"\b(?:thread|block)(?:Idx|Dim)\s*\.\s*([xyz])", text)
     axes += [

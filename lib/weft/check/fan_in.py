@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..base.arrays import wide
+from ..base.arrays import widen_floats
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # how far an element is moved: enough to tell, in float64
@@ -34,13 +34,13 @@ def fan_in(
         for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
             moved = array.copy()
             moved.flat[place] += STEP * (1 + abs(moved.flat[place]))
-            for output, changed in _changed(answer, {name: moved}, want).items():
+            for output, changed in _count_changed(answer, {name: moved}, want).items():
                 each = -(-array.size * changed // max(1, want[output].size))
                 most[output] = max(most[output], each)
     return most
 
 
-def _changed(
+def _count_changed(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
     """How many elements of each output are others with these inputs; nothing where
@@ -48,9 +48,12 @@ def _changed(
     try:
         with np.errstate(all="ignore"):
             found = answer(inputs)
-            off = {n: np.abs(wide(found[n]) - wide(due)) for n, due in want.items()}
+            off = {
+                n: np.abs(widen_floats(found[n]) - widen_floats(due))
+                for n, due in want.items()
+            }
             return {
-                n: int((each > SAME * np.abs(wide(want[n]))).sum())
+                n: int((each > SAME * np.abs(widen_floats(want[n]))).sum())
                 for n, each in off.items()
             }
     except Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..base.arrays import element
+from ..base.arrays import name_element
 from ..base.errors import Mismatch
 from ..report.kinds import IN_PLACE, UPDATE
 from .problem import Trial
@@ -54,21 +54,23 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
             f"looks like a block that {array} is not made for: the kernel counts on "
             f"the size of its block; if it may, say block="
         )
-    own = _own(error, trial)
-    if kind == "bounds" and own is not None and _beyond(trial, own):
-        if _covered(trial, own):
+    own = _own_element(error, trial)
+    if kind == "bounds" and own is not None and _describe_beyond(trial, own):
+        if _is_covered(trial, own):
             return TOO_FAR
         ends = array if index == own and array in ours else None
-        return NO_GUARD + (_beyond(trial, own, ends) or _beyond(trial, own))
+        return NO_GUARD + (
+            _describe_beyond(trial, own, ends) or _describe_beyond(trial, own)
+        )
     if "before its start" in text or (index and min(index) < 0):
         return "looks like an index that begins too early: - 1 at the first element"
     past = "past" in text or "out of bounds" in text or kind == "bounds"
     if past and trial.shape is not None:
-        if own is None or _beyond(trial, own):
+        if own is None or _describe_beyond(trial, own):
             if own is None and not trial.shape.plain:
                 return TOO_FAR
-            return NO_GUARD + (_beyond(trial, own) if own else "")
-        at = element(next(iter(trial.starts)), own)
+            return NO_GUARD + (_describe_beyond(trial, own) if own else "")
+        at = name_element(next(iter(trial.starts)), own)
         return (
             f"looks like a wrong index rather than a missing guard: with a thread for "
             f"each element, this one has {at} (or does this index need a guard of its "
@@ -77,7 +79,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
     return ""
 
 
-def _own(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
+def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
     """The element of the first output that the thread of a fault has, in a launch
     with a thread for each element; it may lie beyond the last. None: not known."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
@@ -103,13 +105,15 @@ def _one_for_each_block(trial: Trial) -> bool:
     return threads > 1 and next(iter(trial.starts.values())).size == blocks > 1
 
 
-def _covered(trial: Trial, own: tuple[int, ...]) -> bool:
+def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
     """Whether an input has an element for this thread, though the output has none."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
     return any(own[0] < array.size for array in flat)
 
 
-def _beyond(trial: Trial, own: tuple[int, ...], array: str | None = None) -> str:
+def _describe_beyond(
+    trial: Trial, own: tuple[int, ...], array: str | None = None
+) -> str:
     """Where an element lies that is beyond the last of an array (of the first output);
     "" if it is not."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape

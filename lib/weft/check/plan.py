@@ -12,18 +12,18 @@ from .cases import (
     Case,
     Shape,
     Sizes,
-    blocks,
     by_name,
-    covering,
+    cover_elements,
     default_sizes,
+    list_blocks,
+    make_three,
     size_list,
-    three,
 )
 from .problem import Problem
 from .runners import Runner
 
 
-def plan(
+def plan_cases(
     problem: Problem,
     runner: Runner,
     sizes: Any,
@@ -38,32 +38,38 @@ def plan(
     begin = []
     for some, where in first:
         (row,) = size_list(some, symbols)
-        begin.append((row, _launched(where, row, shared) if runner.kernel else None))
+        begin.append(
+            (row, _launch_shape(where, row, shared) if runner.kernel else None)
+        )
     given = None if sizes is None else size_list(sizes, symbols)
     if not runner.kernel:
         if any(x is not None for x in (block, grid, launch)):
             raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
         rows = given or default_sizes(symbols, {}, runner.most)
-        rows = _possible(problem, rows)
+        rows = _select_possible(problem, rows)
         return begin + [(row, None) for row in rows for _ in range(2)]
     if launch is not None:
         if block is not None or grid is not None:
             raise ArgumentError("say launch=, or block= and grid=, not both")
         every = launch if isinstance(launch, list) else [launch]
         rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
-        rows = _possible(problem, rows)
-        plan = [(row, _launched(one, row, shared)) for one in every for row in rows]
-        return _launchable(runner, _without_repeats(begin, plan))
+        rows = _select_possible(problem, rows)
+        plan = [(row, _launch_shape(one, row, shared)) for one in every for row in rows]
+        return _select_launchable(runner, _without_repeats(begin, plan))
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
     plan = []
-    for number, one in enumerate(blocks(block, runner.dimensions)):
-        rows = given or _around(problem, runner, one, number == 0 and not runner.few)
-        make = partial(_shape, problem, runner, block=one, grid=grid, shared=shared)
+    for number, one in enumerate(list_blocks(block, runner.dimensions)):
+        rows = given or _default_sizes(
+            problem, runner, one, number == 0 and not runner.few
+        )
+        make = partial(
+            _make_shape, problem, runner, block=one, grid=grid, shared=shared
+        )
         again = make if grid is None or callable(grid) else None
-        for row in _possible(problem, rows):
+        for row in _select_possible(problem, rows):
             plan.append((row, replace(make(row), like=again)))
-    return _launchable(runner, _without_repeats(begin, plan))
+    return _select_launchable(runner, _without_repeats(begin, plan))
 
 
 def _without_repeats(begin: list, plan: list) -> list:
@@ -71,14 +77,14 @@ def _without_repeats(begin: list, plan: list) -> list:
     return begin + [case for case in plan if case not in begin]
 
 
-def _launchable(runner: Runner, plan: list) -> list:
+def _select_launchable(runner: Runner, plan: list) -> list:
     """The plan, if a GPU could launch all of it; else config.parse's ArgumentError."""
     for _, shape in plan:
         config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan
 
 
-def _around(
+def _default_sizes(
     problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
 ) -> list[Sizes]:
     """The default sizes for one block."""
@@ -92,7 +98,7 @@ def _around(
     return default_sizes(problem.symbols, sides, runner.most, first, other)
 
 
-def _possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
+def _select_possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
     """Those sizes for which every array has at least one element."""
     specs = [*problem.outputs.values(), *problem.inputs.values()]
     specs += problem.inout.values()
@@ -105,7 +111,7 @@ def _possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
     return kept
 
 
-def _shape(
+def _make_shape(
     problem: Problem,
     runner: Runner,
     sizes: Sizes,
@@ -114,22 +120,24 @@ def _shape(
     shared: Any,
 ) -> Shape:
     spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    made = covering(spec.shape(sizes), block, runner.dimensions)
+    made = cover_elements(spec.shape(sizes), block, runner.dimensions)
     plain_block = block[0] if block[1:] == (1, 1) else block
     pool = sizes | {"block": plain_block}
     room = by_name(shared, pool) if callable(shared) else shared
     if grid is not None:
         grid = by_name(grid, pool) if callable(grid) else grid
-        return Shape(three(grid), block, room)
+        return Shape(make_three(grid), block, room)
     return Shape(made.grid, block, room, plain=True)
 
 
-def other(problem: Problem, shape: Shape | None, sizes: Sizes) -> Shape | None:
+def shape_for_sizes(
+    problem: Problem, shape: Shape | None, sizes: Sizes
+) -> Shape | None:
     """The launch shape of the same plan for other sizes.
 
     ArgumentError if it does not follow from sizes, or these make no sense.
     """
-    _possible(problem, [sizes])
+    _select_possible(problem, [sizes])
     if shape is None:
         return None
     if shape.like is None:
@@ -137,7 +145,7 @@ def other(problem: Problem, shape: Shape | None, sizes: Sizes) -> Shape | None:
     return shape.like(sizes)
 
 
-def _launched(launch: Any, sizes: Sizes, shared: Any) -> Shape:
+def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> Shape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
         raise ArgumentError(
@@ -148,5 +156,5 @@ def _launched(launch: Any, sizes: Sizes, shared: Any) -> Shape:
             by_name(shared, sizes | {"block": parts[1]}) if callable(shared) else shared
         )
         parts = (*parts, room)
-    like = partial(_launched, launch, shared=shared) if callable(launch) else None
-    return Shape(three(parts[0]), three(parts[1]), parts[2], like=like)
+    like = partial(_launch_shape, launch, shared=shared) if callable(launch) else None
+    return Shape(make_three(parts[0]), make_three(parts[1]), parts[2], like=like)

@@ -21,7 +21,7 @@ import torch
 
 from ..base.arrays import Guarded, poison
 from ..base.errors import ArgumentError
-from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
+from .cases import Shape, Sizes, Spec, by_name, draw_values, names_of
 from .fan_in import fan_in
 from .runners import Returns, Runner
 
@@ -49,7 +49,7 @@ class Trial:
     @property
     def pool(self) -> dict[str, Any]:
         """All that a reference may ask for by name, floats as float64."""
-        return wide(self.inputs) | self.values | self.sizes
+        return widen_values(self.inputs) | self.values | self.sizes
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Problem:
         dtype = one.dtype or runner.dtype(one.name)
         maker = self.data.get(one.name)
         if maker is None:
-            return drawn(shape, dtype, rng)
+            return draw_values(shape, dtype, rng)
         made = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
         if made.shape != shape:
             raise ArgumentError(
@@ -120,13 +120,13 @@ class Problem:
 
     def wanted(self, result: Any) -> Arrays:
         """The reference's result by the name of the output."""
-        return named(result, self.results, "the reference")
+        return name_results(result, self.results, "the reference")
 
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
         if not starts:  # a function that returns: its own outputs have no names
-            return named(result, None, "the reference")
+            return name_results(result, None, "the reference")
         found = self.wanted(result)
-        return {n: fitted(n, found[n], s.shape) for n, s in starts.items()}
+        return {n: fit_answer(n, found[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, got: Arrays) -> None:
         """Set the bounds for what a function returned."""
@@ -204,7 +204,9 @@ class Problem:
         return self.terms.get(name) if isinstance(self.terms, dict) else self.terms
 
 
-def arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list[Any]]:
+def make_arguments(
+    runner: Runner, trial: Trial
+) -> tuple[dict[str, Guarded], list[Any]]:
     """Fresh guarded copies of the arrays, and what the runner is called with."""
     arrays = {
         name: Guarded(array, runner.device)
@@ -225,7 +227,7 @@ def arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list[An
     return arrays, args
 
 
-def wide(arrays: Arrays) -> Arrays:
+def widen_values(arrays: Arrays) -> Arrays:
     """Floats as float64; whole numbers and bools as they are. Copies."""
     return {
         name: a.astype(np.float64) if a.dtype.kind == "f" else a.copy()
@@ -264,7 +266,7 @@ def call(
         raise first from None
 
 
-def named(result: Any, names: list[str] | None, whose: str) -> Arrays:
+def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
     """What a function returned, as arrays by name.
 
     names: of the outputs; None: "result", or "result 0", "result 1" of a tuple.
@@ -284,10 +286,10 @@ def named(result: Any, names: list[str] | None, whose: str) -> Arrays:
     missing = [n for n in names or () if n not in found]
     if missing:
         raise ArgumentError(f"{whose} does not return {', '.join(missing)}")
-    return {n: array(v, n, whose) for n, v in found.items()}
+    return {n: convert_result(v, n, whose) for n, v in found.items()}
 
 
-def array(value: Any, name: str, whose: str) -> np.ndarray:
+def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
     """A returned value as a NumPy array; ArgumentError if it is none."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
@@ -304,7 +306,7 @@ def array(value: Any, name: str, whose: str) -> np.ndarray:
     return made
 
 
-def fitted(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The answer in the output's shape; a flat one may stand for it."""
     flat = want.size == math.prod(shape) and 1 in (want.ndim, len(shape))
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..base.arrays import element, number, unwritten, wrong
+from ..base.arrays import find_unwritten, find_wrong, name_element, number
 from ..base.errors import Mismatch
 from . import mistakes, plan
 from .attempt import Attempt
@@ -18,7 +18,7 @@ from .faulty import of_fault
 from .limit import TooLong
 from .problem import Problem, Trial
 from .runners import Runner
-from .who import who
+from .who import find_writer
 
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]
@@ -32,7 +32,7 @@ class Again(Protocol):
     ) -> Attempt: ...
 
 
-def refusal(
+def refuse_run(
     problem: Problem,
     runner: Runner,
     first: Attempt,
@@ -53,32 +53,34 @@ def refusal(
         facts |= {"grid": first.trial.shape.grid}
         facts |= {"launch_block": first.trial.shape.block}
     if first.by_value:
-        facts |= who(runner, first, lines)
+        facts |= find_writer(runner, first, lines)
     later = []
     lost = runner.device is not None and not first.by_value  # a GPU is gone after it
-    if not (lost or _hangs(first) or isinstance(first.error.__cause__, TooLong)):
-        later = _explore(runner, first, cases, again)
+    if not (lost or _is_hanging(first) or isinstance(first.error.__cause__, TooLong)):
+        later = _explore_cases(runner, first, cases, again)
         if not runner.few and not runner.device:
             later += _probe(problem, [*passed, first, *later], cases, again)
-    looks = _looks(problem, runner, first, passed, later, again)
+    looks = _guess_mistakes(problem, runner, first, passed, later, again)
     lines += looks
     facts["guess"] = " ".join(looks)
     return Mismatch("\n".join(lines), **facts)
 
 
-def _hangs(attempt: Attempt) -> bool:
+def _is_hanging(attempt: Attempt) -> bool:
     text = str(attempt.error)
     kind = attempt.error.kind if attempt.error else ""
     return kind in ("hang", "deadlock") or "longer than" in text
 
 
-def _explore(runner: Runner, first: Attempt, cases: int, again: Again) -> list[Attempt]:
+def _explore_cases(
+    runner: Runner, first: Attempt, cases: int, again: Again
+) -> list[Attempt]:
     """The cases after the failing one, in the order of threads in which it failed."""
     most = 3 if runner.few else EXPLORED
     found = []
     for number_ in range(first.trial.index + 1, cases)[:most]:
         attempt = again(number_, first.order)
-        if _hangs(attempt):
+        if _is_hanging(attempt):
             break
         found.append(attempt)
     return found
@@ -105,9 +107,9 @@ def _probe(
             continue
         sizes = base.sizes | {name: one}
         with contextlib.suppress(Exception):  # sizes that the caller does not mean
-            shape = plan.other(problem, base.shape, sizes)
+            shape = plan.shape_for_sizes(problem, base.shape, sizes)
             found.append(again(cases + len(found), wrong[0].order, (sizes, shape)))
-            if _hangs(found[-1]):
+            if _is_hanging(found[-1]):
                 break
     return found
 
@@ -115,7 +117,7 @@ def _probe(
 # ---- what it looks like -----------------------------------------------------------
 
 
-def _looks(
+def _guess_mistakes(
     problem: Problem,
     runner: Runner,
     first: Attempt,
@@ -127,7 +129,7 @@ def _looks(
     found = []
     order = _by_order(runner, first, again)
     runs = [*passed, first, *later]
-    apart = "" if order else _spacing(problem, first, runs)
+    apart = "" if order else _guess_spacing(problem, first, runs)
     if order:
         found.append(order)
     else:
@@ -138,10 +140,10 @@ def _looks(
     along = {}
     if output is not None and runner.dimensions >= len(output.axes):
         along = {n: i for i, n in enumerate(reversed(output.axes)) if n}
-    pattern = mistakes.pattern(
-        [(a.trial.sizes, _block(a), a.error is None) for a in runs],
+    pattern = mistakes.describe_pattern(
+        [(a.trial.sizes, _block_of(a), a.error is None) for a in runs],
         along,
-        given=_grid(first) is not None,
+        given=_grid_of(first) is not None,
     )
     if apart and "counted on that" in pattern:
         pattern = ""  # said already
@@ -154,7 +156,7 @@ def _looks(
     return said + [pattern] * bool(pattern)
 
 
-def _spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
+def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
     """Whether the blocks of all runs lie too near to one another, or too far apart."""
     if not first.by_value:
         return ""
@@ -165,7 +167,7 @@ def _spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
             return ""
         written = np.ones(run.trial.want[name].shape, bool)
         if run.error is not None:
-            scene = _scene(problem, run) if run.wrong == name else None
+            scene = _make_scene(problem, run) if run.wrong == name else None
             if scene is None or scene.unwritten is None:
                 return ""
             written = ~scene.unwritten
@@ -174,7 +176,7 @@ def _spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
         launched = shape.grid[0], shape.block[0], written.ravel()
         found.append(mistakes.Launched(*launched))
     told = found[[run is first for run in runs].index(True)]
-    return mistakes.spacing(
+    return mistakes.guess_spacing(
         first.wrong, first.trial.want[first.wrong].shape, told, found
     )
 
@@ -186,23 +188,25 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     region has no cause that the larger runs do not show. What the first run proves
     stays: a larger one may go wrong in another way.
     """
-    proven = mistakes.proof(_scene(problem, first)) if first.by_value else ""
+    proven = (
+        mistakes.describe_proof(_make_scene(problem, first)) if first.by_value else ""
+    )
     if proven:
         return proven
     failing = [a for a in (first, *later) if a.by_value]
     failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
     for attempt in failing[:2]:
-        said = mistakes.guess(_scene(problem, attempt))
+        said = mistakes.guess(_make_scene(problem, attempt))
         if not said:
             continue
         if attempt is first:
             return said
-        own = mistakes.guess(_scene(problem, first)) if first.by_value else ""
-        if _alike(own, said):
+        own = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
+        if _is_alike(own, said):
             return own
         named = _PLACE.search(said) or not first.by_value
         return said + (f" (with {attempt})" if named else "")
-    said = mistakes.guess(_scene(problem, first)) if first.by_value else ""
+    said = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
     if any(attempt is not first for attempt in failing[:2]):
         said = _CAUSE.sub("", said)
     return said
@@ -215,16 +219,16 @@ _CAUSE = re.compile(
 )
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_alike(one: str, other: str) -> bool:
     """Whether two guesses are the same but for their numbers."""
     return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
 
 
-def _block(attempt: Attempt) -> Index | None:
+def _block_of(attempt: Attempt) -> Index | None:
     return attempt.trial.shape.block if attempt.trial.shape else None
 
 
-def _grid(attempt: Attempt) -> Index | None:
+def _grid_of(attempt: Attempt) -> Index | None:
     """The grid, where the caller said which one."""
     shape = attempt.trial.shape
     return None if shape is None or shape.plain else shape.grid  # type: ignore
@@ -242,31 +246,32 @@ def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
         if not other.got:
             continue
         bound = 2 * first.trial.bound[name]
-        changed = wrong(first.got[name], other.got[name], bound)
+        changed = find_wrong(first.got[name], other.got[name], bound)
         if changed.any():
             if not changed[at]:
                 at = tuple(map(int, np.argwhere(changed)[0]))
             here, there = number(first.got[name][at]), number(other.got[name][at])
-            text = f"{element(name, at)} is {here} {_how(first.order)}"
+            text = f"{name_element(name, at)} is {here} {_describe_run(first.order)}"
             return (
-                f"looks like a race: {text}, {there} {_how(order)}; two threads touch "
+                f"looks like a race: {text}, {there} {_describe_run(order)}; "
+                "two threads touch "
                 f"the same element, or a barrier is missing"
             )
     return ""
 
 
-def _how(order: str) -> str:
+def _describe_run(order: str) -> str:
     return {"reverse": "with threads in reverse"}.get(order, f"with threads {order}")
 
 
-def _scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
+def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
     trial, name = attempt.trial, attempt.wrong
     want, got = trial.want[name], attempt.got[name]
     start = trial.starts.get(name) if name in problem.outputs else None
     poison = start.flat[0] if start is not None and start.size else None
     still = None
     if poison is not None and got.dtype == start.dtype and got.dtype.itemsize > 1:
-        still = unwritten(got, poison)
+        still = find_unwritten(got, poison)
     inputs = {n: a for n, a in trial.pool.items() if n in trial.inputs}
 
     def again(changed: dict[str, np.ndarray]) -> np.ndarray:
@@ -277,14 +282,14 @@ def _scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
     axes = {n: specs[n].axes for n in inputs}
     output = problem.outputs.get(name) or problem.inout.get(name)
     return mistakes.Scene(
-        *(name, got.reshape(want.shape), want, trial.bound[name], _block(attempt)),
+        *(name, got.reshape(want.shape), want, trial.bound[name], _block_of(attempt)),
         *(still, poison, inputs, again, axes),
-        output=output.axes if output else _unnamed(trial, want),
-        grid=_grid(attempt),
+        output=output.axes if output else _list_unnamed(trial, want),
+        grid=_grid_of(attempt),
     )
 
 
-def _unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
+def _list_unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
     """The sizes that a returned array's shape has, where they tell."""
     names = {v: n for n, v in trial.sizes.items()}
     return tuple(names.get(length, "") for length in want.shape)

@@ -18,13 +18,13 @@ import torch
 from .. import cells as jit
 from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError
-from ..cells.cpu.launch import runtime
-from ..cells.module import only
-from ..cells.scalars import scalar
+from ..cells.cpu.launch import open_runtime
+from ..cells.module import select_only_kernel
+from ..cells.scalars import find_scalar
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim
-from .cases import Shape, dimensions
+from .cases import Shape, count_dimensions
 from .limit import time_limit
 
 NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
@@ -47,7 +47,7 @@ class Runner:
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
         self.name, self.parameters = name, tuple(parameters)
-        self.dimensions = dimensions(text)
+        self.dimensions = count_dimensions(text)
 
     def flat(self, parameter: str) -> bool:
         """Whether it indexes this array with one number."""
@@ -78,7 +78,7 @@ class Python(Runner):
             text, tree = "", ast.parse("")
         parameters = inspect.signature(self.function).parameters
         super().__init__(self.function.__name__, tuple(parameters), text)
-        self._shaped = set(_shaped(tree))
+        self._shaped = set(_list_shaped(tree))
 
     def flat(self, parameter: str) -> bool:
         return parameter not in self._shaped
@@ -134,12 +134,12 @@ class Translated(Python):
             made = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
             self.ready = made
         launch = self.ready[shape.grid, shape.block, 0, shape.shared]
-        with _ordered(order):
+        with _set_order(order):
             if not self.watched:
                 launch(*args)
                 return None
             launch, args = launch.prepared(args)
-            return _watched(launch.kernel.launcher("cpu", True), shape, args)
+            return _launch_watched(launch.kernel.launcher("cpu", True), shape, args)
 
 
 class Cell(Runner):
@@ -153,7 +153,7 @@ class Cell(Runner):
             )
         kernel.module.refresh()
         names = [p.name for p in kernel.params]
-        body = signature.body(kernel.module.source, kernel.signature.name) or ""
+        body = signature.find_body(kernel.module.source, kernel.signature.name) or ""
         super().__init__(kernel.__name__, names, body)
         self.ready, self.device = kernel, device
         self.orders = ORDERS if device is None else ("",)
@@ -162,7 +162,7 @@ class Cell(Runner):
 
     def dtype(self, parameter: str) -> np.dtype:
         param = self.ready.params[self.parameters.index(parameter)]
-        kind = scalar(param.type)
+        kind = find_scalar(param.type)
         if not param.pointer:
             raise ArgumentError(f"{self.name}: {param} is no array")
         try:
@@ -185,9 +185,9 @@ class Cell(Runner):
                 *(kernel.expression, kernel.params),
                 timeout=kernel.module.timeout or timeout,
             )
-        with _ordered(order):
+        with _set_order(order):
             if self.watched:
-                return _watched(self._launch, shape, args)
+                return _launch_watched(self._launch, shape, args)
             self._launch(shape.grid, shape.block, shape.shared, None, args)
         return None
 
@@ -215,13 +215,13 @@ class Returns(Runner):
         self.function = function
 
 
-def _watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
+def _launch_watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
     """Launch under the check build; the report if it has found anything."""
     launcher(shape.grid, shape.block, shape.shared, None, args)
     return None if launcher.last.ok else launcher.last.report
 
 
-def runners(
+def make_runners(
     subject: Any,
     has_outputs: bool,
     device: torch.device | str | None = None,
@@ -234,19 +234,19 @@ def runners(
     a grid or a block, as one does of a kernel. watched: CUDA C on the CPU under the
     check build.
     """
-    found = _runners(subject, has_outputs, device, launched)
+    found = _select_runners(subject, has_outputs, device, launched)
     for one in found:
         one.watched = watched and one.device is None
     return found
 
 
-def _runners(
+def _select_runners(
     subject: Any, has_outputs: bool, device: Any, launched: bool
 ) -> list[Runner]:
     if isinstance(subject, (jit.Module, jit.Launch)):
         subject = _one_kernel(subject)
     if isinstance(subject, jit.Kernel):
-        places = _places(device, subject.module.target)
+        places = _list_places(device, subject.module.target)
         return [Cell(subject, place) for place in places]
     module = type(subject).__module__
     if module.startswith("weft.pykernel.numba"):
@@ -254,7 +254,7 @@ def _runners(
         place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
         return [Numba(subject, place)]
     if module.startswith("weft.pykernel.to_cuda"):
-        return [Translated(subject, place) for place in _places(device, None)]
+        return [Translated(subject, place) for place in _list_places(device, None)]
     if module.startswith("weft.pykernel.sim"):
         return [Simulated(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
@@ -275,10 +275,10 @@ def _runners(
 def _one_kernel(subject: Any) -> Any:
     if isinstance(subject, jit.Launch):
         return subject.kernel
-    return only(subject)
+    return select_only_kernel(subject)
 
 
-def _places(device: Any, target: str | None) -> list[torch.device | None]:
+def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
     """Where CUDA C is checked: on the CPU, and on a GPU if there is one."""
     if device is not None:
         place = torch.device(device)
@@ -312,7 +312,7 @@ def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
     return False
 
 
-def _shaped(tree: ast.AST) -> Iterator[str]:
+def _list_shaped(tree: ast.AST) -> Iterator[str]:
     """Names that are indexed with more than one number, or asked for their shape."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
@@ -328,14 +328,14 @@ def _shaped(tree: ast.AST) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _ordered(order: str) -> Iterator[None]:
+def _set_order(order: str) -> Iterator[None]:
     """Run CUDA C on the CPU with its threads in this order."""
     if not order:
         yield
         return
 
-    runtime().simt_set_order(ORDERS.index(order))
+    open_runtime().simt_set_order(ORDERS.index(order))
     try:
         yield
     finally:
-        runtime().simt_set_order(0)
+        open_runtime().simt_set_order(0)

@@ -7,33 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from ..base.arrays import element
+from ..base.arrays import name_element
 from .attempt import Attempt
-from .problem import arguments
+from .problem import make_arguments
 from .runners import Runner, Simulated
 
 Index = tuple[int, int, int]
 
 
-def who(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
+def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
     """The block and the thread of the wrong element, said in a line."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
         return {}
-    known, writer = _writer(runner, attempt)
+    known, writer = _writer_of(runner, attempt)
     if writer is not None:
         block, thread = writer
-        lines.append(f"Thread {_dim(thread)} of block {_dim(block)} wrote it last.")
+        lines.append(
+            f"Thread {_dimension_of(thread)} of block {_dimension_of(block)} "
+            "wrote it last."
+        )
         return {"block": block, "thread": thread}
-    said = f"No thread wrote {element(error.array, error.index)}" if known else ""
-    place = _mapped(runner, attempt) if shape.plain else None
+    said = f"No thread wrote {name_element(error.array, error.index)}" if known else ""
+    place = _map_element(runner, attempt) if shape.plain else None
     if place is None:
         if said:
             lines.append(f"{said}.")
         return {}
     block, thread = place
-    who = f"thread {_dim(thread)} of block {_dim(block)}"
+    who = f"thread {_dimension_of(thread)} of block {_dimension_of(block)}"
     if said:
         lines.append(f"{said}; with a thread for each element that is {who}.")
     else:
@@ -41,12 +44,12 @@ def who(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
     return {"block": block, "thread": thread}
 
 
-def _writer(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
+def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
     """Whether a record tells, and the (block, thread) that wrote the element last."""
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, Simulated) or error is None:
         return False, None
-    _, args = arguments(runner, attempt.trial)
+    _, args = make_arguments(runner, attempt.trial)
     trace = runner.trace(args, shape, attempt.order)
     if trace is None:
         return False, None
@@ -66,15 +69,18 @@ def _writer(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
             found = interval.block, int(interval.thread[last])
     if found is None:
         return True, None
-    return True, (_unravel(found[0], trace.grid), _unravel(found[1], trace.block))
+    return True, (
+        _unravel_index(found[0], trace.grid),
+        _unravel_index(found[1], trace.block),
+    )
 
 
-def _unravel(linear: int, sides: Sequence[int]) -> Index:
+def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
     x, y = (*sides, 1)[:2]
     return linear % x, linear // x % y, linear // (x * y)
 
 
-def _mapped(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
+def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
     """Block and thread of the element, where each thread has one element."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None and shape is not None
@@ -93,5 +99,5 @@ def _mapped(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
     return block, thread  # type: ignore[return-value]
 
 
-def _dim(index: Sequence[int]) -> str:
+def _dimension_of(index: Sequence[int]) -> str:
     return "({},{},{})".format(*index)

@@ -84,6 +84,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _check_device(text: str) -> None:
-    wanted, there = devices.named(text), devices.count()
+    wanted, there = devices.parse_device(text), devices.count()
     if wanted.type == "cuda" and wanted.index >= there:
         raise ValueError(f"--device {text}: CUDA GPUs here: {there}")

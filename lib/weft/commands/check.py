@@ -36,24 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print one line per rung; exit status 1 if any is wrong."""
     if args.sanitizer is not None:
-        return _sanitized(args)
+        return _run_sanitizer(args)
     targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
     targets = [args.device] if args.device else targets
     failures, rows = 0, []
     for op in [args.op] if args.op else OPS:
-        if args.rung and not any(_chosen(op, args.rung, t) for t in targets):
+        if args.rung and not any(_select_rungs(op, args.rung, t) for t in targets):
             native.library(op, targets[0]).rung(args.rung)  # says what there is
-        for result in (r for t in targets for r in _each(op, args.rung, t, args.wide)):
+        for result in (
+            r for t in targets for r in _check_each(op, args.rung, t, args.wide)
+        ):
             failures += isinstance(result, Mismatch)
-            print(_line(result), flush=True)
+            print(_write_line(result), flush=True)
             if isinstance(result, Verdict):
-                rows.append(_row(result))
+                rows.append(_make_row(result))
     if args.json:
         write_json(args.json, rows)
     return 1 if failures else 0
 
 
-def _sanitized(args: argparse.Namespace) -> int:
+def _run_sanitizer(args: argparse.Namespace) -> int:
     """The same under compute-sanitizer: one line per tool, 1 if any found something."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise ArgumentError(
@@ -72,23 +74,23 @@ def _sanitized(args: argparse.Namespace) -> int:
     return int(not all(map(sanitizer.is_clean, rows)))
 
 
-def _each(
+def _check_each(
     op: str, rung: str | None, target: str, wide: int
 ) -> Iterator[Verdict | Mismatch]:
-    for candidate in _chosen(op, rung, target):
+    for candidate in _select_rungs(op, rung, target):
         try:
             yield check_rung(native.library(op, target), candidate, wide)
         except Mismatch as error:
             yield error
 
 
-def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
+def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
     """The rungs of that name, or all, that run on `target`."""
     here = native.library(op, target).here()
     return [r for r in here if target in r.targets and rung in (None, r.name)]
 
 
-def _line(result: Verdict | Mismatch) -> str:
+def _write_line(result: Verdict | Mismatch) -> str:
     if isinstance(result, Mismatch):
         return f"WRONG  {result}"
     return (
@@ -97,7 +99,7 @@ def _line(result: Verdict | Mismatch) -> str:
     )
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def _make_row(verdict: Verdict) -> dict[str, Any]:
     return {
         **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},
         **{"precision": verdict.precision, "target": verdict.target},

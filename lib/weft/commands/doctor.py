@@ -18,10 +18,10 @@ from pathlib import Path
 
 from ..base import cache
 from ..base.errors import BuildError, KernelFault
-from ..base.host import cores, cpu_name, driver
+from ..base.host import count_cores, cpu_name, driver_version
 from ..timing import machine
 from ..toolchain import build, disassembler, native
-from ..toolchain.tools import cpu_flags, toolkit
+from ..toolchain.tools import cpu_flags, toolkit_version
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,16 @@ def examine(rungs: bool = True) -> list[Finding]:
     rungs: also build every op and list what runs, which may take a minute.
     """
     looks: list[Callable[[], list[Finding]]] = [
-        *[_python, _processor, _compiler, _check_build, _packages, _gpu, _toolkit],
-        *[_cells, _numba, _places, _rungs],
+        *[
+            _examine_python,
+            _examine_processor,
+            _examine_compiler,
+            _check_build,
+            _examine_packages,
+            _examine_gpu,
+            _examine_toolkit,
+        ],
+        *[_examine_cells, _examine_numba, _examine_places, _examine_rungs],
     ]
     findings = []
     for look in looks[: None if rungs else -1]:
@@ -74,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
     return int(any(f.cure and f.needed for f in findings))
 
 
-def vectors() -> str:
+def vector_width() -> str:
     """The widest vectors that the plain C rungs use here."""
     flags = cpu_flags().split()
     for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("sse2", "SSE2")):
@@ -86,17 +94,17 @@ def vectors() -> str:
 # ---- looks -------------------------------------------------------------------
 
 
-def _python() -> list[Finding]:
+def _examine_python() -> list[Finding]:
     return [Finding("Python", f"{platform.python_version()} ({platform.platform()})")]
 
 
-def _processor() -> list[Finding]:
+def _examine_processor() -> list[Finding]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    value = f"{cpu_name()}, {cores()} cores, {vectors()}, {memory:.0f} GiB"
+    value = f"{cpu_name()}, {count_cores()} cores, {vector_width()}, {memory:.0f} GiB"
     return [Finding("CPU", value)]
 
 
-def _compiler() -> list[Finding]:
+def _examine_compiler() -> list[Finding]:
     found = build.gxx()
     if not found:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
@@ -135,7 +143,7 @@ def _check_build() -> list[Finding]:
 _NEEDED = {"torch", "numpy", "cffi", "platformdirs", "matplotlib", "tqdm"}
 
 
-def _packages() -> list[Finding]:
+def _examine_packages() -> list[Finding]:
     findings = []
     for name in ("torch", "numpy", "numba", "cffi", "matplotlib", "tqdm",
                  "platformdirs", "jupyterlab", "anywidget"):  # fmt: skip
@@ -147,7 +155,7 @@ def _packages() -> list[Finding]:
     return findings
 
 
-def _gpu() -> list[Finding]:
+def _examine_gpu() -> list[Finding]:
     import torch
 
     if torch.cuda.is_available():
@@ -170,41 +178,43 @@ def _one_gpu(index: int) -> Finding:
     value = (
         f"{gpu.name}, compute capability {gpu.major}.{gpu.minor}, "
         f"{gpu.total_memory / 2**30:.0f} GiB, {gpu.multi_processor_count} SMs, "
-        f"driver {driver()}"
+        f"driver {driver_version()}"
     )
     if (gpu.major, gpu.minor) < (7, 5):
         return Finding(f"GPU {index}", value, "the kernels need 7.5 or later")
     return Finding(f"GPU {index}", value)
 
 
-def _toolkit() -> list[Finding]:
+def _examine_toolkit() -> list[Finding]:
     import torch
 
     found = build.nvcc()
     if found:
-        return [Finding("CUDA Toolkit", f"{toolkit()} ({found})")]
+        return [Finding("CUDA Toolkit", f"{toolkit_version()} ({found})")]
     if not torch.cuda.is_available():
         return [Finding("CUDA Toolkit", "none, and none needed without a GPU")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
     return [Finding("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
 
 
-def _cells() -> list[Finding]:
+def _examine_cells() -> list[Finding]:
     """What %%cuda cells are compiled with, and read."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..cells.gpu import nvrtc
 
-    why = nvrtc.available()
-    value = "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.version())
+    why = nvrtc.explain_missing()
+    value = (
+        "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.nvrtc_version())
+    )
     findings = [Finding("NVRTC", value, why)]
     try:
-        findings.append(Finding("disassembler", disassembler.tool()))
+        findings.append(Finding("disassembler", disassembler.find_tool()))
     except BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
-    return [*findings, _ptxas(), _ncu()]
+    return [*findings, _examine_ptxas(), _examine_ncu()]
 
 
-def _ptxas() -> Finding:
+def _examine_ptxas() -> Finding:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import toolchain
@@ -215,7 +225,7 @@ def _ptxas() -> Finding:
     return Finding("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
-def _ncu() -> Finding:
+def _examine_ncu() -> Finding:
     """What reads the GPU's counters for profile(kernel)."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import ncu
@@ -229,7 +239,7 @@ def _ncu() -> Finding:
         return Finding("ncu", value, str(error) if torch.cuda.is_available() else "")
 
 
-def _numba() -> list[Finding]:
+def _examine_numba() -> list[Finding]:
     """What numba_jit(kernel) runs on."""
     from importlib.util import find_spec
 
@@ -250,36 +260,38 @@ def _numba() -> list[Finding]:
         value = f"the GPU, by numba-cuda {version}"
     except importlib.metadata.PackageNotFoundError:
         value = "the GPU, by Numba's built-in target, which is no longer developed"
-    why = gpu.unusable()
+    why = gpu.explain_unusable()
     if why:
         why, _, cure = why.rpartition(": ")
         return [Finding("numba_jit", why, cure)]
     return [Finding("numba_jit", value)]
 
 
-def _places() -> list[Finding]:
-    where = f"{cache.folder()}, {cache.size() / 2**20:.0f} MiB"
+def _examine_places() -> list[Finding]:
+    where = f"{cache.cache_folder()}, {cache.measure_cache() / 2**20:.0f} MiB"
     return [Finding("cache", where), Finding("checkout", str(build.ROOT))]
 
 
-def _rungs() -> list[Finding]:
+def _examine_rungs() -> list[Finding]:
     """Build every op for every target there is, and list its rungs."""
     import torch
 
     findings = []
     for target in ["cpu"] + ["cuda"] * (torch.cuda.is_available()):
-        for op in build.ops():
+        for op in build.list_ops():
             try:
                 lib = native.library(op, target)
             except BuildError as error:
                 first = str(error).splitlines()[0]
                 findings.append(Finding(f"{op} on {target}", first, "see above"))
                 continue
-            findings.append(Finding(f"{op} on {target}", _which(lib.rungs, target)))
+            findings.append(
+                Finding(f"{op} on {target}", _describe_rungs(lib.rungs, target))
+            )
     return findings
 
 
-def _which(rungs: list, target: str) -> str:
+def _describe_rungs(rungs: list, target: str) -> str:
     """The rungs that run on a target; and those that do not, with the reason."""
     sm = 0
     if target == "cuda":

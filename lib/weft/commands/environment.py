@@ -77,11 +77,11 @@ def prepare(python: str, ours: bool) -> None:
             )
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
-    wanted = requirements()
+    wanted = list_requirements()
     stamp = Path(prefix_of(python)) / ".weft-ready"
     key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == key):
-        install(python, wanted if ours else missing(python, wanted))
+        install(python, wanted if ours else list_missing(python, wanted))
         # In an environment nobody may write to: look again next time.
         with contextlib.suppress(OSError):
             stamp.write_text(key)
@@ -89,13 +89,13 @@ def prepare(python: str, ours: bool) -> None:
         name_kernel(python)
 
 
-def requirements() -> list[str]:
+def list_requirements() -> list[str]:
     """The lines under `- pip:` in environment.yml, as pip takes them."""
     text = (ROOT / "environment.yml").read_text().split("  - pip:\n")[1]
     return [line.strip()[2:] for line in text.splitlines() if line.strip()[:2] == "- "]
 
 
-def missing(python: str, wanted: list[str]) -> list[str]:
+def list_missing(python: str, wanted: list[str]) -> list[str]:
     """Those of `wanted` that the interpreter lacks, whatever their version.
 
     A version that is pinned for .venv is not forced on somebody's environment:
@@ -115,7 +115,7 @@ def missing(python: str, wanted: list[str]) -> list[str]:
     older = "nvidia-cuda-nvrtc-cu12"
     versions = run([python, "-c", script, *names, older]).split()
     found = dict(zip([*names, older], versions))
-    if found["torch"] != "-" and version(found["torch"]) < (2, 6):
+    if found["torch"] != "-" and parse_version(found["torch"]) < (2, 6):
         raise Missing(
             f"{python} has torch {found['torch']}, the lab needs 2.6 or later: "
             f"upgrade it, or leave the environment and let make build .venv."
@@ -199,7 +199,7 @@ def prefix_of(python: str) -> str:
     return run([python, "-c", "import sys; print(sys.prefix)"]).strip()
 
 
-def version(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", text)[:2])
 
 

@@ -45,20 +45,20 @@ class _Parser(argparse.ArgumentParser):
     """Raises instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(f"%%cuda: {message}; {_options()}")
+        raise UsageError(f"%%cuda: {message}; {_describe_options()}")
 
     def exit(self, status: int = 0, message: str | None = None) -> None:  # type: ignore[override]
         raise UsageError((message or self.format_help()).strip())
 
 
-def _options() -> str:
+def _describe_options() -> str:
     return (
         "options: --gpu --cpu --fast --time --check --ptx --sass --arch sm_90 "
         '--save kernels/x.cu --flags "-DN=1" --timeout S --inplace --isolated'
     )
 
 
-def _parser() -> _Parser:
+def _make_parser() -> _Parser:
     parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--gpu", dest="target", action="store_const", const="cuda")
@@ -79,7 +79,7 @@ def _short_errors() -> Iterator[None]:
     try:
         yield
     except (BuildError, KernelError) as error:
-        lines = diagnostics_module.red(str(error)).splitlines()
+        lines = diagnostics_module.colour_red(str(error)).splitlines()
         error._render_traceback_ = lambda: lines  # type: ignore[union-attr]
         raise
 
@@ -135,15 +135,15 @@ def cuda(line: str, cell: str) -> None:
     A cell runs native code with your rights. Headers that cells share:
     %%cuda_header name.cuh. The same as a function: weft.cells.load_cuda().
     """
-    shell = ipython.shell()
-    options = _arguments(line)
+    shell = ipython.running_shell()
+    options = _parse_arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
         return
     # Not execution_count: some versions count before the cell runs, some after.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     only = _compile_only(options)
-    loaded = only(cell, name) if only else _loaded(options, cell, name)
+    loaded = only(cell, name) if only else _load_cell(options, cell, name)
     module = loaded._cell  # whatever names its kernels have
     shell.user_ns.update(module.kernels)
     print(module.report)
@@ -161,7 +161,7 @@ def cuda(line: str, cell: str) -> None:
         )
 
 
-def _loaded(options: argparse.Namespace, cell: str, name: str) -> Module:
+def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
     return load_cuda(
         cell,
         target=options.target,
@@ -179,7 +179,7 @@ def _loaded(options: argparse.Namespace, cell: str, name: str) -> Module:
 def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
     """How a cell for a GPU that is not here is made, if it is to be read or timed."""
     wanted = options.ptx or options.sass or options.time
-    if options.target != "cuda" or not wanted or native.lost():
+    if options.target != "cuda" or not wanted or native.explain_lost():
         return None
     if torch.cuda.is_available():
         return None
@@ -233,7 +233,7 @@ def _show(listing: str, loaded: Any, arch: str | None) -> None:
 
 def register(shell: Any = None) -> None:
     """Give an IPython session the magics; without a session nothing happens."""
-    shell = shell or ipython.shell()
+    shell = shell or ipython.running_shell()
     if shell is None:
         return
     shell.register_magic_function(cuda, "cell", "cuda")
@@ -248,15 +248,15 @@ def _tell_gpu_fault(result: Any) -> None:
     speak first, and not of restarting.
     """
     gpu = sys.modules.get("weft.cells.gpu.loader")
-    if gpu is None or native.lost() or not gpu.used():
+    if gpu is None or native.explain_lost() or not gpu.used():
         return
     if told := gpu.fault():
         print(f"\x1b[31m{told}\x1b[0m", file=sys.stderr)
 
 
-def _arguments(line: str) -> argparse.Namespace:
+def _parse_arguments(line: str) -> argparse.Namespace:
     try:
         words = shlex.split(line)
     except ValueError as error:
         raise UsageError(f"%%cuda {line}: {error}") from None
-    return _parser().parse_args(words)
+    return _make_parser().parse_args(words)

@@ -56,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
     names = [field.name for field in dataclasses.fields(Config)]
     chosen = {name: value for name, value in vars(args).items() if name in names}
     result = run(Config(**chosen))
-    print(summary(result))
+    print(summarize_rows(result))
     if args.save:
         print(f"weights: {args.save}")
     if args.json:
@@ -66,13 +66,13 @@ def main(args: argparse.Namespace) -> int:
         # matplotlib is slow to import.
         from ..benchmarks.race.plot import plot_run
 
-        ghosts = committed(result.rows) if args.compare else []
+        ghosts = load_committed(result.rows) if args.compare else []
         style.save(plot_run(result.rows, ghosts), args.plot)
         print(f"picture: {args.plot}")
     return 0
 
 
-def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Committed results of our rungs in Python, of those that did not run here.
 
     They need a GPU: elsewhere the picture shows what they took on another one, with
@@ -94,7 +94,7 @@ def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def summary(result: Result) -> str:
+def summarize_rows(result: Result) -> str:
     """The rows as a table, what could not run, and how it was measured."""
     lines = []
     for row in result.rows:

@@ -16,11 +16,11 @@ from typing import Any
 from .. import cuda
 from ..base.errors import ArgumentError, Mismatch
 from ..cells import load_cuda
-from ..check.cases import cdiv
+from ..check.cases import divide_up
 from ..puzzles.groups import load
-from ..puzzles.progress import marks
+from ..puzzles.progress import read_progress
 from ..puzzles.puzzle import Puzzle
-from ..puzzles.table import listing
+from ..puzzles.table import list_puzzles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,31 +38,31 @@ def main(args: argparse.Namespace) -> int:
     """Do what the words say; the exit status."""
     words = args.words
     if not words:
-        print(listing(marks()))
+        print(list_puzzles(read_progress()))
         return 0
     if words[0] == "check" and len(words) == 3:
-        return _check(Path(words[1]), _named(words[2]))
+        return _check(Path(words[1]), _find_puzzle(words[2]))
     if len(words) > 1 or words[0] == "check":
         raise ArgumentError("want no word, a puzzle's name, or check FILE NAME")
-    puzzle = _named(words[0])
-    print(_asked(puzzle, args.cuda and puzzle.is_kernel))
+    puzzle = _find_puzzle(words[0])
+    print(_describe_puzzle(puzzle, args.cuda and puzzle.is_kernel))
     return 0
 
 
-def _named(name: str) -> Puzzle:
+def _find_puzzle(name: str) -> Puzzle:
     try:
         return load(name)
     except KeyError as error:
         raise ArgumentError(error.args[0]) from None
 
 
-def _asked(puzzle: Puzzle, in_c: bool) -> str:
+def _describe_puzzle(puzzle: Puzzle, in_c: bool) -> str:
     stub = puzzle.cuda_c_stub if in_c else puzzle.stub
     return f"{puzzle.title}. {puzzle.plain_text}\n\n{puzzle.spec_text}\n\n{stub}"
 
 
 def _check(path: Path, puzzle: Puzzle) -> int:
-    answer = _answer(path, puzzle)
+    answer = _load_answer(path, puzzle)
     try:
         solved = puzzle.check(answer)
     except Mismatch as error:
@@ -74,18 +74,18 @@ def _check(path: Path, puzzle: Puzzle) -> int:
     return 0
 
 
-def _around() -> dict[str, Any]:
+def _stub_names() -> dict[str, Any]:
     """The names that a stub may use, as a notebook has them: it is printed without."""
     import math
 
     import numpy as np
 
     types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
-    named = {"np": np, "math": math, "cuda": cuda, "cdiv": cdiv}
+    named = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
     return named | {name: getattr(np, name) for name in types}
 
 
-def _answer(path: Path, puzzle: Puzzle) -> Any:
+def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     """The kernel of a file; ArgumentError if it has none for this puzzle."""
     if path.suffix == ".cu":
         return load_cuda(path.read_text(), name=path.name)
@@ -93,7 +93,7 @@ def _answer(path: Path, puzzle: Puzzle) -> Any:
         raise ArgumentError(f"{path}: want a .py or a .cu")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    vars(module).update(_around())
+    vars(module).update(_stub_names())
     try:
         spec.loader.exec_module(module)
     except OSError:

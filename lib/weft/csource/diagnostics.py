@@ -53,10 +53,10 @@ class CompileError(BuildError):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: the reader's lines in red, none of our own frames."""
-        return red(str(self)).splitlines()
+        return colour_red(str(self)).splitlines()
 
 
-def red(text: str) -> str:
+def colour_red(text: str) -> str:
     """`text` in a terminal's and a notebook's red."""
     return "\n".join(f"\x1b[31m{line}\x1b[0m" for line in text.splitlines())
 
@@ -96,11 +96,11 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         severity = severity if severity in ("warning", "note") else "error"
         at = int(match["line"]), int(match["column"] or 0)
         one = Diagnostic(match["file"], *at, severity, _clean(match["message"]))
-        ours = one.file == CELL or not _foreign(one.file)
+        ours = one.file == CELL or not _is_foreign(one.file)
         if re.match(r"variable or field '\w+' declared void", one.message):
             continue  # what follows says why
         if severity == "note":
-            if ours and found and _foreign(found[-1].file):
+            if ours and found and _is_foreign(found[-1].file):
                 found[-1] = replace(found[-1], file=one.file, line=at[0], column=at[1])
             elif ours and "to match this" in one.message:
                 found.append(one)
@@ -148,7 +148,7 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 
-def undefined(name: str, source: str) -> Diagnostic:
+def diagnose_undefined(name: str, source: str) -> Diagnostic:
     """A function that is declared, called, and nowhere defined."""
     base = re.sub(r"\(.*", "", name).split("::")[-1]
     where = re.search(rf"\b{re.escape(base)}\b", source)
@@ -165,18 +165,18 @@ def in_source(
     out: list[Diagnostic] = []
     found = list(found)
     found = _template_arguments(found)
-    own = any(one.severity == "error" and not _foreign(one.file) for one in found)
+    own = any(one.severity == "error" and not _is_foreign(one.file) for one in found)
     for one in found:
         if one.file == CELL and 1 <= one.line <= len(lines):
             column = original_column(
                 lines[one.line - 1], theirs[one.line - 1], one.column
             )
             one = replace(one, file="", column=column)
-        elif one.file == CELL or _foreign(one.file):
+        elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or own:
                 continue  # about code that is not the reader's, or a consequence
             told = f"{one.message} (in the code that calls the kernels)"
-            one = replace(one, file="", line=_last(lines), column=0, message=told)
+            one = replace(one, file="", line=_last_line(lines), column=0, message=told)
         if one not in out:
             out.append(one)
     return out
@@ -196,7 +196,7 @@ def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     reason = ""
     for one in found:
-        if _foreign(one.file) and "was not declared" in one.message:
+        if _is_foreign(one.file) and "was not declared" in one.message:
             reason = one.message
         match = re.match(r"no matches converting function '(\w+)'", one.message)
         if match:
@@ -238,11 +238,11 @@ def render(diagnostics: Sequence[Diagnostic], source: str, name: str = "cell") -
         if len(parts) == LIMIT:
             parts.append(f"... and {len(diagnostics) - LIMIT} more")
             break
-        parts.append(_shown(one, lines, source, name))
+        parts.append(_show_line(one, lines, source, name))
     return "\n".join(parts)
 
 
-def _shown(one: Diagnostic, lines: list[str], source: str, name: str) -> str:
+def _show_line(one: Diagnostic, lines: list[str], source: str, name: str) -> str:
     where = f"{name}, line {one.line}" if one.line else name
     if one.file:
         where = f"{one.file}, line {one.line}"
@@ -254,14 +254,14 @@ def _shown(one: Diagnostic, lines: list[str], source: str, name: str) -> str:
         if one.column:
             before = line.encode()[: one.column - 1].decode(errors="replace")
             text += f"\n    {' ' * len(before.expandtabs(4))}^"
-    hint = hints.hint(one.message, line, source)
+    hint = hints.find_hint(one.message, line, source)
     return text + (f"\n  hint: {hint}" if hint else "")
 
 
 # ---- details ------------------------------------------------------------------
 
 
-def _foreign(file: str) -> bool:
+def _is_foreign(file: str) -> bool:
     """Whether the file is one of ours or the system's, not the reader's."""
     return file.startswith("/") or file in ("weft-launcher", "<command-line>")
 
@@ -276,6 +276,6 @@ def _clean(message: str) -> str:
     return re.sub(r"; did you mean 'simt_\w+'\?", "", message).strip()
 
 
-def _last(lines: list[str]) -> int:
+def _last_line(lines: list[str]) -> int:
     """The last line with anything in it."""
     return max((i + 1 for i, line in enumerate(lines) if line.strip()), default=1)

@@ -50,21 +50,21 @@ _PTX = (
 )
 
 
-def hint(message: str, line: str, source: str) -> str:
+def find_hint(message: str, line: str, source: str) -> str:
     """What probably was meant; "" if nobody can tell.
 
     message: the compiler's; line: the one it is about; source: the whole cell.
     """
     if message.startswith("inline PTX"):
         return _PTX
-    for test in (_unknown_name, _python, _types, _syntax):
+    for test in (_unknown_name, _hint_python, _hint_types, _hint_syntax):
         found = test(message, line, source)
         if found:
             return found
     return ""
 
 
-def near(name: str, source: str = "") -> str:
+def find_near_name(name: str, source: str = "") -> str:
     """The name of CUDA's, or of the source's, that `name` probably should be."""
     squeezed = name.strip("_").lower()
     for known in _CUDA:
@@ -97,14 +97,18 @@ def _unknown_name(message: str, line: str, source: str) -> str:
     if re.search(rf"\b__(device|global)__[^;{{]*\b{name}\s*\(", source):
         return f"{name} stands further down: C wants it before its first use"
     if "did you mean" in message:
-        return "" if near(name) == "" else f"CUDA writes it {near(name)}"
-    meant = near(name, source)
+        return (
+            ""
+            if find_near_name(name) == ""
+            else f"CUDA writes it {find_near_name(name)}"
+        )
+    meant = find_near_name(name, source)
     if not meant:
         return ""
     return f"CUDA writes it {meant}" if meant in _CUDA else f"did you mean {meant}?"
 
 
-def _python(message: str, line: str, source: str) -> str:
+def _hint_python(message: str, line: str, source: str) -> str:
     code = line.split('"')[0]
     pointer = "invalid type argument" in message or 'operand of "*"' in message
     if pointer and re.search(r"[\w)\]]\s*\*\*\s*[\w(]", code):
@@ -133,7 +137,7 @@ def _python(message: str, line: str, source: str) -> str:
 _FORMATS = "%d int, %u unsigned, %f float and double, %lld long long, %zu size_t, %p"
 
 
-def _types(message: str, line: str, source: str) -> str:
+def _hint_types(message: str, line: str, source: str) -> str:
     if re.search(r"format '?%|format \"?%|format specifies", message):
         return f"printf's formats: {_FORMATS}"
     if "48 KB of static" in message:
@@ -180,7 +184,7 @@ def _types(message: str, line: str, source: str) -> str:
     return ""
 
 
-def _syntax(message: str, line: str, source: str) -> str:
+def _hint_syntax(message: str, line: str, source: str) -> str:
     code = re.sub(r'"(?:\\.|[^"\\])*"|//.*', "", line)
     for opening, closing in ("()", "[]"):
         if "expected" in message and code.count(opening) != code.count(closing):

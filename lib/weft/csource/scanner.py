@@ -43,13 +43,13 @@ class Text:
     def __init__(self, raw: str, path: str) -> None:
         self.raw = raw
         self.path = path
-        self.code = _blank_nvcc_only(NOT_CODE.sub(_blank, raw))
+        self.code = _blank_nvcc_only(NOT_CODE.sub(_blank_out, raw))
         self._lines = [m.start() for m in re.finditer("\n", raw)]
 
     def error(self, offset: int, message: str) -> RewriteError:
         """An error that names the line at `offset`."""
         path, line = self.path, bisect.bisect_left(self._lines, offset) + 1
-        path, line = preprocess.position(self.raw, offset) or (path, line)
+        path, line = preprocess.find_position(self.raw, offset) or (path, line)
         return RewriteError(f"{path}:{line}: {message}")
 
     def close(self, start: int, opening: str, closing: str) -> int:
@@ -112,7 +112,7 @@ class Text:
         return i
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_out(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", BLANK, match.group())
 
 
@@ -127,7 +127,7 @@ def _blank_nvcc_only(code: str) -> str:
         out.append(match.group())
         end = match.end()
         if word in ("ifdef", "ifndef", "if"):
-            skipped.append(_skips(word, rest.replace(BLANK, " ")))
+            skipped.append(_is_skipped(word, rest.replace(BLANK, " ")))
         elif word == "else" and skipped:
             skipped[-1] = None if skipped[-1] is None else not skipped[-1]
         elif word == "elif" and skipped:
@@ -137,7 +137,7 @@ def _blank_nvcc_only(code: str) -> str:
     return "".join(out) + code[end:]
 
 
-def _skips(word: str, condition: str) -> bool | None:
+def _is_skipped(word: str, condition: str) -> bool | None:
     """Whether g++ skips what follows this directive; None: cannot tell."""
     if word == "if" and re.fullmatch(r"\s*0\s*", condition):
         return True
@@ -148,7 +148,7 @@ def _skips(word: str, condition: str) -> bool | None:
     return None
 
 
-def edit(text: Text, edits: list[tuple[int, int, str]]) -> str:
+def replace_spans(text: Text, edits: list[tuple[int, int, str]]) -> str:
     """Replace [start, end) by the string, for edits that do not overlap."""
     out, done = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
@@ -191,7 +191,7 @@ def _blank_comment(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
 
 
-def declarators(text: Text, start: int, end: int) -> list[tuple[int, int]]:
+def split_declarators(text: Text, start: int, end: int) -> list[tuple[int, int]]:
     """[start, end) cut at its commas, those in brackets apart."""
     parts, depth, angle = [], 0, 0
     first = start

@@ -92,26 +92,26 @@ def parse(source: str) -> list[Signature]:
 
     Declarations without a body, and what stands under `#if 0`, are left out.
     """
-    code = blank(source)
+    code = blank_comments(source)
     aliases = read_aliases(code)
-    code = DIRECTIVE.sub(spaces, code)
+    code = DIRECTIVE.sub(fill_spaces, code)
     found = []
     for match in re.finditer(r"\b__global__\b", code):
-        signature = _signature(source, code, match.start(), match.end(), aliases)
+        signature = _parse_signature(source, code, match.start(), match.end(), aliases)
         if signature:
             found.append(signature)
     return found
 
 
-def blank(source: str) -> str:
+def blank_comments(source: str) -> str:
     """`source` with comments, strings and `#if 0` parts as spaces, as long as it."""
-    return _IF_0.sub(spaces, _NOT_CODE.sub(spaces, source))
+    return _IF_0.sub(fill_spaces, _NOT_CODE.sub(fill_spaces, source))
 
 
-def body(source: str, name: str) -> str | None:
+def find_body(source: str, name: str) -> str | None:
     """What stands between the braces of a function, without comments and strings;
     None if it is not in this source (but in a header)."""
-    code = blank(source)
+    code = blank_comments(source)
     found = re.search(rf"\b{re.escape(name)}\s*\(", code)
     start = code.find("{", found.end()) if found else -1
     return code[start + 1 : close(code, start)] if start >= 0 else None
@@ -155,11 +155,11 @@ QUALIFIERS = re.compile(
 )
 
 
-def spaces(match: re.Match[str]) -> str:
+def fill_spaces(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group())
 
 
-def _signature(
+def _parse_signature(
     source: str, code: str, start: int, end: int, aliases: dict[str, str]
 ) -> Signature | None:
     """The kernel whose `__global__` stands in [start, end); None: no definition."""
@@ -179,14 +179,14 @@ def _signature(
     if not re.match(r"[^;{}]*\{", code[closing + 1 :]):
         return None
     parts = _split(code, opening + 1, closing)
-    params = [_param(code[a:b], source[a:b], aliases) for a, b in parts]
+    params = [_parse_param(code[a:b], source[a:b], aliases) for a, b in parts]
     before = code[max(code.rfind(c, 0, start) for c in ";}") + 1 : start]
     words = ATTRIBUTE.sub(" ", f"{before} {code[end : found.start(2)]}").split()
     dropped = {"static", "inline", "extern", ">"}
     return Signature(
         found[2],
         tuple(p for p in params if p),
-        _template(before),
+        _parse_template(before),
         source.count("\n", 0, start) + 1,
         scope_at(code, start),
         words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
@@ -204,7 +204,7 @@ def _split(code: str, start: int, end: int) -> list[tuple[int, int]]:
     return [*parts, (first, end)]
 
 
-def _param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
+def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
     code = code.split("=")[0].strip()
     text = " ".join(_NOT_CODE.sub(" ", raw).split("=")[0].split())
     if code in ("", "void"):
@@ -233,7 +233,7 @@ def declare(kind: str, name: str, aliases: dict[str, str]) -> Param:
         kind = kind.rstrip()[:-1]
     const = bool(re.search(r"\bconst\b", kind)) and pointer
     kind = " ".join(re.sub(r"\bconst\b", " ", kind).replace("*", " * ").split())
-    return Param(plain(kind), name, pointer, const)
+    return Param(spell_type(kind), name, pointer, const)
 
 
 _WORDS = {
@@ -248,7 +248,7 @@ def _is_type(word: str, before: str) -> bool:
     return word in _WORDS or before in ("", "const") or before.endswith("::")
 
 
-def plain(kind: str) -> str:
+def spell_type(kind: str) -> str:
     """One spelling for C's integers: `long unsigned int` is `unsigned long`."""
     words = kind.split()
     core = {"unsigned", "signed", "char", "short", "int", "long"}
@@ -266,7 +266,7 @@ def plain(kind: str) -> str:
 # ---- templates, namespaces, typedefs ------------------------------------------
 
 
-def _template(before: str) -> tuple[TemplateParam, ...]:
+def _parse_template(before: str) -> tuple[TemplateParam, ...]:
     found = re.search(r"\btemplate\s*<", before)
     if not found:
         return ()
@@ -280,7 +280,7 @@ def _template(before: str) -> tuple[TemplateParam, ...]:
             continue
         name = words[-1] if len(words) > 1 else ""
         kind = " ".join(words[:-1])
-        kind = "" if kind in ("class", "typename") else plain(kind)
+        kind = "" if kind in ("class", "typename") else spell_type(kind)
         params.append(TemplateParam(kind, name, default.strip()))
     return tuple(params)
 

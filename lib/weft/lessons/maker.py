@@ -70,9 +70,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
-from ..puzzles.cells import cells
+from ..puzzles.cells import make_cells
 from ..puzzles.lessons import Lesson, find_source, list_lessons
-from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, solved, stub
+from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
 from . import course, glossary
 from . import first_cell as hosted
 
@@ -100,7 +100,7 @@ def learner(source: NotebookNode) -> NotebookNode:
         if is_tagged(cell, "exercise"):
             _want(answer is None, f"no {ANSWER} for:\n{answer}")
             answer = folded(cell.source)
-            cell.source = stub(cell.source)
+            cell.source = make_stub(cell.source)
         elif cell.cell_type == "markdown" and ANSWER in cell.source:
             _want(answer is not None, f"{ANSWER} without an exercise above it")
             cell.source = cell.source.replace(ANSWER, answer)
@@ -138,14 +138,14 @@ def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
         yield cell
         group = PUZZLES.fullmatch(cell.source)
         if group and cell.cell_type == "markdown":
-            yield from cells(group[1].split(), answered)
+            yield from make_cells(group[1].split(), answered)
         else:
             _want("<!-- puzzles:" not in cell.source, f"not alone:\n{cell.source}")
 
 
 def folded(answer: str) -> str:
     """The answer as Markdown."""
-    text = solved(answer)
+    text = remove_marks(answer)
     magic, _, body = text.partition("\n")
     if magic.startswith("%%"):
         return f"```c\n{body}\n```"
@@ -172,7 +172,7 @@ def variants(answer: str, cell: str) -> list[str]:
     return [
         magic + one
         if isinstance(one, str)
-        else solved(HIDDEN.sub(_replacing(*one, answer), answer))
+        else remove_marks(HIDDEN.sub(_replacing(*one, answer), answer))
         for one in listed
     ]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ..base.kept import Kept
 from ..base.style import INK, SHARED
-from ..base.text import plural
+from ..base.text import count_things
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
-from ..puzzles.progress import OPEN, marks
+from ..puzzles.progress import OPEN, read_progress
 from ..puzzles.stubs import is_withheld
 from .widgets.predict import guessed_questions
 
@@ -34,7 +34,11 @@ def remember_exercise(name: str) -> None:
 
 def progress() -> Progress:
     """The rows of all lessons, with what the reader has done until now."""
-    guessed, exercised, puzzles = guessed_questions(), set(_solved.read()), marks()
+    guessed, exercised, puzzles = (
+        guessed_questions(),
+        set(_solved.read()),
+        read_progress(),
+    )
 
     def row(lesson: Lesson) -> Row:
         code = [cell.source for cell in _list_code(lesson)]
@@ -85,7 +89,9 @@ class Row:
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
     def __str__(self) -> str:
-        counts = ((done, plural(n, what)) for what, (done, n) in self.done.items() if n)
+        counts = (
+            (done, count_things(n, what)) for what, (done, n) in self.done.items() if n
+        )
         return ", ".join(f"{done} of {many}" for done, many in counts)
 
 

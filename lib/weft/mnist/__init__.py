@@ -25,10 +25,10 @@ marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """
 
-from ..base.lazy import lazily
+from ..base.lazy import make_lazy
 
 # A training with Cnn imports neither PyTorch nor what draws.
-__all__ = lazily(
+__all__ = make_lazy(
     __name__,
     {
         "cnn": ("Cnn",),

@@ -159,7 +159,7 @@ class Cnn(Trainer):
     def _stream(self) -> Any:
         if self.device.type == "cpu":
             return self._ffi.NULL
-        return self._ffi.cast("weft_stream", devices.stream(self.device.index))
+        return self._ffi.cast("weft_stream", devices.current_stream(self.device.index))
 
     def _set(self, weights: dict[str, np.ndarray]) -> None:
         for index, array in enumerate(weights.values()):

@@ -56,8 +56,8 @@ def load(split: str, folder: Path = FOLDER) -> Split:
     """
     if split not in FILES:
         raise DataError(f"no split '{split}'; there are {', '.join(FILES)}")
-    images = _idx(folder, f"{FILES[split]}-images-idx3-ubyte", IMAGES_MAGIC)
-    labels = _idx(folder, f"{FILES[split]}-labels-idx1-ubyte", LABELS_MAGIC)
+    images = _parse_idx(folder, f"{FILES[split]}-images-idx3-ubyte", IMAGES_MAGIC)
+    labels = _parse_idx(folder, f"{FILES[split]}-labels-idx1-ubyte", LABELS_MAGIC)
     if len(images) != len(labels):
         raise DataError(f"{split}: {len(images)} images but {len(labels)} labels")
     return Split(images, labels)
@@ -74,24 +74,24 @@ def epoch_order(seed: int, epoch: int, count: int, batch: int = 1) -> np.ndarray
     return order[: count // batch * batch].astype(np.int32)
 
 
-def raw(folder: Path, name: str) -> bytes | mmap.mmap:
+def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
     """The bytes of folder/name.gz, unpacked and equal to their known hash.
 
     Unpacking takes longer than an epoch on a GPU. So a copy of the lab's own files
     is kept in the cache, and looked at as closely.
     """
-    expected = _hashes(folder).get(name)
+    expected = _read_hashes(folder).get(name)
     if expected is None:
         raise DataError(f"{folder / 'SHA256SUMS.raw'} has no line for {name}")
     copy = None
-    if folder == FOLDER and cache.lasts():
-        copy = cache.folder("data") / name
+    if folder == FOLDER and cache.is_lasting():
+        copy = cache.cache_folder("data") / name
         with contextlib.suppress(OSError, ValueError):  # not there, empty
-            data = _mapped(copy)
+            data = _map_file(copy)
             if hashlib.sha256(data).hexdigest() == expected:
                 os.utime(copy)  # used now: cache.prune() takes the oldest first
                 return data
-    data = _unpacked(folder / f"{name}.gz", expected)
+    data = _unpack_file(folder / f"{name}.gz", expected)
     if copy:
         with contextlib.suppress(OSError):  # a full disk is no reason to stop
             whole.write(copy, data)
@@ -99,12 +99,12 @@ def raw(folder: Path, name: str) -> bytes | mmap.mmap:
     return data
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _unpacked(path: Path, expected: str) -> bytes:
+def _unpack_file(path: Path, expected: str) -> bytes:
     try:
         data = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
@@ -120,9 +120,9 @@ def _unpacked(path: Path, expected: str) -> bytes:
     return data
 
 
-def _idx(folder: Path, name: str, magic: int) -> np.ndarray:
+def _parse_idx(folder: Path, name: str, magic: int) -> np.ndarray:
     """The array in an IDX file: big-endian magic number, lengths, bytes."""
-    data = raw(folder, name)
+    data = read_raw(folder, name)
     found = int.from_bytes(data[:4], "big")
     if found != magic:
         raise DataError(f"{folder / name} has magic number {found}, not {magic}")
@@ -135,7 +135,7 @@ def _idx(folder: Path, name: str, magic: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _read_hashes(folder: Path) -> dict[str, str]:
     path = folder / "SHA256SUMS.raw"
     try:
         pairs = (line.split() for line in path.read_text().splitlines() if line)

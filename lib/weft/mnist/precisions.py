@@ -62,7 +62,7 @@ def check_precision(name: str, device: torch.device) -> None:
         )
 
 
-def half(name: str, device: torch.device) -> contextlib.AbstractContextManager:
+def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManager:
     """The context of a forward pass: autocast for the 16-bit types, else nothing."""
     if name not in HALVES:
         return contextlib.nullcontext()

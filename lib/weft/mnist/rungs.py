@@ -13,7 +13,7 @@ from ..toolchain.native import Rung
 from .cnn import Cnn
 from .data import MEAN, STD
 from .trainer import Trainer, checked_device
-from .weights import shapes
+from .weights import parameter_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
         if device.type == "cpu" and "cuda" in rung.targets:
             continue
         if device.type == "cuda":
-            major, minor = devices.capability(device.index)
+            major, minor = devices.compute_capability(device.index)
             if rung.sm > 10 * major + minor:
                 continue
         names.append(rung.name)
@@ -58,7 +58,7 @@ def impl_of(rung: str) -> str:
     return VENDOR if rung == VENDOR else "weft"
 
 
-def ladder(device: Device, batch: int) -> list[str]:
+def list_ladder(device: Device, batch: int) -> list[str]:
     """Every rung of ours that runs there, in the order of the table; see rungs_of()."""
     found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
     return [rung.name for rung in rungs(device.type) if rung.name in found]
@@ -104,7 +104,9 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
     # On "meta" tensors have sizes but no memory.
     nowhere = torch.device("meta")
-    step = PythonStep(lambda body: Counter(), nowhere, config, shapes(config), 1e-5)
+    step = PythonStep(
+        lambda body: Counter(), nowhere, config, parameter_shapes(config), 1e-5
+    )
     bytes_ = torch.empty(0, device=nowhere)
     for launches in (
         *[step.load(bytes_, bytes_, batch, MEAN, STD), step.forward(batch)],

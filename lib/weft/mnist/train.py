@@ -24,7 +24,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..base.errors import ArgumentError
-from ..base.host import cores
+from ..base.host import count_cores
 from ..timing import Timing, device_name, in_rounds
 from ..timing.results import compare_with_torch, first_line
 from ..timing.samples import SLOWEST, STEPS, count_steps
@@ -32,7 +32,7 @@ from ..toolchain import native
 from . import data
 from .config import LADDER, Config
 from .data import epoch_order
-from .rungs import NUMBA, impl_of, ladder, trainer
+from .rungs import NUMBA, impl_of, list_ladder, trainer
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 from .weights import initial_weights
 
@@ -73,7 +73,7 @@ def run(config: Config) -> Result:
             import torch  # not before: it takes seconds
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(_threads(config))
+            torch.set_num_threads(_count_threads(config))
         race = _Race(config, train, test)
         with native.on_device(race.device):
             return race.run()
@@ -86,7 +86,7 @@ class _Race:
         self.config, self.train, self.test = config, train, test
         names = config.rungs
         if names == [LADDER]:
-            names = ladder(checked_device(config.device), config.batch)
+            names = list_ladder(checked_device(config.device), config.batch)
         self.cnns = [self.make_ours(rung) for rung in names]
         self.cnn = self.cnns[0]
         self.device = self.cnn.device
@@ -220,13 +220,13 @@ class _Race:
                 steps.append(profile(order[first : first + batch]))
                 bar.update()
         steps = steps[warmup:]
-        parts = [_parts(step) for step in steps]
+        parts = [_sum_parts(step) for step in steps]
         return {
-            "parts_us": _over(np.median, parts),
-            "parts_mean_us": _over(np.mean, parts),
+            "parts_us": _summarize_steps(np.median, parts),
+            "parts_mean_us": _summarize_steps(np.mean, parts),
             "layers_us": {
                 name: us
-                for name, us in _over(np.median, steps).items()
+                for name, us in _summarize_steps(np.median, steps).items()
                 if name.startswith(("forward.", "backward."))
             },
         }
@@ -242,7 +242,7 @@ class _Race:
             **{**timing.row(), "samples": timing.samples},  # of row["steps"] each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
-            **{"threads": _threads(self.config), "images": len(self.train)},
+            **{"threads": _count_threads(self.config), "images": len(self.train)},
             **{"epoch_s": None, "epochs_s": None, "losses": None},
             **{"test_accuracy": None, "test_accuracies": None},
         }
@@ -353,7 +353,7 @@ def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[
     return [*found.values()]
 
 
-def _parts(sections: dict[str, float]) -> dict[str, float | None]:
+def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
     """Sections summed to PARTS; None where a step has no such section."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
@@ -362,7 +362,9 @@ def _parts(sections: dict[str, float]) -> dict[str, float | None]:
     return parts
 
 
-def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
+def _summarize_steps(
+    statistic: Callable[[Any], Any], steps: list[dict]
+) -> dict[str, Any]:
     """The statistic of each key over the steps; None stays None."""
     return {
         name: None
@@ -372,6 +374,6 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
     }
 
 
-def _threads(config: Config) -> int:
+def _count_threads(config: Config) -> int:
     """Of the CPU, on both sides."""
-    return config.threads or cores()
+    return config.threads or count_cores()

@@ -54,9 +54,10 @@ class Trainer(ABC):
             raise ArgumentError(f"channels={channels}: two numbers are needed")
         both = {"channels1": channels[0], "channels2": channels[1]}
         self.config = {
-            name: native.whole(name, value) for name, value in (both | sizes).items()
+            name: native.convert_int(name, value)
+            for name, value in (both | sizes).items()
         }
-        self.shapes = weights_of.shapes(self.config)
+        self.shapes = weights_of.parameter_shapes(self.config)
         self._labels: dict[str, np.ndarray | None] = {}
         self._counts: dict[str, int] = {}
 
@@ -90,7 +91,7 @@ class Trainer(ABC):
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Copy parameters in: NumPy arrays or tensors, float32, all of them."""
-        self._set(weights_of.checked(weights, self.shapes, "set_weights"))
+        self._set(weights_of.check_weights(weights, self.shapes, "set_weights"))
 
     def save(self, path: str | Path) -> None:
         """Write the weights to `path`, an .npz with one array per parameter."""
@@ -123,14 +124,14 @@ class Trainer(ABC):
         self, name: str, images: np.ndarray, labels: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
         size = (self.config["height"], self.config["width"])
-        images = _uint8(f"{name} images", images)
+        images = _check_uint8(f"{name} images", images)
         if images.ndim != 3 or images.shape[1:] != size or not len(images):
             raise ArgumentError(
                 f"{name} images have shape {images.shape}; "
                 f"the model takes (count,{size[0]},{size[1]}), count at least 1"
             )
         if labels is not None:
-            labels = _uint8(f"{name} labels", labels)
+            labels = _check_uint8(f"{name} labels", labels)
             if labels.shape != (len(images),):
                 raise ArgumentError(
                     f"{name} labels have shape {labels.shape}; "
@@ -148,7 +149,7 @@ class Trainer(ABC):
         weights are those of the last whole step.
         """
         order = self._order("train", order)
-        self._train(order, native.whole("batch", batch), float(lr))
+        self._train(order, native.convert_int("batch", batch), float(lr))
 
     @abstractmethod
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
@@ -161,7 +162,7 @@ class Trainer(ABC):
         GPU, too. Yields arrays (steps) float32: the loss of each step before its
         update.
         """
-        order, batch = self._order("train", order), native.whole("batch", batch)
+        order, batch = self._order("train", order), native.convert_int("batch", batch)
         steps, first = 1, 0
         while first < len(order):
             start = time.perf_counter()
@@ -197,7 +198,7 @@ class Trainer(ABC):
         Batch norm takes the statistics of each of these batches. progress is told
         how many images each of them had, when it is done.
         """
-        if native.whole("batch", batch) < 1:
+        if native.convert_int("batch", batch) < 1:
             raise ArgumentError(f"batch={batch}: want at least 1")
         count, parts = self._count(split), []
         for first in range(0, count, batch):
@@ -264,7 +265,7 @@ class Trainer(ABC):
 def checked_device(device: str | torch.device) -> Device:
     """The device with its number; ArgumentError if it is none, or not here."""
     try:
-        found = devices.named(device)
+        found = devices.parse_device(device)
     except ValueError as error:
         raise ArgumentError(str(error)) from None
     if found.type == "cuda" and found.index >= (here := devices.count()):
@@ -272,7 +273,7 @@ def checked_device(device: str | torch.device) -> Device:
     return found
 
 
-def _uint8(name: str, array: Any) -> np.ndarray:
+def _check_uint8(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype != np.uint8:
         raise ArgumentError(f"{name} are {array.dtype}; want uint8")

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from ..base.errors import ArgumentError
 from ..timing.marks import Marks
 from .data import MEAN, STD, Split
-from .precisions import check_precision, half, precision
+from .precisions import check_precision, precision, use_half
 from .trainer import EVALUATION_BATCH
 
 RUNGS = {
@@ -104,8 +104,8 @@ class TwinTrainer:
         self.rung, self.layout, self.precision = rung, layout, precision
         self.batch = batch
         held = self._allocated()
-        self.images = torch.from_numpy(_writable(train.images)).to(self.device)
-        self.labels = torch.from_numpy(_writable(train.labels)).to(self.device)
+        self.images = torch.from_numpy(_make_writable(train.images)).to(self.device)
+        self.labels = torch.from_numpy(_make_writable(train.labels)).to(self.device)
         self.model = Twin(**model).to(self.device)
         self.model.to(memory_format=LAYOUTS[layout])
         self.set_weights(weights)
@@ -197,13 +197,13 @@ class TwinTrainer:
 
         Batch norm takes the statistics of each batch.
         """
-        images = torch.from_numpy(_writable(test.images)).to(self.device)
+        images = torch.from_numpy(_make_writable(test.images)).to(self.device)
         return self.classes(images).cpu().numpy()
 
     @torch.no_grad()
     def classes(self, images: torch.Tensor) -> torch.Tensor:
         """predict() for images (count,h,w) that are on the device; queued."""
-        with self.mode(), half(self.precision, self.device):
+        with self.mode(), use_half(self.precision, self.device):
             parts = [
                 self.model(self._input(part)).argmax(dim=1)
                 for part in images.split(EVALUATION_BATCH)
@@ -225,7 +225,7 @@ class TwinTrainer:
 
     def _profile(self, index: torch.Tensor) -> dict[str, float]:
         marks = Marks(self.device)
-        with half(self.precision, self.device):
+        with use_half(self.precision, self.device):
             x, target = self._batch(index)
             marks.note("batch")
             outputs: list[torch.Tensor] = []
@@ -262,7 +262,7 @@ class TwinTrainer:
         return self._input(self.images[index]), self.labels[index].long()
 
     def _forward(self, index: torch.Tensor) -> torch.Tensor:
-        with half(self.precision, self.device):
+        with use_half(self.precision, self.device):
             x, target = self._batch(index)
             return F.cross_entropy(self.model(x), target)
 
@@ -323,6 +323,6 @@ class TwinTrainer:
         self.peak_bytes = self._own + most - before
 
 
-def _writable(array: np.ndarray) -> np.ndarray:
+def _make_writable(array: np.ndarray) -> np.ndarray:
     """The array itself where torch can share it without a warning, else a copy."""
     return array if array.flags.writeable else array.copy()

@@ -17,7 +17,7 @@ from ..base import whole
 from ..base.errors import ArgumentError
 
 
-def shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
     """The parameters' shapes, in the order of their numbers in weft.h."""
     c1, c2 = config["channels1"], config["channels2"]
     flat = c2 * (config["height"] // 4) * (config["width"] // 4)
@@ -59,7 +59,7 @@ def initial_weights(
     sizes |= {"classes": classes, "height": height, "width": width}
     random = np.random.RandomState(seed % 2**32)  # all of the seed that PyTorch takes
     weights = {}
-    for name, shape in shapes(sizes).items():
+    for name, shape in parameter_shapes(sizes).items():
         layer, kind = name.split(".")
         if layer.startswith("bn"):
             weights[name] = np.full(shape, kind == "weight", np.float32)
@@ -70,11 +70,11 @@ def initial_weights(
             bound = math.sqrt(3.0) * (math.sqrt(2.0 / 6.0) / math.sqrt(inputs))
         else:
             bound = 1 / math.sqrt(inputs)
-        weights[name] = _uniform(random, bound, shape)
+        weights[name] = _draw_uniform(random, bound, shape)
     return weights
 
 
-def _uniform(
+def _draw_uniform(
     random: np.random.RandomState, bound: float, shape: tuple[int, ...]
 ) -> np.ndarray:
     """Float32 from -bound to bound, as torch.Tensor.uniform_() draws them."""
@@ -86,7 +86,7 @@ def _uniform(
     return (drawn * scale + float(low)).astype(np.float32)
 
 
-def checked(
+def check_weights(
     weights: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]], source: str
 ) -> dict[str, np.ndarray]:
     """The weights as contiguous float32 arrays in the order of `wanted`.
@@ -117,7 +117,7 @@ def checked(
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
     """Write an .npz with one array per parameter; what was there stays until then."""
-    with whole.beside(Path(path)) as beside:
+    with whole.replace_file(Path(path)) as beside:
         with open(beside, "wb") as file:  # np.savez would add .npz to another name
             np.savez(file, **weights)
         os.chmod(beside, 0o644)
@@ -139,4 +139,4 @@ def load(
         raise ArgumentError(f"{path}: there is no such file of weights") from None
     except _UNREADABLE as error:
         raise ArgumentError(f"{path} is no .npz of weights: {error}") from None
-    return checked(weights, wanted, str(path))
+    return check_weights(weights, wanted, str(path))

@@ -14,12 +14,12 @@ from torch.autograd import forward_ad
 
 from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
-from ..toolchain.native import shown, whole
+from ..toolchain.native import convert_int, write_value
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 
 
-def differentiable(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
+def apply_function(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
     """function.apply(), without what autograd costs where no gradient is asked."""
     if wants_gradients(*args):
         return function.apply(*args)
@@ -35,7 +35,7 @@ def wants_gradients(*args: Any) -> bool:
     return False
 
 
-def once(backward: Callable) -> Callable:
+def refuse_second_gradient(backward: Callable) -> Callable:
     """Refuse create_graph=True, whose gradients would be wrong without a word.
 
     ctx.op is the function's name.
@@ -84,7 +84,7 @@ def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
         native.library(op, like.device.type).rung(rung)
 
 
-def empty(
+def make_empty(
     op: str, like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
     """A result larger than the inputs may be, so large that there is no room."""
@@ -212,15 +212,15 @@ def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
     """An array is written while the others are read."""
-    start, end = _span(written)
+    start, end = _memory_span(written)
     for other, x in others.items():
         if x is not None and x.numel() and written.numel():
-            first, past = _span(x)
+            first, past = _memory_span(x)
             if first < end and start < past:
                 raise ArgumentError(f"{op}: {name} and {other} overlap in memory")
 
 
-def _span(x: torch.Tensor) -> tuple[int, int]:
+def _memory_span(x: torch.Tensor) -> tuple[int, int]:
     last = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
     return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
 
@@ -228,15 +228,15 @@ def _span(x: torch.Tensor) -> tuple[int, int]:
 def number_of(what: str, value: Any, kind: type) -> float:
     """A number of that kind, int or float; an array of one will do."""
     if kind is int:
-        return whole(what, value)
+        return convert_int(what, value)
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         if not isinstance(value, str):
             return float(value)
-    raise ArgumentError(f"{what}={shown(value)}: want a number")
+    raise ArgumentError(f"{what}={write_value(value)}: want a number")
 
 
 def truth_of(what: str, value: Any) -> bool:
     """Whether it is true; of an array of several one cannot say."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError):
         return bool(value)
-    raise ArgumentError(f"{what}={shown(value)}: want True or False")
+    raise ArgumentError(f"{what}={write_value(value)}: want True or False")

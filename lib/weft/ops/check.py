@@ -62,7 +62,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> Verdict
     ) else torch.device("cpu")  # fmt: skip
     runs, worst = 0, 0.0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
-        for order in _orders(lib, rung, None if case.every_order else turn):
+        for order in _set_orders(lib, rung, None if case.every_order else turn):
             try:
                 worst = max(worst, run_case(lib, rung.index, case, device))
             except (Mismatch, KernelError) as error:
@@ -118,7 +118,7 @@ def pointer(array: Guarded) -> Any:
     return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
 
 
-def _orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
+def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
     """Set each order of threads, or that whose turn it is, where there are threads."""
     if rung.targets == ("cpu",) or lib.target != "cpu":  # or plain C
         yield ""

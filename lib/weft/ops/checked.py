@@ -26,7 +26,7 @@ def require(lib: native.Library, rung: native.Rung) -> Verdict:
 
     Raises NotChecked with what is wrong.
     """
-    path = _path(lib, rung)
+    path = _verdict_path(lib, rung)
     if path.exists():
         return Verdict(**json.loads(path.read_text()))
     try:
@@ -37,8 +37,8 @@ def require(lib: native.Library, rung: native.Rung) -> Verdict:
     return verdict
 
 
-def _path(lib: native.Library, rung: native.Rung) -> Path:
+def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
     device = device_name(lib.target)
     said = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
     digest = hashlib.sha256(said.encode()).hexdigest()[:24]
-    return cache.folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
+    return cache.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"

@@ -66,7 +66,7 @@ def read_launcher(function: str) -> Launcher | None:
     if not found:
         return None
     first, *rest, last = (" ".join(word.split()) for word in found[1].split(","))
-    parameters = [_parameter(function, text) for text in rest]
+    parameters = [_parse_parameter(function, text) for text in rest]
     kinds = [kind for kind, _, _ in parameters]
     ends = (first, last) == ("int rung", "weft_stream stream")
     if (
@@ -78,10 +78,10 @@ def read_launcher(function: str) -> Launcher | None:
             f"weft.h: {function}() does not take rung, outputs, inputs, sizes, "
             f"options, stream in this order"
         )
-    return _launcher(function, parameters)
+    return _parse_launcher(function, parameters)
 
 
-def _launcher(function: str, parameters: list[tuple[str, str, str]]) -> Launcher:
+def _parse_launcher(function: str, parameters: list[tuple[str, str, str]]) -> Launcher:
     def names(kind: str) -> tuple[str, ...]:
         return tuple(name for k, _, name in parameters if k == kind)
 
@@ -96,7 +96,7 @@ def _launcher(function: str, parameters: list[tuple[str, str, str]]) -> Launcher
     )
 
 
-def _parameter(function: str, text: str) -> tuple[str, str, str]:
+def _parse_parameter(function: str, text: str) -> tuple[str, str, str]:
     """Kind, type and name of one parameter of a launcher."""
     for kind, pattern in _KINDS.items():
         if found := re.fullmatch(pattern, text):

@@ -69,7 +69,7 @@ def check_numeric(
         bound = TOLERANCE * np.maximum(1.0, np.abs(want))
         answer = Answer(torch.from_numpy(want), torch.from_numpy(bound))
         compare(f"d{name}", torch.as_tensor(np.asarray(gradient)), answer)
-    print(f"{_names(arrays)}: as finite differences say")
+    print(f"{_join_names(arrays)}: as finite differences say")
 
 
 def check_autograd(
@@ -92,21 +92,21 @@ def check_autograd(
     inputs = [torch.randn(*shape, generator=generator) for shape in shapes.values()]
     with torch.no_grad():
         dy = torch.randn(torchs(*inputs).shape, generator=generator)
-    got = _autograd(ours, [t.to(device) for t in inputs], dy.to(device))
+    got = _run_autograd(ours, [t.to(device) for t in inputs], dy.to(device))
     exact, dy = [t.double() for t in inputs], dy.double()
-    want = _autograd(torchs, exact, dy)
+    want = _run_autograd(torchs, exact, dy)
     if size:
         sizes = size(dy, *exact)
     else:
-        sizes = _autograd(torchs, [t.abs() for t in exact], dy.abs())
+        sizes = _run_autograd(torchs, [t.abs() for t in exact], dy.abs())
     worst = 0.0
     for name, g, w, k, s in zip(shapes, got, want, terms, sizes, strict=True):
         answer = Answer(w, sum_bound(k, s))
         worst = max(worst, compare(f"d{name}", g.cpu(), answer))
-    print(f"{_names(shapes)}: largest error {worst:.1g} of its bound")
+    print(f"{_join_names(shapes)}: largest error {worst:.1g} of its bound")
 
 
-def _autograd(function, inputs, dy) -> list[torch.Tensor]:
+def _run_autograd(function, inputs, dy) -> list[torch.Tensor]:
     leaves = [t.clone().requires_grad_() for t in inputs]
     return list(torch.autograd.grad(function(*leaves), leaves, dy))
 
@@ -119,5 +119,5 @@ def _want_one_each(got: tuple, inputs: dict) -> None:
         )
 
 
-def _names(inputs: dict) -> str:
+def _join_names(inputs: dict) -> str:
     return ", ".join(f"d{name}" for name in inputs)

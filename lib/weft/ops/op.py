@@ -16,7 +16,7 @@ import torch
 
 from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import shown
+from ..toolchain.native import write_value
 from .calls import Array, same_kind, wants_gradients
 from .case import Answer, Case, Tensors
 from .plan import ANY, LEADING, Differentiable, Extents, Plan
@@ -62,9 +62,10 @@ class Op:
         self.name, self.twin = twin.__name__, twin
         self.many = {name for name, text in shapes.items() if text.startswith(LEADING)}
         self.shapes = {
-            name: _dims(text.removeprefix(LEADING)) for name, text in shapes.items()
+            name: _parse_dims(text.removeprefix(LEADING))
+            for name, text in shapes.items()
         }
-        self.extents = {name: _extents(dims) for name, dims in self.shapes.items()}
+        self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, Plan | None] = None, None
@@ -135,10 +136,10 @@ class Op:
                 raise ArgumentError(f"{self.name}: {name} is missing: {takes}")
         for name, value in others.items():
             want = given.get(self.only[name], self.only[name])
-            if not _same(value, want):
+            if not _is_same(value, want):
                 raise ArgumentError(
-                    f"{self.name}: {name}={shown(value)}: its kernels have "
-                    f"{shown(want)} alone"
+                    f"{self.name}: {name}={write_value(value)}: its kernels have "
+                    f"{write_value(want)} alone"
                 )
         return [given[name] for name in self.parameters]
 
@@ -216,7 +217,7 @@ class Op:
         return self.extents[name](self.name, numbers)
 
 
-def _same(given: Any, want: Any) -> bool:
+def _is_same(given: Any, want: Any) -> bool:
     """Whether both are the same for an image; a number stands for both its sides."""
 
     def pair(value: Any) -> tuple[Any, ...]:
@@ -233,13 +234,13 @@ def _is_empty(tensor: torch.Tensor | None) -> bool:
     return tensor is not None and not tensor.numel()
 
 
-def _dims(text: str) -> tuple[str, ...]:
+def _parse_dims(text: str) -> tuple[str, ...]:
     """The sizes of a shape: "n, c" is n and c."""
     dims = tuple(word.strip() for word in text.split(",") if word.strip())
     return ANY if dims == ANY else dims
 
 
-def _extents(dims: tuple[str, ...]) -> Extents:
+def _make_extents(dims: tuple[str, ...]) -> Extents:
     """A function of an op's name and of sizes by name: what the dimensions are then."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..base.errors import ArgumentError
-from ..toolchain.native import shown
+from ..toolchain.native import write_value
 from .calls import (
-    empty,
     launch,
+    make_empty,
     number_of,
-    once,
+    refuse_second_gradient,
     shape_of,
     tensor_of,
     want_no_overlap,
@@ -179,7 +179,7 @@ class Plan:
             if len(i.known) < len(i.dims):
                 numbers.update(zip(i.dims, shape))
         for at, what, names in self.options:
-            for name, value in zip(names, _spread(what, names, args[at])):
+            for name, value in zip(names, _spread_values(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
         if LEADING in numbers:
             for i in self.inputs:
@@ -192,7 +192,9 @@ class Plan:
         """One error for an array whose shape is not what the others make it."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = _told({name: t for name, t in tensors.items() if name != i.name})
+        others = _describe_shapes(
+            {name: t for name, t in tensors.items() if name != i.name}
+        )
         raise ArgumentError(
             f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, want {wanted}"
             + (f", since {others}" if others else "")
@@ -219,7 +221,8 @@ class Plan:
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
-                    f"{self.name}: {_told(tensors)}: no {name} lies below {size} = 0"
+                    f"{self.name}: {_describe_shapes(tensors)}: no {name} lies "
+                    f"below {size} = 0"
                 )
 
     # ---- calls -------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Plan:
                 made = torch.empty_like(tensors[out.like], dtype=out.dtype)
             else:
                 shape = out.extents(self.name, numbers)
-                made = empty(self.name, first, *shape, dtype=out.dtype)
+                made = make_empty(self.name, first, *shape, dtype=out.dtype)
             tensors[out.name] = made
         args = self.launcher.pointers(tensors)
         args += self.launcher.values(numbers)
@@ -259,7 +262,8 @@ class Plan:
         except (RuntimeError, ValueError, IndexError) as error:
             why = str(error).partition("\n")[0]
             raise ArgumentError(
-                f"{self.name}: {_told(tensors)}: PyTorch refuses it, too: {why}"
+                f"{self.name}: {_describe_shapes(tensors)}: PyTorch refuses it, "
+                f"too: {why}"
             ) from None
 
     def backwards(
@@ -296,7 +300,7 @@ class Differentiable(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once
+    @refuse_second_gradient
     def backward(ctx, dy):
         plan, rung, numbers = ctx.given
         tensors = dict(zip(plan.saved, ctx.saved_tensors))
@@ -304,17 +308,17 @@ class Differentiable(torch.autograd.Function):
         return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
 
 
-def _told(tensors: Tensors) -> str:
+def _describe_shapes(tensors: Tensors) -> str:
     """x is (2, 3), weight is (4, 3)"""
     there = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())
 
 
-def _spread(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
+def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
     """A value for each of the names; one may stand for all."""
     if len(names) == 1:
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)
     if len(values) not in (1, len(names)):
-        raise ArgumentError(f"{what}={shown(value)}: want one or {len(names)}")
+        raise ArgumentError(f"{what}={write_value(value)}: want one or {len(names)}")
     return [values[0]] * len(names) if len(values) == 1 else values

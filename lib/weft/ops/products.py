@@ -11,14 +11,14 @@ import torch
 
 from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import pointer, shown
+from ..toolchain.native import pointer, write_value
 from .calls import (
     Array,
+    apply_function,
     as_tensor,
-    differentiable,
-    empty,
+    make_empty,
     number_of,
-    once,
+    refuse_second_gradient,
     same_kind,
     shape_of,
     tensor_of,
@@ -70,14 +70,14 @@ def matmul(
 
     Gradients flow to a, b, c and bias, by the same rung.
     """
-    a_t, b_t = _operand("a", a), _operand("b", b)
+    a_t, b_t = _check_operand("a", a), _check_operand("b", b)
     if a_t.dtype != b_t.dtype:
         raise ArgumentError(f"matmul: a is {a_t.dtype}, b is {b_t.dtype}: want one")
     if a_t.device != b_t.device:
         want_one_device("matmul", {"a": a_t, "b": b_t})
-    chosen = _chosen(a_t, rung, precision)
+    chosen = _choose_rung(a_t, rung, precision)
     shape = _shape_of_product(a_t, b_t)
-    c_t, bias_t, out_t = _addends(a_t, b_t, shape, c, bias, out)
+    c_t, bias_t, out_t = _check_addends(a_t, b_t, shape, c, bias, out)
     alpha = number_of("matmul: alpha", alpha, float)
     beta = number_of("matmul: beta", beta, float)
     relu = truth_of("matmul: relu", relu)
@@ -88,11 +88,11 @@ def matmul(
         return out if out is not None else same_kind(a, y)
     folds = not (2 <= a_t.dim() <= 3 and 2 <= b_t.dim() <= 3)
     if folds:
-        a_t, b_t = _folded(a_t, b_t)
+        a_t, b_t = _fold_batches(a_t, b_t)
         inner = _shape_of_product(a_t, b_t)
         c_t, out_t = (x if x is None else x.view(inner) for x in (c_t, out_t))
     given = (chosen, alpha, beta, relu, out_t)
-    y = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
+    y = apply_function(_Matmul, a_t, b_t, c_t, bias_t, *given)
     if out is not None:
         return out
     return same_kind(a, y.view(shape) if folds else y)
@@ -101,13 +101,13 @@ def matmul(
 class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, c, bias, rung, alpha, beta, relu, out):
-        y = _product(a, b, rung, alpha, beta, c, bias, relu, out)
+        y = _multiply(a, b, rung, alpha, beta, c, bias, relu, out)
         ctx.save_for_backward(a, b, y if relu else None)
         ctx.op, ctx.given = "matmul", (rung, alpha, beta)
         return y
 
     @staticmethod
-    @once
+    @refuse_second_gradient
     def backward(ctx, dy):
         a, b, y = ctx.saved_tensors
         rung, alpha, beta = ctx.given
@@ -116,17 +116,17 @@ class _Matmul(torch.autograd.Function):
         operand = dy.to(a.dtype)  # of 16 bits where they are
         da = db = None
         if need_a:
-            da = _product(operand, b.mT, rung, alpha)
-            da = _summed(da, a).to(a.dtype)
-        if need_b and b.dim() == 2 and a.dim() == 3 and _layout(a) == 0:
+            da = _multiply(operand, b.mT, rung, alpha)
+            da = _sum_gradient(da, a).to(a.dtype)
+        if need_b and b.dim() == 2 and a.dim() == 3 and _layout_of(a) == 0:
             # One matrix for a batch: the sum over the batch is one long product.
             rows, columns = a.shape[-1], dy.shape[-1]
             if a.is_contiguous():
                 tall = a.view(-1, rows).mT
-                db = _product(tall, operand.view(-1, columns), rung, alpha)
+                db = _multiply(tall, operand.view(-1, columns), rung, alpha)
         if need_b:
-            db = _product(a.mT, operand, rung, alpha) if db is None else db
-            db = _summed(db, b).to(b.dtype)
+            db = _multiply(a.mT, operand, rung, alpha) if db is None else db
+            db = _sum_gradient(db, b).to(b.dtype)
         dc = beta * dy if need_c else None
         dbias = dy.flatten(0, -2).sum(0) if need_bias else None
         return da, db, dc, dbias, None, None, None, None, None
@@ -154,7 +154,7 @@ def _of_nothing(
 # ---- one call of weft_matmul() ------------------------------------------------------
 
 
-def _product(
+def _multiply(
     a: torch.Tensor,
     b: torch.Tensor,
     rung: native.Rung,
@@ -167,10 +167,10 @@ def _product(
 ) -> torch.Tensor:
     """The product of operands that lie as matmul() takes them."""
     shape = _shape_of_product(a, b)
-    y = empty("matmul", a, *shape, dtype=torch.float32) if out is None else out
+    y = make_empty("matmul", a, *shape, dtype=torch.float32) if out is None else out
     if c is not None and c is not y and c.data_ptr() != y.data_ptr():
         y.copy_(c)
-    trans_a, trans_b = _layout(a), _layout(b)
+    trans_a, trans_b = _layout_of(a), _layout_of(b)
     m, n, k, batch = shape[-2], shape[-1], a.shape[-1], 1
     steps = (0, 0, 0)
     if len(shape) == 3:
@@ -188,18 +188,18 @@ def _product(
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
     if y.is_cpu:  # where a call may be over before one has asked for more
         lib = native.library("matmul", "cpu")
-        options, _room = _workspace(lib, rung, call, options, a)
+        options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, native.NULL)
         return y
     stream = native.stream_of(y.device)
     with native.on_device(y.device):
         lib = native.library("matmul", y.device.type)
-        options, _room = _workspace(lib, rung, call, options, a)
+        options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
     return y  # and _room is torch's again: what uses it next is queued behind
 
 
-def _workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
+def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
     """Options with the memory that this call wants besides its arrays; and that."""
     wants = native.ffi.new("size_t *")
     lib.call("weft_matmul_workspace", rung.index, wants, *call, options)
@@ -207,7 +207,7 @@ def _workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None
         return options, None
     if options == native.NULL:
         options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
-    room = empty("matmul", like, wants[0] + 256, dtype=torch.uint8)
+    room = make_empty("matmul", like, wants[0] + 256, dtype=torch.uint8)
     place_workspace(options, room)
     return options, room
 
@@ -222,7 +222,7 @@ def place_workspace(options: Any, room: torch.Tensor) -> None:
     options.workspace_bytes = room.numel() - 256
 
 
-def _layout(x: torch.Tensor) -> int | None:
+def _layout_of(x: torch.Tensor) -> int | None:
     """0: the matrices of x lie row by row; 1: column by column; None: otherwise."""
     (rows, cols), (down, along) = x.shape[-2:], x.stride()[-2:]
     if (along == 1 or cols == 1) and (down == cols or rows == 1):
@@ -237,7 +237,7 @@ def _step(x: torch.Tensor) -> int:
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 
-def _summed(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _sum_gradient(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The gradient of an operand that served a whole batch is the sum over it."""
     if grad.dim() == like.dim() and grad.shape[0] == like.shape[0]:
         return grad
@@ -247,7 +247,7 @@ def _summed(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 # ---- what the arrays must be --------------------------------------------------------
 
 
-def _operand(name: str, array: Array) -> torch.Tensor:
+def _check_operand(name: str, array: Array) -> torch.Tensor:
     x = as_tensor("matmul", name, array, torch.float32)
     if x.dtype not in _PRECISIONS:
         raise ArgumentError(
@@ -256,7 +256,7 @@ def _operand(name: str, array: Array) -> torch.Tensor:
     want_dense("matmul", name, x)
     if not x.dim():
         raise ArgumentError(f"matmul: {name} has 0 dimensions (), want 1 or more")
-    if not x.is_contiguous() and (x.dim() == 1 or _layout(x) is None):
+    if not x.is_contiguous() and (x.dim() == 1 or _layout_of(x) is None):
         raise ArgumentError(
             f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
             f"rows or its columns to lie side by side: call .contiguous() or "
@@ -265,7 +265,7 @@ def _operand(name: str, array: Array) -> torch.Tensor:
     return x
 
 
-def _addends(
+def _check_addends(
     a: torch.Tensor,
     b: torch.Tensor,
     shape: tuple[int, ...],
@@ -321,7 +321,9 @@ def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
         ) from None
 
 
-def _folded(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _fold_batches(
+    a: torch.Tensor, b: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The operands as matrices, or with one batch dimension in front."""
     a, b = (a[None] if a.dim() == 1 else a), (b[:, None] if b.dim() == 1 else b)
     batch = _batch_of(a, b)
@@ -341,7 +343,9 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
             raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
 
 
-def _chosen(a: torch.Tensor, rung: str | None, precision: str | None) -> native.Rung:
+def _choose_rung(
+    a: torch.Tensor, rung: str | None, precision: str | None
+) -> native.Rung:
     """The rung for operands like a; what it takes and what it is given must agree."""
     takes = _PRECISIONS[a.dtype]
     named = precision if isinstance(precision, str) else None
@@ -351,7 +355,8 @@ def _chosen(a: torch.Tensor, rung: str | None, precision: str | None) -> native.
         raise ArgumentError(
             f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
             if want
-            else f"matmul: precision={shown(precision)}: want one of {', '.join(known)}"
+            else f"matmul: precision={write_value(precision)}: want one of "
+            f"{', '.join(known)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
     if a.is_cpu:

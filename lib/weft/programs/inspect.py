@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..report.colours import coloured
+from ..report.colours import colour_report
 from ..report.program import LISTINGS, ProgramReport
 from ..report.raw import Files, program_report
 from ..timing import machine
@@ -77,7 +77,7 @@ def parse(words: Sequence[str]) -> Options:
 
 def main(options: Options) -> int:
     """Build the program, run it, and tell what was seen; returns the exit status."""
-    path = run.executable(options.run)
+    path = run.build_program(options.run)
     with tempfile.TemporaryDirectory(prefix="weft_inspect_") as folder:
         file = Path(folder) / "report.json"
         environment = {
@@ -90,13 +90,19 @@ def main(options: Options) -> int:
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(
-            path, run.words(options.run), environment, options.run.timeout
+            path, run.program_words(options.run), environment, options.run.timeout
         )
         report = _report(file, options)
-    told = report.text() if report.kernels or report.findings else _nothing(report)
-    print(coloured(told) if sys.stderr.isatty() else told, file=sys.stderr)
+    told = (
+        report.text()
+        if report.kernels or report.findings
+        else _describe_nothing(report)
+    )
+    print(colour_report(told) if sys.stderr.isatty() else told, file=sys.stderr)
     if status < 0 and not report.ok:  # else it shows: we end like it
-        run.say(f"the program itself was ended by {signal.Signals(-status).name}")
+        run.report_progress(
+            f"the program itself was ended by {signal.Signals(-status).name}"
+        )
     if options.json:
         _write(options.json, report, status)
     return FOUND if not report.ok else run.end_like(status)
@@ -129,7 +135,7 @@ def _report(file: Path, options: Options) -> ProgramReport:
     return report
 
 
-def _nothing(report: ProgramReport) -> str:
+def _describe_nothing(report: ProgramReport) -> str:
     return f"{report.program}: no kernel was seen: none ran, or it ended too early"
 
 

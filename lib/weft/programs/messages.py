@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..csource.diagnostics import _clean
 from ..csource.rewriter.columns import original_column
-from ..csource.rewriter.preprocess import MARKER, unquoted
+from ..csource.rewriter.preprocess import MARKER, unquote_name
 
 LIMIT = 8  # errors shown; what follows the first is rarely news
 _SAID = re.compile(
@@ -25,7 +25,7 @@ _WAY = re.compile(
 _REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively) ")
 
 
-def readable(said: str, simt: str, rewritten: str = "") -> str:
+def rewrite_messages(said: str, simt: str, rewritten: str = "") -> str:
     """The errors in `said`, what g++ printed, on the lines of the program's files.
 
     simt: the folder of kernels/simt, whose files are not the program's
@@ -36,13 +36,13 @@ def readable(said: str, simt: str, rewritten: str = "") -> str:
     foreign = None  # an error that is nowhere in the program, so far
     for row in said.splitlines():
         if found := _WAY.match(row) or _REQUIRED.match(row):
-            way = way if way or _foreign(found["at"], simt) else found["at"]
+            way = way if way or _is_foreign(found["at"], simt) else found["at"]
             continue
         match = _SAID.match(row)
         if not match:
             continue
         at = [match["file"], int(match["line"]), int(match["column"] or 0)]
-        ours = not _foreign(match["file"], simt)
+        ours = not _is_foreign(match["file"], simt)
         if match["severity"] == "note":
             if foreign is not None and ours:
                 errors.append([*at, foreign])
@@ -59,24 +59,24 @@ def readable(said: str, simt: str, rewritten: str = "") -> str:
         else:
             foreign = match["message"]
         way = ""
-    lines = _lines(rewritten)
-    shown = list(dict.fromkeys(_shown(*error, lines) for error in errors))
+    lines = _map_lines(rewritten)
+    shown = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
     if len(shown) > LIMIT:
         shown[LIMIT:] = [f"... and {len(shown) - LIMIT} more"]
     return "\n".join(shown) or said.strip()
 
 
-def _foreign(file: str, simt: str) -> bool:
+def _is_foreign(file: str, simt: str) -> bool:
     return file.startswith((simt, "/usr/", "<")) or "/c++/" in file
 
 
-def _lines(text: str) -> dict[tuple[str, int], str]:
+def _map_lines(text: str) -> dict[tuple[str, int], str]:
     """The lines of the text that g++ read, by the file and line they stand for."""
     lines: dict[tuple[str, int], str] = {}
     file, number = "", 0
     for row in text.split("\n") if text else ():
         if mark := MARKER.fullmatch(row):
-            file, number = unquoted(mark[2]), int(mark[1])
+            file, number = unquote_name(mark[2]), int(mark[1])
             continue
         if row.strip():
             lines.setdefault((file, number), row)
@@ -84,7 +84,7 @@ def _lines(text: str) -> dict[tuple[str, int], str]:
     return lines
 
 
-def _shown(file: str, line: int, column: int, message: str, lines: dict) -> str:
+def _show_line(file: str, line: int, column: int, message: str, lines: dict) -> str:
     try:
         source = Path(file).read_text(errors="replace").split("\n")[line - 1]
     except (OSError, IndexError):

@@ -56,17 +56,17 @@ class Program:
         return suffix in _CUDA or (self.all_cuda and suffix not in _LINKED)
 
 
-def executable(program: Program) -> Path:
+def build_executable(program: Program) -> Path:
     """The path of the executable, built if it is not there yet.
 
     Raises BuildError (g++'s own diagnostics, on the program's lines) or
     RewriteError (what a CPU cannot do, and on which line).
     """
-    manifest = cache.folder("programs") / f"{_key(program)}.json"
+    manifest = cache.cache_folder("programs") / f"{_make_key(program)}.json"
     if found := _from_manifest(manifest):
         return found
     path, files = _build(program)
-    entries = {name: _state(name) for name in files}
+    entries = {name: _file_state(name) for name in files}
     whole.write(manifest, json.dumps({"executable": path.name, "files": entries}))
     return path
 
@@ -74,7 +74,7 @@ def executable(program: Program) -> Path:
 # ---- the cache ---------------------------------------------------------------
 
 
-def _key(program: Program) -> str:
+def _make_key(program: Program) -> str:
     """What a program's manifest is called: all but the text of its files."""
     surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
     parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
@@ -82,7 +82,7 @@ def _key(program: Program) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _state(name: str) -> list[int | str]:
+def _file_state(name: str) -> list[int | str]:
     stat = os.stat(name)
     digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()
     return [stat.st_mtime_ns, stat.st_size, digest]
@@ -95,10 +95,10 @@ def _from_manifest(manifest: Path) -> Path | None:
         for name, (time, size, digest) in found["files"].items():
             stat = os.stat(name)
             same = stat.st_mtime_ns == time and stat.st_size == size
-            if not same and _state(name)[2] != digest:
+            if not same and _file_state(name)[2] != digest:
                 return None
         path = manifest.parent / found["executable"]
-        if not cache.holds(path):
+        if not cache.has_file(path):
             return None
         os.utime(path)  # used now: cache.prune() takes the oldest first
         os.utime(manifest)
@@ -117,14 +117,14 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
     with build.running.crew() as pool:
-        jobs = [pool.submit(_object, program, s) for s in program.sources]
+        jobs = [pool.submit(_compile_object, program, s) for s in program.sources]
         objects = [job.result() for job in jobs]
-    objects.append((build._object(start, flavour), [str(start)], set()))
+    objects.append((build._compile_object(start, flavour), [str(start)], set()))
     names = [str(path) for path, _, _ in objects]
     linked = [*program.link, repr(program.compile), str(program.check)]
     digest = build._hash(*names, str(runtime), *linked)
-    path = cache.folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
-    if not cache.holds(path):
+    path = cache.cache_folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
+    if not cache.has_file(path):
         device = set().union(*(names for _, _, names in objects))
         _link(program, names, runtime, device, path)
         cache.prune()
@@ -134,33 +134,33 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     return path, sorted(files)
 
 
-def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
+def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     """Compile one file: the object, what was read, and the names of device code."""
     path = Path(source)
     if path.suffix in _LINKED:
         return path.resolve(), [source], set()
     if not program.is_cuda(source):
         return *_plain_object(program, path), set()
-    read = _preprocessed(program, source)
+    read = _preprocess(program, source)
     text = rewrite_program(read, source)
-    command = [*_compile(program, "c++", program.std), *_macros(program)]
+    command = [*_compile(program, "c++", program.std), *_list_macros(program)]
     command += build.CHECK_FLAGS if program.check else []
     # Lines are told of files below the folder in which it was compiled.
     folder = [os.getcwd()] if program.check else []
-    parts = [build.version_of(command[0]), *command, *folder, text, _simt()]
+    parts = [build.version_of(command[0]), *command, *folder, text, _read_simt()]
     digest = build._hash(*parts)
-    target = cache.folder("objects") / f"{path.stem}-{digest}.o"
-    if not cache.holds(target):
-        _compiled([*command, "-"], target, text)
+    target = cache.cache_folder("objects") / f"{path.stem}-{digest}.o"
+    if not cache.has_file(target):
+        _run_gxx([*command, "-"], target, text)
     return target, [source, *read.files], device_names(Text(read.own, source))
 
 
-def _compiled(command: list[str], target: Path, text: str | None = None) -> None:
+def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
     """Run g++ on a file or on a rewritten text."""
     try:
         build._run(command, target, text)
     except BuildError as error:
-        said = messages.readable(str(error), str(SIMT), text or "")
+        said = messages.rewrite_messages(str(error), str(SIMT), text or "")
         raise BuildError(said) from None
 
 
@@ -174,15 +174,15 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
     digest = build._hash(build.version_of(command[0]), *command, done.stdout)
-    target = cache.folder("objects") / f"{source.stem}-{digest}.o"
-    if not cache.holds(target):
-        _compiled([*command, str(source)], target)
+    target = cache.cache_folder("objects") / f"{source.stem}-{digest}.o"
+    if not cache.has_file(target):
+        _run_gxx([*command, str(source)], target)
     files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
     return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]
 
 
 def _compile(program: Program, language: str, std: str) -> list[str]:
-    command = [build.tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
+    command = [build.find_tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
     command += [f"-std={std}"] if std else []
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
@@ -200,7 +200,7 @@ _QUIET += ["-Wno-deprecated-declarations", "-Wno-attributes", "-Wno-pragmas"]
 _QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
 
 
-def _macros(program: Program) -> list[str]:
+def _list_macros(program: Program) -> list[str]:
     """What is defined in both runs of g++; __CUDA_ARCH__ is not."""
     defined = ["__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__=13"]
     defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
@@ -208,14 +208,14 @@ def _macros(program: Program) -> list[str]:
     return [*[f"-D{macro}" for macro in defined], *own]
 
 
-def _simt() -> str:
-    return "".join(path.read_text() for path in build.headers(SIMT))
+def _read_simt() -> str:
+    return "".join(path.read_text() for path in build.list_headers(SIMT))
 
 
 # ---- preprocessing -----------------------------------------------------------
 
 
-def _preprocessed(program: Program, source: str):
+def _preprocess(program: Program, source: str):
     """The source as nvcc's two passes see it, see preprocess.merge()."""
     host = _one_pass(program, source, [])
     if not _mentions_arch(host.files):
@@ -228,7 +228,7 @@ def _preprocessed(program: Program, source: str):
 
 
 def _one_pass(program: Program, source: str, more: list[str]):
-    command = _compile(program, "c++", program.std) + _macros(program) + more
+    command = _compile(program, "c++", program.std) + _list_macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
     command += ["-DSIMT_CHECK"] if program.check else []
     done = build.running.run([*command, "-include", f"{SIMT}/program.h", source])
@@ -256,7 +256,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
         return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
-    return BuildError(messages.readable(stderr, str(SIMT)))
+    return BuildError(messages.rewrite_messages(stderr, str(SIMT)))
 
 
 # ---- linking -----------------------------------------------------------------
@@ -265,7 +265,7 @@ def _preprocessor_error(stderr: str) -> Exception:
 def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
-    command = [build.tool("g++"), "-pthread", *program.compile]
+    command = [build.find_tool("g++"), "-pthread", *program.compile]
     if ":" in str(runtime.parent):  # which the system's loader takes for two folders
         raise BuildError(
             f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
@@ -294,7 +294,7 @@ def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
 
     found = []
     for i, file in enumerate(objects):
-        symbols = _symbols(file, names)
+        symbols = _list_symbols(file, names)
         if symbols:
             words = [f"--localize-symbol={symbol}" for symbol in symbols]
             copy = f"{path}.{os.getpid()}.{i}.o"
@@ -307,7 +307,7 @@ def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
     return found
 
 
-def _symbols(file: str, names: set[str]) -> list[str]:
+def _list_symbols(file: str, names: set[str]) -> list[str]:
     """The symbols that the object defines under these (demangled) names."""
     columns = []
     for more in ([], ["--demangle"]):

@@ -104,7 +104,7 @@ class Options:
     """The command line: the program, and how it is run."""
 
     program: programs.Program
-    words: list[str] = field(default_factory=list)  # all of the command line
+    program_words: list[str] = field(default_factory=list)  # all of the command line
     arguments: list[str] = field(default_factory=list)
     name: str = ""
     build: str = ""
@@ -125,7 +125,7 @@ def parse(words: Sequence[str]) -> Options:
         words = words[:split]
     rest = _Words(words)
     while rest:
-        _option(rest, options)
+        _parse_option(rest, options)
     sources = options.program.sources
     if not sources:
         raise ValueError("no program: want a .cu file")
@@ -139,7 +139,7 @@ def parse(words: Sequence[str]) -> Options:
 
 def main(options: Options) -> int:
     """Build the program if that is needed, and become it."""
-    path = executable(options)
+    path = build_program(options)
     if options.build:
         shutil.copy(path, options.build)
         return 0
@@ -147,24 +147,24 @@ def main(options: Options) -> int:
     environment["WEFT_RUN_INSPECT"] = shlex.join(["weft", "inspect", *options.words])
     sys.stdout.flush()
     if options.timeout:
-        status = run_child(path, words(options), environment, options.timeout)
+        status = run_child(path, program_words(options), environment, options.timeout)
         return end_like(status)
-    os.execve(path, words(options), environment)
+    os.execve(path, program_words(options), environment)
 
 
-def executable(options: Options) -> Path:
+def build_program(options: Options) -> Path:
     """Build the program if that is needed; what takes long is said."""
     names = " ".join(Path(s).name for s in options.program.sources)
-    late = threading.Timer(1.0, say, [f"building {names} for the CPU"])
+    late = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
     late.daemon = True
     late.start()
     try:
-        return programs.executable(options.program)
+        return programs.build_executable(options.program)
     finally:
         late.cancel()
 
 
-def words(options: Options) -> list[str]:
+def program_words(options: Options) -> list[str]:
     """The program's own command line."""
     name = options.name or f"./{Path(options.program.sources[0]).stem}"
     return [name if "/" in name else f"./{name}", *options.arguments]
@@ -188,21 +188,23 @@ class _Words:
         return self._words.pop(0)
 
 
-def _option(rest: _Words, options: Options) -> None:
+def _parse_option(rest: _Words, options: Options) -> None:
     """Take one option or file with its value."""
     word = rest.take()
     program = options.program
     if not word.startswith("-"):
-        return _file(word, program)
+        return _parse_file(word, program)
     option, equals, value = word.partition("=")
     if option in _OURS:
-        return _ours(option, value if equals else rest.take(option), options)
+        return _parse_own_option(
+            option, value if equals else rest.take(option), options
+        )
     if option in ("-o", "--output-file"):
         options.name = value if equals else rest.take(option)
     elif _IGNORED.fullmatch(option):
         pass  # -lineinfo is not -l ineinfo
     elif found := re.fullmatch(r"-([IDULl])(.*)", word):
-        _short(found[1], found[2] or rest.take(word), program)
+        _parse_short_option(found[1], found[2] or rest.take(word), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
         flag = {"--pre-include": "-include", "--include-path": "-I"}.get(option, option)
         program.preprocess += [flag, value if equals else rest.take(option)]
@@ -230,7 +232,7 @@ def _option(rest: _Words, options: Options) -> None:
 _OURS = ("--build", "--timeout", "--threads", "--order")
 
 
-def _ours(option: str, value: str, options: Options) -> None:
+def _parse_own_option(option: str, value: str, options: Options) -> None:
     if option == "--build":
         options.build = value
     elif option == "--timeout":
@@ -255,7 +257,7 @@ def _number(option: str, value: str, kind: type, what: str):
     raise ValueError(f"{option} {value}: want {what}, more than 0")
 
 
-def _file(word: str, program: programs.Program) -> None:
+def _parse_file(word: str, program: programs.Program) -> None:
     suffix = Path(word).suffix
     if suffix not in programs.SUFFIXES and not program.all_cuda:
         known = " ".join(sorted(programs.SUFFIXES))
@@ -266,7 +268,7 @@ def _file(word: str, program: programs.Program) -> None:
     program.sources.append(word)
 
 
-def _short(letter: str, value: str, program: programs.Program) -> None:
+def _parse_short_option(letter: str, value: str, program: programs.Program) -> None:
     if letter == "l":
         if not _CUDA_LIBRARIES.fullmatch(value):
             program.link.append(f"-l{value}")
@@ -305,7 +307,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-        say(f"ended after {seconds:g} seconds (--timeout)")
+        report_progress(f"ended after {seconds:g} seconds (--timeout)")
         return TIMED_OUT
     finally:
         signal.signal(signal.SIGINT, before)
@@ -319,6 +321,6 @@ def end_like(status: int) -> int:
     return status
 
 
-def say(line: str) -> None:
+def report_progress(line: str) -> None:
     """Tell the user something about the run, on stderr."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -39,7 +39,7 @@ from types import ModuleType
 from typing import Any
 
 from .groups import GROUP_OF, GROUPS, LESSONS, describe_unknown, load, number_of
-from .progress import marks
+from .progress import read_progress
 from .puzzle import Puzzle
 
 
@@ -50,7 +50,7 @@ def _example() -> Puzzle:
 
 def _marks() -> Any:
     """What is solved, as a table with a row for each lesson."""
-    return marks()
+    return read_progress()
 
 
 class _Collection(ModuleType):

@@ -14,7 +14,7 @@ from ..base.errors import KernelFault
 from ..base.style import READ, WIDTH
 from ..check.cases import by_name
 from ..check.limit import TooLong, time_limit
-from ..check.problem import call, named
+from ..check.problem import call, name_results
 from ..check.runners import Python
 from ..see.inspect import inspect
 from ..see.pictures.counts import times
@@ -25,10 +25,10 @@ from ..see.pictures.show import Picture
 from ..see.pictures.show import show as weft_show
 from ..see.pictures.svg import label
 from ..see.pictures.values import Values, arranged_as
-from .answers import Answer, is_stub, understood
-from .compared import IMAGE, beside, outcome, verdict
-from .goal import goal
-from .instance import Instance, instance
+from .answers import Answer, is_stub, parse_answer
+from .compared import IMAGE, describe_verdict, draw_beside, draw_outcome
+from .goal import draw_goal
+from .instance import Instance, make_instance
 from .launches import launch_of, launch_words
 
 TIMEOUT = 0.8  # seconds that a block may run: on a busy machine, too; an endless one
@@ -44,16 +44,16 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
     goal has a call of its own. What the answer itself raises comes through, but for a
     fault that can be drawn.
     """
-    given = understood(puzzle, answer)
+    given = parse_answer(puzzle, answer)
     try:
         if is_stub(puzzle, given) and puzzle.start is None:
             raise NotImplementedError
-        case = instance(puzzle)
+        case = make_instance(puzzle)
         if not puzzle.is_kernel:
-            return _function(puzzle, case, given)
+            return _draw_function(puzzle, case, given)
         if given.function is not None:
-            return _python(puzzle, case, given)
-        return _c(puzzle, case, given)
+            return _draw_python(puzzle, case, given)
+        return _draw_c(puzzle, case, given)
     except NotImplementedError:
         print(f"{puzzle.name}: not solved yet, so there is nothing to draw")
         return None
@@ -62,29 +62,29 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 # ---- a Python kernel -------------------------------------------------------------
 
 
-def _python(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_python(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """Who touches what, and below it what came out."""
-    arrays, args, shapes = _arguments(puzzle, case, given)
+    arrays, args, shapes = _make_arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
-    picture = shown[_key(puzzle, case, 0)](*args)
+    picture = shown[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
     # One with a maker of its own, that is; a transpose has numbers of ours.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
-    aside = beside(case, got, drawing, image)
-    body, drawing.height = outcome(
+    aside = draw_beside(case, got, drawing, image)
+    body, drawing.height = draw_outcome(
         *(case, got, drawing.height, picture.report),
         drawn=image,
         told=bool(aside),
     )
     drawing.base += aside
     drawing.base += body
-    drawing.account += f"\n{verdict(case, got)[0]}"
+    drawing.account += f"\n{describe_verdict(case, got)[0]}"
     return picture
 
 
-def _arguments(
+def _make_arguments(
     puzzle: Any, case: Instance, given: Answer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
     """Fresh arrays, what a launch is called with, and the shapes of flat ones."""
@@ -103,7 +103,7 @@ def _arguments(
     return fresh, args, shapes
 
 
-def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
+def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
     """What stands in a launch's brackets. between: grid and block, and the bytes of
     dynamic shared memory."""
     grid, block = launch_of(puzzle, case)
@@ -117,36 +117,36 @@ def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 # ---- CUDA C, and functions -------------------------------------------------------
 
 
-def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What it computed, in the check build on the CPU, and its counts."""
-    arrays, args, _ = _arguments(puzzle, case, given)
+    arrays, args, _ = _make_arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}
     try:
-        report = launch[_key(puzzle, case)](*args)
+        report = launch[_launch_key(puzzle, case)](*args)
     except KernelFault as fault:
         report = getattr(fault, "report", None)
         if report is None:
             raise
         got = None  # its arrays are as they were
     heading = f"{given.name}, {launch_words(*launch_of(puzzle, case))}: what it gave"
-    return _values(case, got, heading, NOTE, report)
+    return _draw_values(case, got, heading, NOTE, report)
 
 
-def _function(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_function(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What a function of NumPy returns."""
     try:
         with time_limit(given.name, 2 * TIMEOUT):
             result = call(given.function, case.inputs, case.inputs | case.numbers)
     except TooLong:
-        return goal(puzzle, "the answer does not come to an end")
+        return draw_goal(puzzle, "the answer does not come to an end")
     if result is None:
-        return goal(puzzle, "the answer returns nothing")
-    got = named(result, list(case.wants), given.name)
-    return _values(case, got, f"{given.name}: what it returns", "", None)
+        return draw_goal(puzzle, "the answer returns nothing")
+    got = name_results(result, list(case.wants), given.name)
+    return _draw_values(case, got, f"{given.name}: what it returns", "", None)
 
 
-def _values(
+def _draw_values(
     case: Instance,
     got: dict[str, np.ndarray] | None,
     heading: str,
@@ -160,10 +160,10 @@ def _values(
     base += "".join(one.drawn() for one in made)
     said = ENDED
     if got is not None:
-        body, y = outcome(case, got, y + 8, report, drawn=True)
-        base, said = base + body, verdict(case, got)[0]
+        body, y = draw_outcome(case, got, y + 8, report, drawn=True)
+        base, said = base + body, describe_verdict(case, got)[0]
     if report is not None:
-        body, y = _watched(report, y + 16)
+        body, y = _describe_watched(report, y + 16)
         base += body
     if note:
         base += label(EDGE, y, note, 12, faint=True)
@@ -175,7 +175,7 @@ def _values(
     return Picture(drawing, report)
 
 
-def _watched(report: Any, y: float) -> tuple[str, float]:
+def _describe_watched(report: Any, y: float) -> tuple[str, float]:
     """What was found wrong, and what a thread costs."""
     out, y = sentences(report.findings, EDGE, y)
     out = f'<g data-findings="{len(report.findings)}">{out}</g>'

@@ -36,7 +36,7 @@ class Answer:
     text: str = ""
 
 
-def understood(puzzle: Puzzle, given: Any) -> Answer:
+def parse_answer(puzzle: Puzzle, given: Any) -> Answer:
     """The answer to a puzzle; ArgumentError, one sentence, for what is none."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
@@ -65,7 +65,9 @@ def is_stub(puzzle: Puzzle, answer: Answer) -> bool:
         body = _body_of_c(answer.text, answer.name)
         stub = _body_of_c(puzzle.cuda_c_stub, puzzle.kernel_name)
         return body in ("", stub)
-    return puzzle.start is not None and tree(answer.text) == tree(puzzle.stub)
+    return puzzle.start is not None and dump_function(answer.text) == dump_function(
+        puzzle.stub
+    )
 
 
 def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
@@ -170,7 +172,7 @@ def _refuse_borrowed(puzzle: Puzzle, answer: Answer) -> None:
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
             continue  # such as cuda.threadIdx.x, which only a running kernel has
-        found = _named(node, known)
+        found = _resolve_name(node, known)
         for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
             if found is function and found is not answer.function:
                 raise ArgumentError(
@@ -179,14 +181,14 @@ def _refuse_borrowed(puzzle: Puzzle, answer: Answer) -> None:
                 )
 
 
-def _named(node: ast.AST, known: Mapping[str, Any]) -> Any:
+def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
     """What a name, an attribute or an item by its name stands for; None: unknown."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.Attribute):
-        return getattr(_named(node.value, known), node.attr, None)
+        return getattr(_resolve_name(node.value, known), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        of = _named(node.value, known)
+        of = _resolve_name(node.value, known)
         return getattr(of, str(node.slice.value), None)  # as puzzles has both
     return None
 
@@ -213,7 +215,7 @@ def _refuse_several_indices(puzzle: Puzzle, answer: Answer) -> None:
             )
 
 
-def tree(text: str) -> str:
+def dump_function(text: str) -> str:
     """A function without its name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
@@ -233,5 +235,5 @@ def tree(text: str) -> str:
 
 def _body_of_c(text: str, name: str) -> str:
     """The body of a kernel without comments and blanks; "?" if it is not found."""
-    body = signature.body(text, name)
+    body = signature.find_body(text, name)
     return "?" if body is None else "".join(body.split())

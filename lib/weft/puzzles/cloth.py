@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.kept import Kept
 from ..base.style import OURS, SHARED, THREAD, WRITTEN
-from .progress import latest, marks
+from .progress import latest_solved, read_progress
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -80,9 +80,9 @@ def cloth(puzzle: Puzzle) -> Cloth:
     The wide one of its group, if this completed it, or if it is the group's last.
     """
     rng = random.Random(f"{puzzle.name} {time.time_ns()}")
-    now = marks()
+    now = read_progress()
     names = now.groups.get(puzzle.group, ())
-    ends_group = puzzle.name in (latest(), *names[-1:])
+    ends_group = puzzle.name in (latest_solved(), *names[-1:])
     if names and ends_group and now.complete(puzzle.group):
         line = f"All {len(names)} of {puzzle.group} are solved: a band for each."
         return Cloth(gamp(names, rng), line)

@@ -37,7 +37,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..check.cases import by_name
 from ..report.counters import Counters, Place, Sums
-from ..report.lines import short
+from ..report.lines import write_short
 from ..report.model import Report
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
@@ -86,7 +86,7 @@ class Count:
         ]
 
 
-def _elements(kind: str, space: str = "global") -> Count:
+def _make_element_count(kind: str, space: str = "global") -> Count:
     where = "{}" if space == "global" else "shared memory"
     of = f"{kind}s" if space == "global" else f"shared {kind}s"
     said, thing = f"{kind}s {{}} of {where} in all", "element"
@@ -96,7 +96,7 @@ def _elements(kind: str, space: str = "global") -> Count:
     return Count(of, said, thing, space, kind, per="thread", budget=free)
 
 
-def _ratio(of: str, verb: str, kind: str = "") -> Count:
+def _make_ratio_count(of: str, verb: str, kind: str = "") -> Count:
     said = f"{verb} {{}} of {{}} for each request of a warp"
     return Count(of, said, "sector", kind=kind, column="sectors_per_request")
 
@@ -104,22 +104,24 @@ def _ratio(of: str, verb: str, kind: str = "") -> Count:
 _SHARED = {"space": "shared"}
 _NONE = {"space": ""}
 COUNTS = {
-    **{f"{kind}s": _elements(kind) for kind in ("read", "write", "atomic")},
+    **{f"{kind}s": _make_element_count(kind) for kind in ("read", "write", "atomic")},
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
         **dict(column="requests", per="warp", budget=ANY),  # limits bound them
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
-    "sectors_per_request": _ratio("sectors per request", "touches"),
-    "load_sectors_per_request": _ratio("sectors per read", "reads", "read"),
-    "store_sectors_per_request": _ratio("sectors per write", "writes", "write"),
+    "sectors_per_request": _make_ratio_count("sectors per request", "touches"),
+    "load_sectors_per_request": _make_ratio_count("sectors per read", "reads", "read"),
+    "store_sectors_per_request": _make_ratio_count(
+        "sectors per write", "writes", "write"
+    ),
     "lanes": Count(
         *("lanes per request", "has {} in each request to {}", "thread"),
         **dict(column="lanes", least=True),
     ),
     **{
-        f"shared_{kind}s": _elements(kind, "shared")
+        f"shared_{kind}s": _make_element_count(kind, "shared")
         for kind in ("read", "write", "atomic")
     },
     "shared_read_lanes": Count(
@@ -144,7 +146,7 @@ COUNTS = {
 }
 
 
-def value(seen: Counters, what: str) -> float:
+def count_value(seen: Counters, what: str) -> float:
     """A count by its name, as limits have it."""
     name, _, array = what.partition(".")
     if name == "barriers":
@@ -158,7 +160,7 @@ def value(seen: Counters, what: str) -> float:
     return found / max(1, seen.warps) if name == "rounds" else found
 
 
-def allowed(puzzle: Any, what: str, best: float) -> float:
+def allowed_count(puzzle: Any, what: str, best: float) -> float:
     """How much of a count is within a puzzle's budget.
 
     Of a mean (lanes, sectors of a request) as much as the puzzle's limit, if it has
@@ -170,7 +172,7 @@ def allowed(puzzle: Any, what: str, best: float) -> float:
     return puzzle.budget.get(what, count.allowed(best))
 
 
-def above(number: float, other: float) -> bool:
+def is_above(number: float, other: float) -> bool:
     """Whether a count is larger than another, and not only by rounding."""
     return number > other + CLOSE * max(1.0, abs(other))
 
@@ -205,7 +207,7 @@ def _is_limit(limit: Any) -> bool:
     return limit is None or callable(limit) or (number and limit >= 0)
 
 
-def refusals(
+def list_refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
     """What is said of each limit that a launch does not meet; its array, its name."""
@@ -215,7 +217,7 @@ def refusals(
     pool = {"threads": seen.threads, **grid, **sizes}
     for what, limit in limits.items():
         base, _, array = what.partition(".")
-        count, yours = COUNTS[base], value(seen, what)
+        count, yours = COUNTS[base], count_value(seen, what)
         single = (limit, None) if count.least else (None, limit)
         least, most = (
             by_name(one, pool) if callable(one) else one
@@ -223,26 +225,34 @@ def refusals(
         )
         counted = yours
         if base == "reads" and most is not None:
-            counted += value(seen, what.replace("reads", "atomics"))
-        if most is not None and above(counted, most):
-            wants = f"allows {short(most) if most else 'none'}"
-            where = _line(report, count, array)
-            yield _refusal(name, count, array, counted, wants) + where, array, what
+            counted += count_value(seen, what.replace("reads", "atomics"))
+        if most is not None and is_above(counted, most):
+            wants = f"allows {write_short(most) if most else 'none'}"
+            where = _find_line(report, count, array)
+            yield (
+                _write_refusal(name, count, array, counted, wants) + where,
+                array,
+                what,
+            )
         elif count.is_mean and not yours:
             continue  # the mean of nothing, as of reads where shuffles do it
-        elif least is not None and above(least, yours):
-            wants = f"asks for at least {short(least)}"
-            where = _line(report, count, array) if yours else ""
-            yield _refusal(name, count, array, yours, wants) + where, array, what
+        elif least is not None and is_above(least, yours):
+            wants = f"asks for at least {write_short(least)}"
+            where = _find_line(report, count, array) if yours else ""
+            yield _write_refusal(name, count, array, yours, wants) + where, array, what
 
 
-def _refusal(name: str, count: Count, array: str, yours: float, wants: str) -> str:
-    things = f"{short(yours) if yours else 'no'} {count.thing}{'s' * (yours != 1)}"
+def _write_refusal(
+    name: str, count: Count, array: str, yours: float, wants: str
+) -> str:
+    things = (
+        f"{write_short(yours) if yours else 'no'} {count.thing}{'s' * (yours != 1)}"
+    )
     said = count.said.format(things, array or "global memory")
     return f"{name}: the numbers are right, but it {said}, and this puzzle {wants}"
 
 
-def _line(report: Report, count: Count, array: str) -> str:
+def _find_line(report: Report, count: Count, array: str) -> str:
     """Where most of it is (of what one wants much of, least).
 
     The line's number alone: its text may stand in the best known answer as well.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..base.errors import KernelError, Mismatch
-from ..base.text import plural
+from ..base.text import count_things
 from ..base.tracebacks import line_of, shorten
 
 if TYPE_CHECKING:
@@ -76,19 +76,19 @@ class _FewLines:
     def end(self) -> None:
         """Say how many lines are missing."""
         if self._dropped:
-            lines = plural(self._dropped, "line")
+            lines = count_things(self._dropped, "line")
             self._stream.write(f"... and {lines} more: a check runs a kernel often\n")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def stopped(given: Answer, error: Exception) -> Exception:
+def explain_stop(given: Answer, error: Exception) -> Exception:
     """What Python itself raised inside an answer, as a refusal in one sentence."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
-    return Mismatch(f"{given.name} stopped{_line(given, error)} {when}: {said}")
+    return Mismatch(f"{given.name} stopped{_find_line(given, error)} {when}: {said}")
 
 
 def is_inside(given: Answer, error: Exception) -> bool:
@@ -96,7 +96,7 @@ def is_inside(given: Answer, error: Exception) -> bool:
     return bool(line_of(given.function, error)[1])
 
 
-def _line(given: Answer, error: Exception) -> str:
+def _find_line(given: Answer, error: Exception) -> str:
     """The answer's own line at which it stopped."""
     _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..base.style import READ, WIDTH, WRITTEN
-from ..base.text import plural
+from ..base.text import count_things
 from ..see.pictures import svg
 from ..see.pictures.grid import Grid
 from ..see.pictures.panels import EDGE, LEFT
@@ -22,7 +22,7 @@ from ..see.pictures.show import Picture
 from ..see.pictures.svg import label
 from ..see.pictures.touches import listed
 from ..see.pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
-from .instance import COULD, MANY, NOW, Instance, depends, instance
+from .instance import COULD, MANY, NOW, Instance, find_dependences, make_instance
 from .launches import launch_drawn, launch_of, launch_words
 
 STOPS = 96  # elements of the outputs that the slider stops at
@@ -31,16 +31,16 @@ LINES = 16  # to one element; with more, outlines say it
 TOLD = 3  # elements that a sentence names
 
 
-def goal(puzzle: Any, state: str = "") -> Picture:
+def draw_goal(puzzle: Any, state: str = "") -> Picture:
     """What a puzzle asks for, at the size it is drawn with.
 
     puzzle: a Puzzle (or what has its title, spec, checks, drawn and launch). state:
     what is said of an answer in the heading: "the answer returns nothing".
     """
-    case = instance(puzzle)
-    stops = _stops(case)
-    links = depends(case, stops)
-    sheet = arranged(case)
+    case = make_instance(puzzle)
+    stops = _choose_stops(case)
+    links = find_dependences(case, stops)
+    sheet = arrange_arrays(case)
     launch = launch_of(puzzle, case)
     heading = f"{puzzle.title}: {state + ', ' if state else ''}the goal"
     base = label(EDGE, 28, heading, 17, bold=True)
@@ -51,16 +51,16 @@ def goal(puzzle: Any, state: str = "") -> Picture:
         left = LEFT if sheet.flat else EDGE + 84
         body, y = launch_drawn(*launch, left, y, _cell_above(sheet))
         base += body
-    base += label(EDGE, y + 14, _counts(case, launch), 12, faint=True)
-    base += _legend(EDGE, y + 38, bool((links == COULD).any()))
+    base += label(EDGE, y + 14, _write_counts(case, launch), 12, faint=True)
+    base += _write_legend(EDGE, y + 38, bool((links == COULD).any()))
     drawing = Drawing(
         heading,
         *(WIDTH, y + 52, base),
-        [Slider("element", tuple(_element(case, n) for n in stops))],
-        {(i,): _frame(case, sheet, links[i], n) for i, n in enumerate(stops)},
-        (_telling(case, links, stops),),
+        [Slider("element", tuple(_describe_element(case, n) for n in stops))],
+        {(i,): _draw_frame(case, sheet, links[i], n) for i, n in enumerate(stops)},
+        (_choose_first_stop(case, links, stops),),
     )
-    drawing.account = _account(heading, case, launch)
+    drawing.account = _write_account(heading, case, launch)
     return Picture(drawing, None)
 
 
@@ -79,16 +79,18 @@ class Sheet:
     flat: bool
 
 
-def arranged(case: Instance) -> Sheet:
+def arrange_arrays(case: Instance) -> Sheet:
     """Arrays of one dimension in rows; with more of them, inputs left of outputs."""
     inputs = [
-        Values(n, a, READ, upright=_upright(case, n), note="before" * (n in case.wants))
+        Values(
+            n, a, READ, upright=_is_upright(case, n), note="before" * (n in case.wants)
+        )
         for n, a in case.inputs.items()
     ]
     outputs = [
         Values(
-            *(n, narrowed(case, n), WRITTEN),
-            **dict(upright=_upright(case, n), note="after" * (n in case.inputs)),
+            *(n, narrow_dtype(case, n), WRITTEN),
+            **dict(upright=_is_upright(case, n), note="after" * (n in case.inputs)),
         )
         for n in case.wants
     ]
@@ -112,7 +114,7 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
     """Inputs above outputs; inputs of several lengths side by side if they fit."""
     sizes = {one.array.size for one in inputs}
     first = [replace(one, indices="above") for one in inputs]
-    side_by_side = len(sizes) > 1 and _beside(first, 66 + 15)
+    side_by_side = len(sizes) > 1 and _place_beside(first, 66 + 15)
     if side_by_side:
         above, y = side_by_side, 66 + 15 + LARGEST + 14
     else:
@@ -123,7 +125,7 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
     return Sheet(above, below, "", bottom, True)
 
 
-def _beside(wishes: list[Values], top: float) -> list[Values]:
+def _place_beside(wishes: list[Values], top: float) -> list[Values]:
     """Rows of cells in one line; none if there is no room."""
     names = [max(60.0, svg.width_of(one.said, 11)) + 28 for one in wishes]
     names[0] = LEFT
@@ -140,7 +142,7 @@ def _beside(wishes: list[Values], top: float) -> list[Values]:
     return out
 
 
-def _upright(case: Instance, name: str) -> bool:
+def _is_upright(case: Instance, name: str) -> bool:
     """Whether an array of one dimension belongs to the rows of one with two."""
     axes = case.axes.get(name, ())
     if len(axes) != 1 or not axes[0]:
@@ -149,7 +151,7 @@ def _upright(case: Instance, name: str) -> bool:
     return any(axes[0] in other[:-1] for other in wide)
 
 
-def narrowed(case: Instance, name: str) -> np.ndarray:
+def narrow_dtype(case: Instance, name: str) -> np.ndarray:
     """What an output shall hold, in its own dtype if that changes no number."""
     want = case.wants[name]
     start = case.starts.get(name)
@@ -168,9 +170,11 @@ def _cell_above(sheet: Sheet) -> float:
 # ---- one element --------------------------------------------------------------------
 
 
-def _frame(case: Instance, sheet: Sheet, links: np.ndarray, number: int) -> list[str]:
+def _draw_frame(
+    case: Instance, sheet: Sheet, links: np.ndarray, number: int
+) -> list[str]:
     """The sentence, the element, and what it depends on: links, of all inputs."""
-    text = svg.clipped(_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
+    text = svg.clipped(_write_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
     target = sheet.outputs[list(case.wants).index(place)]
@@ -183,12 +187,12 @@ def _frame(case: Instance, sheet: Sheet, links: np.ndarray, number: int) -> list
         out.append(one.marked(could, "could", empty=True))
         out.append(one.marked(now, "depends"))
         if sheet.flat and total <= LINES:
-            lines += _lines(sheet, one, now, target, element)
+            lines += _draw_lines(sheet, one, now, target, element)
     out.append(target.marked([element], "wanted"))
     return [*out, "".join(lines)]
 
 
-def _lines(
+def _draw_lines(
     sheet: Sheet, one: Values, elements: np.ndarray, target: Values, element: int
 ) -> list[str]:
     """From the cells of an input to an element, behind all that is between them."""
@@ -204,9 +208,9 @@ def _lines(
     return out
 
 
-def _sentence(case: Instance, links: np.ndarray, number: int) -> str:
+def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
     name, element = _place(case, number)
-    value = said(narrowed(case, name).reshape(-1)[element])
+    value = said(narrow_dtype(case, name).reshape(-1)[element])
     parts, at, could = [], 0, False
     for one, array in case.inputs.items():
         row = links[at : at + array.size]
@@ -215,13 +219,13 @@ def _sentence(case: Instance, links: np.ndarray, number: int) -> str:
         now = np.flatnonzero(row == NOW)
         if len(now):
             before = " before" * (one in case.wants)
-            parts.append(_which(one, array, now) + before)
-    text = f"{_element(case, number)} shall be {value}"
+            parts.append(_describe_elements(one, array, now) + before)
+    text = f"{_describe_element(case, number)} shall be {value}"
     text += f": it depends on {listed(parts)}" if parts else ", whatever the inputs are"
     return text + ("; what is outlined could change it." if could else ".")
 
 
-def _which(name: str, array: np.ndarray, elements: np.ndarray) -> str:
+def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
     """Some elements of an array in words: "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
     count = len(elements)
     if count == array.size > 1:
@@ -235,13 +239,13 @@ def _which(name: str, array: np.ndarray, elements: np.ndarray) -> str:
             if len(set(of)) == 1 and len(set(across)) == size:
                 return f"{what} {of[0]} of {name}"
     if count <= TOLD:
-        return listed([indexed(name, array, int(n)) for n in elements])
+        return listed([write_element(name, array, int(n)) for n in elements])
     if array.ndim == 1 and elements[-1] - elements[0] == count - 1:
         return f"{name}[{elements[0]}] to {name}[{elements[-1]}]"
     return f"{count} elements of {name}"
 
 
-def indexed(name: str, array: np.ndarray, element: int) -> str:
+def write_element(name: str, array: np.ndarray, element: int) -> str:
     index = np.unravel_index(element, array.shape or (1,))
     return f"{name}[{', '.join(str(int(i)) for i in index)}]"
 
@@ -255,23 +259,23 @@ def _place(case: Instance, number: int) -> tuple[str, int]:
     raise IndexError(number)
 
 
-def _element(case: Instance, number: int) -> str:
+def _describe_element(case: Instance, number: int) -> str:
     name, element = _place(case, number)
-    return indexed(name, case.wants[name], element)
+    return write_element(name, case.wants[name], element)
 
 
-def _stops(case: Instance) -> list[int]:
+def _choose_stops(case: Instance) -> list[int]:
     """Elements for the slider: all, or some of many."""
     count = sum(w.size for w in case.wants.values())
     inputs = sum(a.size for a in case.inputs.values())
     most = STOPS if inputs <= MANY else FEWER
     if count <= most:
         return list(range(count))
-    middle = _wished(case, range(count))
+    middle = _choose_wished(case, range(count))
     return sorted({*np.linspace(0, count - 1, most).astype(int).tolist(), middle})
 
 
-def _telling(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
+def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
     """The stop to begin with: of those with most inputs, one off the diagonal.
 
     Where other inputs could change some elements, it is one of these.
@@ -281,10 +285,10 @@ def _telling(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
     open_ = {n: row for n, row in rows.items() if (row == COULD).any()}
     per = {n: int((row == NOW).sum()) for n, row in (open_ or rows).items()}
     most = max(per.values())
-    return stops.index(_wished(case, [n for n in per if per[n] == most]))
+    return stops.index(_choose_wished(case, [n for n in per if per[n] == most]))
 
 
-def _wished(case: Instance, numbers: Sequence[int]) -> int:
+def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
     """Of these elements the one of the first output that shows most: not in a corner,
     nor on the diagonal, nor zero."""
     first = next(iter(case.wants.values()))
@@ -302,19 +306,21 @@ def _wished(case: Instance, numbers: Sequence[int]) -> int:
 # ---- below --------------------------------------------------------------------------
 
 
-def _counts(case: Instance, launch: tuple | None) -> str:
-    elements = [f"{plural(w.size, 'element')} of {n}" for n, w in case.wants.items()]
+def _write_counts(case: Instance, launch: tuple | None) -> str:
+    elements = [
+        f"{count_things(w.size, 'element')} of {n}" for n, w in case.wants.items()
+    ]
     numbers = ", ".join(
         f"{n} = {said(v)}" for n, v in case.numbers.items() if np.ndim(v) == 0
     )
     text = listed(elements)
     if launch is not None:
         threads = int(np.prod(launch[0]) * np.prod(launch[1]))
-        text = f"{launch_words(*launch)}: {plural(threads, 'thread')} for {text}"
+        text = f"{launch_words(*launch)}: {count_things(threads, 'thread')} for {text}"
     return f"{text[0].upper()}{text[1:]}; {numbers}." if numbers else f"{text}."
 
 
-def _legend(x: float, y: float, could: bool) -> str:
+def _write_legend(x: float, y: float, could: bool) -> str:
     out = []
     kinds = [(WRITTEN, False, "this element"), (READ, False, "what it depends on")]
     if could:
@@ -327,16 +333,17 @@ def _legend(x: float, y: float, could: bool) -> str:
     return "".join(out)
 
 
-def _account(heading: str, case: Instance, launch: tuple | None) -> str:
+def _write_account(heading: str, case: Instance, launch: tuple | None) -> str:
     """The same in words, for a terminal and for who does not see the picture."""
     lines = [heading]
-    lines += [f"{name} = {_listing(a)}" for name, a in case.inputs.items()]
+    lines += [f"{name} = {_write_listing(a)}" for name, a in case.inputs.items()]
     lines += [
-        f"{name} shall be {_listing(narrowed(case, name))}" for name in case.wants
+        f"{name} shall be {_write_listing(narrow_dtype(case, name))}"
+        for name in case.wants
     ]
-    return "\n".join([*lines, _counts(case, launch)])
+    return "\n".join([*lines, _write_counts(case, launch)])
 
 
-def _listing(array: np.ndarray) -> str:
+def _write_listing(array: np.ndarray) -> str:
     text = np.array2string(array, threshold=40, precision=3, separator=", ")
     return " ".join(text.split())

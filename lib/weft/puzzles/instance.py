@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.arrays import poison
 from ..check.cases import Spec, by_name, names_of, spoken_of
-from ..check.problem import Problem, wide
+from ..check.problem import Problem, widen_values
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # values that an element is tried with
@@ -53,7 +53,7 @@ class Instance:
     def asker(self) -> Callable[[Arrays], np.ndarray]:
         """The reference as a function of the inputs alone: all outputs, flat, one after
         the other. It is called thousands of times, so names are looked up once."""
-        pool = wide(self.inputs) | self.numbers
+        pool = widen_values(self.inputs) | self.numbers
         reference, names = self.problem.reference, names_of(self.problem.reference)
         in_order = not names or not set(names) <= set(pool)
         order = list(self.inputs) if in_order else list(names or ())
@@ -70,7 +70,7 @@ class Instance:
         return ask
 
 
-def instance(puzzle: Any) -> Instance:
+def make_instance(puzzle: Any) -> Instance:
     """The case that a puzzle draws: `drawn` sizes, small whole numbers as inputs.
 
     An input with a maker of its own (checks' data=) has that maker's numbers.
@@ -79,7 +79,7 @@ def instance(puzzle: Any) -> Instance:
     groups, data = spoken_of(checks), checks.get("data") or {}
     rng = np.random.default_rng(7)
     values = {
-        name: _whole(by_name(v, sizes | {"rng": rng})) if callable(v) else v
+        name: _round_whole(by_name(v, sizes | {"rng": rng})) if callable(v) else v
         for name, v in (checks.get("values") or {}).items()
     }
     problem = Problem(puzzle.spec, *groups, values, list(sizes), data=data)
@@ -88,10 +88,10 @@ def instance(puzzle: Any) -> Instance:
     for name, one in outputs.items():
         dtype = one.dtype or np.dtype(np.float32)
         starts[name] = np.full(one.shape(sizes), poison(dtype), dtype)
-    inputs, bounded = _chosen(problem, given | inout, sizes, values, starts)
-    inputs = _milder(problem, inputs, bounded, sizes | values, starts)
+    inputs, bounded = _choose_inputs(problem, given | inout, sizes, values, starts)
+    inputs = _shrink_inputs(problem, inputs, bounded, sizes | values, starts)
     starts |= {name: inputs[name] for name in inout}
-    wants = _answer(problem, inputs, sizes | values, starts)
+    wants = _compute_answer(problem, inputs, sizes | values, starts)
     axes = {name: one.axes for group in groups for name, one in group.items()}
     return Instance(problem, sizes, values, inputs, starts, wants, axes, bounded)
 
@@ -99,7 +99,7 @@ def instance(puzzle: Any) -> Instance:
 # ---- what depends on what --------------------------------------------------------
 
 
-def depends(case: Instance, outputs: Sequence[int]) -> np.ndarray:
+def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
     """What these outputs depend on: (outputs, inputs), arrays flat and in their order.
 
     NOW: most other values of the input element change the output element. COULD: some
@@ -132,7 +132,7 @@ class _Trial:
 
     def __init__(self, case: Instance, outputs: np.ndarray) -> None:
         self.case, self.outputs = case, outputs
-        self.inputs = wide(case.inputs)
+        self.inputs = widen_values(case.inputs)
         self.ask = case.asker()
         self.all_before = self.ask({})
         self.before = self.all_before[outputs]
@@ -161,7 +161,7 @@ class _Trial:
         """How each output depends on one element: NOW, COULD or 0; and whether every
         other value changes it."""
         free = name not in self.case.bounded
-        own, far = _others(self.inputs[name], element, self.most, free)
+        own, far = _other_values(self.inputs[name], element, self.most, free)
         changed = [self._changed(name, element, value) for value in own]
         share = np.mean(changed, axis=0)
         could, always = share > 0, share == 1
@@ -185,7 +185,7 @@ class _Trial:
         return ~((after == self.before) | (np.isnan(after) & np.isnan(self.before)))
 
 
-def _others(
+def _other_values(
     array: np.ndarray, element: int, most: int, free: bool
 ) -> tuple[list[Any], list[Any]]:
     """Values to try instead: those that the array has elsewhere, and a large one.
@@ -208,7 +208,7 @@ def _others(
 # ---- inputs ------------------------------------------------------------------------
 
 
-def _chosen(
+def _choose_inputs(
     problem: Problem, specs: dict[str, Spec], sizes: dict, values: dict, starts: Arrays
 ) -> tuple[Arrays, frozenset[str]]:
     """Numbers for each input, and which of them are bounded.
@@ -217,23 +217,25 @@ def _chosen(
     are many: a picture, say; its whole numbers always.
     """
     numbers = sizes | values
-    inputs = {n: _numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()}
+    inputs = {
+        n: _draw_numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()
+    }
     bounded = {n for n, one in specs.items() if one.data is not None}
     for name in [n for n in specs if n not in bounded]:
         made = inputs[name]
         if name in problem.data and (
             made.dtype.kind != "f"
             or made.size > FEW
-            or _made(specs[name], sizes, problem.data[name]).dtype.kind != "f"
+            or _call_maker(specs[name], sizes, problem.data[name]).dtype.kind != "f"
         ):
             bounded |= {name} if made.dtype.kind != "f" else set()
             continue
-        plain = inputs | {name: _numbers(specs[name], sizes, None)}
+        plain = inputs | {name: _draw_numbers(specs[name], sizes, None)}
         try:
             if _sign_matters(problem, plain, numbers, starts, name):
-                plain[name] = _signed(name, plain[name])
+                plain[name] = _alternate_signs(name, plain[name])
             with np.errstate(all="ignore"):
-                _answer(problem, plain, numbers, starts)
+                _compute_answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
             bounded.add(name)  # ArgumentError, a ValueError: outputs of another size
             continue
@@ -241,26 +243,28 @@ def _chosen(
     return inputs, frozenset(bounded)
 
 
-def _rng(one: Spec) -> np.random.Generator:
+def _make_rng(one: Spec) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(one.name.encode()))
 
 
-def _made(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray:
+def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray:
     """What an input's own maker gives."""
     shape = one.shape(sizes)
-    pool = sizes | {"rng": _rng(one), "shape": shape}
+    pool = sizes | {"rng": _make_rng(one), "shape": shape}
     return np.asarray(by_name(maker, pool)).reshape(shape)
 
 
-def _numbers(one: Spec, sizes: dict[str, int], maker: Callable | None) -> np.ndarray:
+def _draw_numbers(
+    one: Spec, sizes: dict[str, int], maker: Callable | None
+) -> np.ndarray:
     """Values that one can read: small whole numbers, if a maker does not say others."""
     if one.data is not None:
         return one.data.copy()
     shape, dtype = one.shape(sizes), one.dtype or np.dtype(np.float32)
     if maker is not None:
-        made = _made(one, sizes, maker)
-        return (made if made.size > FEW else _whole(made)).astype(dtype)
-    rng = _rng(one)
+        made = _call_maker(one, sizes, maker)
+        return (made if made.size > FEW else _round_whole(made)).astype(dtype)
+    rng = _make_rng(one)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     count = int(np.prod(shape))
@@ -271,11 +275,11 @@ def _numbers(one: Spec, sizes: dict[str, int], maker: Callable | None) -> np.nda
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 
 
-def _milder(
+def _shrink_inputs(
     problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
 ) -> Arrays:
     """Smaller inputs, where of the outputs (exponentials) too little can be read."""
-    found = np.abs(_flat(_answer(problem, inputs, numbers, starts)))
+    found = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
     if np.mean((found > 0) & (found < 0.01)) < 0.25:
         return inputs
     return {
@@ -284,7 +288,7 @@ def _milder(
     }
 
 
-def _whole(value: Any) -> Any:
+def _round_whole(value: Any) -> Any:
     """A maker's number, or numbers, as small whole ones of the same signs."""
     array = np.asarray(value)
     if array.dtype.kind != "f" or not np.isfinite(array).all():
@@ -295,7 +299,7 @@ def _whole(value: Any) -> Any:
     return whole if array.ndim else float(whole)
 
 
-def _signed(name: str, values: np.ndarray) -> np.ndarray:
+def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
     """About every third value negative."""
     if values.dtype.kind not in "if":
         return values
@@ -320,15 +324,17 @@ def _sign_matters(
     for by in (1, 0, -1):
         changed = (inputs[name] * by).astype(inputs[name].dtype)
         with np.errstate(all="ignore"):
-            after = _answer(problem, inputs | {name: changed}, numbers, starts)
-        sides.append(_flat(after))
+            after = _compute_answer(problem, inputs | {name: changed}, numbers, starts)
+        sides.append(_flatten(after))
     up, flat, down = sides
     return not np.allclose(up - flat, flat - down, equal_nan=True)
 
 
-def _answer(problem: Problem, inputs: Arrays, numbers: dict, starts: Arrays) -> Arrays:
-    return problem._wants(problem.answer(wide(inputs) | numbers), starts)
+def _compute_answer(
+    problem: Problem, inputs: Arrays, numbers: dict, starts: Arrays
+) -> Arrays:
+    return problem._wants(problem.answer(widen_values(inputs) | numbers), starts)
 
 
-def _flat(arrays: Arrays) -> np.ndarray:
+def _flatten(arrays: Arrays) -> np.ndarray:
     return np.concatenate([np.ravel(a).astype(float) for a in arrays.values()])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..base.style import THREAD, WIDTH
-from ..base.text import plural
-from ..check.cases import by_name, three
+from ..base.text import count_things
+from ..check.cases import by_name, make_three
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE, LEFT
 from ..see.pictures.svg import label
@@ -22,7 +22,7 @@ def launch_of(puzzle: Any, case: Instance) -> tuple[tuple, tuple] | None:
         return None
     if callable(launch):
         launch = by_name(launch, case.sizes)
-    return three(launch[0]), three(launch[1])
+    return make_three(launch[0]), make_three(launch[1])
 
 
 def launch_words(grid: tuple, block: tuple) -> str:
@@ -30,7 +30,7 @@ def launch_words(grid: tuple, block: tuple) -> str:
     has its rows first, which is y."""
     sides = [n for n in block if n > 1] or [1]
     of = " × ".join(str(n) for n in sides)
-    blocks = plural(int(np.prod(grid)), "block")
+    blocks = count_things(int(np.prod(grid)), "block")
     if sum(n > 1 for n in grid) > 1:
         blocks = " × ".join(str(n) for n in grid if n > 1) + " blocks"
     order = " (x × y)" if grid[:2] != grid[1::-1] or block[:2] != block[1::-1] else ""
@@ -63,8 +63,8 @@ def launch_drawn(
         at, upper = left + bx * (x * side + 14), top + by * (y * side + 18) + 2
         wide, tall = x * side + 6, y * side + 8
         parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=0.4))
-        parts.append(_circles(at, upper + 4, x, y, side, int(np.prod(block))))
-    return _named(launch_words(grid, block), parts, left, top), top + high
+        parts.append(_draw_circles(at, upper + 4, x, y, side, int(np.prod(block))))
+    return _describe_launch(launch_words(grid, block), parts, left, top), top + high
 
 
 def _below_cells(
@@ -75,19 +75,19 @@ def _below_cells(
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
         frame = svg.box(at, top + 2, wide - 3, side + 8, radius=8, strength=0.4)
-        parts.append(frame + _circles(at, top + 6, count, 1, side, count, cell))
+        parts.append(frame + _draw_circles(at, top + 6, count, 1, side, count, cell))
     words = launch_words((blocks, 1, 1), (count, 1, 1))
-    return _named(words, parts, left, top), top + side + 18
+    return _describe_launch(words, parts, left, top), top + side + 18
 
 
-def _named(words: str, parts: list[str], left: float, top: float) -> str:
+def _describe_launch(words: str, parts: list[str], left: float, top: float) -> str:
     """In one line with the names of arrays: right of an edge, or at the edge itself."""
     at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
     name = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     return name + f'<g data-threads="{words}">{"".join(parts)}</g>'
 
 
-def _circles(
+def _draw_circles(
     left: float,
     top: float,
     cols: int,

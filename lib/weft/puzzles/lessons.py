@@ -23,9 +23,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
-from ..puzzles.cells import asked
+from .cells import describe_puzzle
 from .groups import load
-from .stubs import HIDDEN, is_withheld, stub
+from .stubs import HIDDEN, is_withheld, make_stub
 
 NOTEBOOKS = ROOT / "notebooks"
 
@@ -177,7 +177,7 @@ def cell_minutes(cell: NotebookNode) -> float:
         )
     if "exercise" in tags:
         answer = "".join(found["answer"] for found in HIDDEN.finditer(cell.source))
-        return _time_writing(_count_lines(stub(cell.source)), _count_lines(answer))
+        return _time_writing(_count_lines(make_stub(cell.source)), _count_lines(answer))
     puzzle = PUZZLE.fullmatch(cell.id)
     if puzzle and puzzle["part"] == "answer":
         return _answer_minutes(name_puzzle(puzzle))
@@ -191,7 +191,7 @@ def name_puzzle(cell_id: re.Match[str]) -> str:
 
 def puzzle_minutes(name: str) -> float:
     """How long a puzzle takes: reading it, and writing its answer."""
-    return _time_reading(asked(load(name))) + _answer_minutes(name)
+    return _time_reading(describe_puzzle(load(name))) + _answer_minutes(name)
 
 
 def list_core_puzzles(lesson: Lesson) -> Iterator[str]:

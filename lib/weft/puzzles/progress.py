@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ArgumentError
 from ..base.kept import Kept
-from ..base.text import plural
+from ..base.text import count_things
 from .groups import GROUPS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _set_aside = Kept("puzzles_before_reset")
 _latest: list[str] = []  # whose solution was news in this session
 
 
-def solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
+def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
     """Note that a puzzle is solved; whether that is news: it was not, in any language.
 
     Of several answers in one language the first day counts and the best score.
@@ -54,7 +54,7 @@ def solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
 
     def note(records: dict[str, Any]) -> None:
         nonlocal news
-        news = not _valid(records.get(puzzle.name))
+        news = not _select_valid(records.get(puzzle.name))
         _merge(records, puzzle.name, language, record)
 
     _kept.change(note)
@@ -63,12 +63,12 @@ def solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
     return news
 
 
-def latest() -> str:
+def latest_solved() -> str:
     """The puzzle that was solved for the first time the last time one was; or ""."""
     return _latest[-1] if _latest else ""
 
 
-def marks() -> Progress:
+def read_progress() -> Progress:
     """What is solved now."""
     return Progress(GROUPS, _kept.read())
 
@@ -82,7 +82,7 @@ class Progress:
 
     def state(self, name: str) -> str:
         """OPEN, SOLVED or WITHIN."""
-        found = _valid(self.records.get(name))
+        found = _select_valid(self.records.get(name))
         if not found:
             return OPEN
         return WITHIN if any(one["within"] for one in found.values()) else SOLVED
@@ -94,7 +94,7 @@ class Progress:
 
     def how(self, name: str) -> str:
         """in Python on 2026-11-22, CUDA C on ...; "" if it is not solved."""
-        found = _valid(self.records.get(name)).items()
+        found = _select_valid(self.records.get(name)).items()
         parts = [f"{language} on {record['when']}" for language, record in found]
         return f"in {', '.join(parts)}" if parts else ""
 
@@ -123,7 +123,9 @@ class Progress:
             Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ArgumentError(f"export: {path}: {error.strerror or error}") from None
-        return Exported(Path(path), sum(bool(_valid(r)) for r in records.values()))
+        return Exported(
+            Path(path), sum(bool(_select_valid(r)) for r in records.values())
+        )
 
     def load(self, path: str | Path = FILE) -> Progress:
         """Add what export() wrote: nothing that is here already is lost."""
@@ -131,11 +133,11 @@ class Progress:
 
         def add(records: dict[str, Any]) -> None:
             for name, by_language in found.items():
-                for language, record in _valid(by_language).items():
+                for language, record in _select_valid(by_language).items():
                     _merge(records, name, language, record)
 
         _kept.change(add)
-        return marks()
+        return read_progress()
 
     def reset(self, name: str | None = None) -> Progress:
         """Forget one puzzle, or all: they can be solved anew.
@@ -162,7 +164,7 @@ class Progress:
             records.update(before)
 
         _set_aside.change(put)
-        return marks()
+        return read_progress()
 
     def _names(self) -> Iterator[str]:
         return (name for names in self.groups.values() for name in names)
@@ -201,7 +203,7 @@ class Exported:
     def __repr__(self) -> str:
         name = self.path.name
         return (
-            f"{self.path}: {plural(self.count, 'puzzle')} solved. Elsewhere: "
+            f"{self.path}: {count_things(self.count, 'puzzle')} solved. Elsewhere: "
             f'puzzles.progress().load("{name}")\n'
             f"Colab forgets its disk. There, take the file with you:\n"
             f"    from google.colab import files\n"
@@ -212,7 +214,7 @@ class Exported:
 # ---- records ------------------------------------------------------------------------
 
 
-def _valid(by_language: Any) -> dict[str, Any]:
+def _select_valid(by_language: Any) -> dict[str, Any]:
     """Those records of a puzzle, by language, that are ones."""
     if not isinstance(by_language, dict):
         return {}
@@ -231,7 +233,7 @@ def _merge(
     """Add a record: of two the earlier day counts, and the better score."""
     if not isinstance(records.get(name), dict):
         records[name] = {}
-    old = _valid(records[name]).get(language)
+    old = _select_valid(records[name]).get(language)
     if old is not None:
         better = old if old["within"] and not record["within"] else record
         record = {**better, "when": min(old["when"], record["when"])}

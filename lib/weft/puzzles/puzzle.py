@@ -17,19 +17,19 @@ from ..base.errors import ArgumentError, KernelError, Mismatch
 from ..check import check
 from ..check.cases import spoken_of
 from ..pykernel.to_cuda import to_cuda
-from ..report.highlight import highlighted, with_code
+from ..report.highlight import highlight_text, with_code
 from .answered import show
-from .answers import Answer, as_declared, is_stub, tree, understood
+from .answers import Answer, as_declared, dump_function, is_stub, parse_answer
 from .cloth import cloth
 from .counts import names_known
-from .errors import few_prints, is_inside, short_errors, stopped
-from .goal import goal
+from .errors import explain_stop, few_prints, is_inside, short_errors
+from .goal import draw_goal
 from .groups import LESSONS, number_of
-from .progress import marks
-from .progress import solved as remember
+from .progress import note_solved as remember
+from .progress import read_progress
 from .score import score
 from .shown import Code, Solved, display_refused
-from .stubs import solved, stub
+from .stubs import make_stub, remove_marks
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -93,7 +93,7 @@ class Puzzle:
 
     def goal(self) -> Any:
         """A picture of what the outputs shall hold, drawn from the reference."""
-        return goal(self)
+        return draw_goal(self)
 
     def check(self, answer: Any, *, device: Any = None) -> Solved | None:
         """Whether an answer is right: Solved; None, and a line, for a stub.
@@ -106,7 +106,7 @@ class Puzzle:
         ArgumentError for what is no answer.
         """
         with short_errors(answer):
-            given = understood(self, answer)
+            given = parse_answer(self, answer)
             try:
                 with few_prints():
                     if not is_stub(self, given):
@@ -123,7 +123,7 @@ class Puzzle:
     def show(self, answer: Any) -> Any:
         """A picture of what an answer does at the usual size: who touches what."""
         with short_errors(answer):
-            given = understood(self, answer)
+            given = parse_answer(self, answer)
             try:
                 return show(self, answer)
             except (KernelError, ArgumentError):
@@ -131,7 +131,7 @@ class Puzzle:
             except Exception as error:
                 if not is_inside(given, error):
                     raise
-                raise stopped(given, error) from None
+                raise explain_stop(given, error) from None
 
     def reset(self, language: str = "python") -> None:
         """The stub again: in a new cell below, or printed where there are no cells.
@@ -141,7 +141,7 @@ class Puzzle:
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
-        shell = ipython.shell()
+        shell = ipython.running_shell()
         if shell is None:
             print(text)
         else:
@@ -158,24 +158,24 @@ class Puzzle:
     def stub(self) -> str:
         """What the reader starts from."""
         if self.start is None:
-            return stub(_source(self.answer))
-        text = self.start if isinstance(self.start, str) else _source(self.start)
+            return make_stub(_read_source(self.answer))
+        text = self.start if isinstance(self.start, str) else _read_source(self.start)
         return re.sub(r"^def \w+", f"def {self.kernel_name}", text, flags=re.M).strip()
 
     @cached_property
     def solved_text(self) -> str:
         """The best known answer's source, without the marks."""
-        return solved(_source(self.answer))
+        return remove_marks(_read_source(self.answer))
 
     @cached_property
     def spec_text(self) -> str:
         """The reference's source."""
-        return _source(self.spec)
+        return _read_source(self.spec)
 
     @cached_property
     def cuda_c_answer(self) -> str:
         """The best known answer as CUDA C; "" where a function of NumPy is asked."""
-        return solved(self._in_c(self.answer)) if self.is_kernel else ""
+        return remove_marks(self._in_c(self.answer)) if self.is_kernel else ""
 
     @cached_property
     def cuda_c_stub(self) -> str:
@@ -183,8 +183,8 @@ class Puzzle:
         if not self.is_kernel:
             return ""
         if self.start is not None:
-            return self._in_c(_compiled(self.stub, self.answer)).strip()
-        return stub(f"%%cuda\n{self._in_c(self.answer)}").partition("\n")[2]
+            return self._in_c(_compile_function(self.stub, self.answer)).strip()
+        return make_stub(f"%%cuda\n{self._in_c(self.answer)}").partition("\n")[2]
 
     def specs(self) -> dict[str, Spec]:
         """Each array as check() understands it: outputs, inputs, inout."""
@@ -226,7 +226,7 @@ class Puzzle:
         except (Mismatch, KernelError, NotImplementedError):
             raise
         except Exception as error:
-            raise stopped(given, error) from None
+            raise explain_stop(given, error) from None
 
     def _lacks(self, given: Answer, device: Any) -> str:
         """What a kernel that is to be repaired does not do yet, for its stub."""
@@ -241,14 +241,16 @@ class Puzzle:
 
     def _stops(self, given: Answer) -> str:
         """What is said of a kernel that has more than its stub, and still raises."""
-        if tree(given.text) == tree(self.stub):
+        if dump_function(given.text) == dump_function(self.stub):
             return ""
         return f": `raise NotImplementedError` still stands in {given.name}"
 
     def _solved_before(self, given: Answer) -> str:
         """What is said of the stub where the puzzle is solved already; or ""."""
-        now = marks()
-        is_new = given.function and tree(given.text) != tree(self.stub)
+        now = read_progress()
+        is_new = given.function and dump_function(given.text) != dump_function(
+            self.stub
+        )
         if is_new or self.name not in now or not now.how(self.name):
             return ""
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
@@ -261,7 +263,9 @@ class Puzzle:
         counts = score(self, given.subject)
         if self.group:  # others are no part of what is to be solved
             remember(self, given.language, counts)
-        return Solved(self, given.language, verdict, counts, cloth(self), marks())
+        return Solved(
+            self, given.language, verdict, counts, cloth(self), read_progress()
+        )
 
     # ---- shown -------------------------------------------------------------------
 
@@ -288,7 +292,7 @@ class Puzzle:
         return f"{text}\n\n{self.spec_text}\n{self.stub}"
 
     def _repr_html_(self) -> str:
-        code = highlighted(f"{self.spec_text}\n{self.stub}", "python")
+        code = highlight_text(f"{self.spec_text}\n{self.stub}", "python")
         title = f"<b>{html.escape(self.title)}</b>"
         if self.group:
             link = html.escape(self.link, quote=True)
@@ -310,11 +314,11 @@ def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
     return group, name or (file if own else answer.__name__)
 
 
-def _source(function: Callable[..., Any]) -> str:
+def _read_source(function: Callable[..., Any]) -> str:
     return textwrap.dedent(inspect.getsource(function)).strip()
 
 
-def _compiled(text: str, like: Callable[..., Any]) -> Any:
+def _compile_function(text: str, like: Callable[..., Any]) -> Any:
     """A function from its text, with the names that `like` has around it."""
     file = f"<stub of {like.__module__}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file

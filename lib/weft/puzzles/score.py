@@ -19,16 +19,23 @@ from ..base.errors import BuildError, KernelFault, Mismatch
 from ..base.style import OURS, SHARED, WRITTEN
 from ..cells import CompileError
 from ..check.cases import Shape, spoken_of
-from ..check.plan import plan
-from ..check.problem import Problem, arguments
-from ..check.runners import Cell, Simulated, runners
+from ..check.plan import plan_cases
+from ..check.problem import Problem, make_arguments
+from ..check.runners import Cell, Simulated, make_runners
 from ..pykernel.to_cuda.cuda_c import cuda_c
 from ..report.counters import Counters
 from ..report.highlight import with_code
-from ..report.lines import short
+from ..report.lines import write_short
 from ..report.model import Report
 from ..see.inspect import inspect
-from .counts import COUNTS, above, allowed, names_known, refusals, value
+from .counts import (
+    COUNTS,
+    allowed_count,
+    count_value,
+    is_above,
+    list_refusals,
+    names_known,
+)
 from .everywhere import judge_everywhere
 
 if TYPE_CHECKING:
@@ -66,19 +73,19 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     case = Case.of(puzzle)
     if case is None:
         return Score()
-    runner = _runner(answer)
+    runner = _choose_runner(answer)
     try:
         report = case.launched(runner)
     except (CompileError, BuildError):  # of C that is for a GPU alone
         if puzzle.limits:
             raise
         return Score(advice=NOT_COUNTED)
-    best = _best(case, runner)
+    best = _count_best(case, runner)
     limits = {n: one for n, one in puzzle.limits.items() if _can_be_met(n, best)}
     case.judge(runner.name, report, limits)
     judge_everywhere(case, runner, limits)
     assert report.counters is not None
-    rows = tuple(_rows(case, report.counters, best))
+    rows = tuple(_make_rows(case, report.counters, best))
     return Score(rows, puzzle.better, case.other(report))
 
 
@@ -106,9 +113,11 @@ class Case:
         """What one launch of a kernel did and cost, on the CPU."""
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
-        ((row, shape),) = plan(problem, runner, sizes, None, None, self.launch, shared)
+        ((row, shape),) = plan_cases(
+            problem, runner, sizes, None, None, self.launch, shared
+        )
         assert shape is not None  # as there is a launch
-        _, args = arguments(runner, problem.prepare(runner, row, shape, 0))
+        _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
             return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
         except KernelFault as fault:
@@ -134,7 +143,7 @@ class Case:
         # Also what is put back before the end, which no comparison sees.
         kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
         held = {**limits, **kept}
-        for said, array, what in refusals(name, report, held, self.sizes):
+        for said, array, what in list_refusals(name, report, held, self.sizes):
             facts = {"array": array or None, "report": report, "kind": "limit"}
             why = f". {self.puzzle.why[what]}" if what in self.puzzle.why else ""
             raise Mismatch(said + where + why, **facts, sizes=dict(self.sizes))
@@ -151,11 +160,11 @@ class Case:
         return ", ".join([*parts, str(shape)])
 
 
-def _runner(answer: Any) -> Runner:
+def _choose_runner(answer: Any) -> Runner:
     """How the answer is counted: on the CPU, a Numba kernel by its Python body."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
-    return runners(answer, True, "cpu", True)[0]
+    return make_runners(answer, True, "cpu", True)[0]
 
 
 def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Report:
@@ -171,52 +180,54 @@ def _can_be_met(name: str, best: Counters) -> bool:
 
     A compiler of C leaves out a read of what the same thread has just written.
     """
-    return name != "shared_reads" or value(best, name) > 0
+    return name != "shared_reads" or count_value(best, name) > 0
 
 
 _known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
 
 
-def _best(case: Case, runner: Runner) -> Counters:
+def _count_best(case: Case, runner: Runner) -> Counters:
     """The counts of the best known: in Python, or translated to C as the answer is."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
-        report = case.launched(_runner(cuda_c(answer) if in_c else answer))
+        report = case.launched(_choose_runner(cuda_c(answer) if in_c else answer))
         assert report.counters is not None
         _known[key] = report.counters
     return _known[key]
 
 
-def _rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
+def _make_rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
     rows = []
-    for name in _names(case.puzzle, yours, best):
+    for name in _list_names(case.puzzle, yours, best):
         base, _, array = name.partition(".")
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
         each = yours.threads if count.per == "thread" else 1  # others have it in them
-        numbers = [value(seen, name) / each for seen in (yours, best)]
+        numbers = [count_value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):
             continue
         if count.is_mean and not all(numbers):
             continue  # the mean of nothing, as of reads where shuffles do it
-        budget = allowed(case.puzzle, name, numbers[1])
+        budget = allowed_count(case.puzzle, name, numbers[1])
         rows.append(Row(what, *numbers, count.least, budget))
     return rows
 
 
-def _names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
+def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     """What is shown: reads and writes, what else there is, what limits speak of.
 
     A count of which the limits name every array is not shown as a sum as well.
     """
     seen = (yours, best)
-    names = [*ALWAYS, *(n for n in IF_ANY if any(value(s, n) for s in seen))]
+    names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in seen))]
     shown: dict[str, None] = {}  # in this order
     for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
-        sums = [(sum(value(s, p) for p in parts), value(s, name)) for s in seen]
+        sums = [
+            (sum(count_value(s, p) for p in parts), count_value(s, name)) for s in seen
+        ]
         whole = parts and all(part == total for part, total in sums)
         shown |= dict.fromkeys(parts if whole else [name])
     return [*shown | dict.fromkeys(puzzle.limits)]
@@ -247,7 +258,7 @@ class Row:
     @property
     def better(self) -> bool:
         """Whether the best known needs more."""
-        return above(*(self.best, self.yours)[:: -1 if self.least else 1])
+        return is_above(*(self.best, self.yours)[:: -1 if self.least else 1])
 
     @property
     def within(self) -> bool:
@@ -266,7 +277,7 @@ class Row:
         return f"{word}, within the budget" if self.within else word
 
     def _is_worse_than(self, other: float) -> bool:
-        return above(*(other, self.yours)[:: 1 if self.least else -1])
+        return is_above(*(other, self.yours)[:: 1 if self.least else -1])
 
 
 @dataclass(frozen=True)
@@ -323,7 +334,7 @@ class Score:
         wide = max(len(row.what) for row in self.differing)
         lines = [f"{'':<{wide}}  yours   best"]
         for row in self.differing:
-            numbers = f"{short(row.yours):>6} {short(row.best):>6}"
+            numbers = f"{write_short(row.yours):>6} {write_short(row.best):>6}"
             lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
         counted = [f"Counted with {self.case}."] * bool(self.case)
         return "\n".join([*lines, said, *counted])
@@ -335,24 +346,29 @@ class Score:
             return f"<div>{with_code(self.sentence)}</div>" if self.sentence else ""
         head = ("", "yours", "best known", "")
         rows = [
-            (html.escape(r.what), short(r.yours), _quiet(short(r.best)), _mark(r))
+            (
+                html.escape(r.what),
+                write_short(r.yours),
+                _write_quiet(write_short(r.best)),
+                _mark(r),
+            )
             for r in self.differing
         ]
-        body = "".join(map(_line, [tuple(map(_quiet, head)), *rows]))
+        body = "".join(map(_write_line, [tuple(map(_write_quiet, head)), *rows]))
         counted = f" Counted with {html.escape(self.case)}." if self.case else ""
         return (
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
             f'font-size:13px;color:inherit;background:transparent">{body}</table>'
             f'<div title="{html.escape(EXPLAINED, quote=True)}">'
-            f"{with_code(self.sentence)}{_quiet(counted)}</div>"
+            f"{with_code(self.sentence)}{_write_quiet(counted)}</div>"
         )
 
 
-def _quiet(text: str) -> str:
+def _write_quiet(text: str) -> str:
     return f'<span style="opacity:.65">{text}</span>'
 
 
-def _line(cells: tuple[str, ...]) -> str:
+def _write_line(cells: tuple[str, ...]) -> str:
     style = "padding:1px 12px 1px 0;border:0;background:transparent;text-align"
     sides = ("left", "right", "right", "left")
     made = (f'<td style="{style}:{s}">{c}</td>' for s, c in zip(sides, cells))

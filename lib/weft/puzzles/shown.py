@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import ipython
 from ..check.limit import time_limit
-from ..report.highlight import highlighted
+from ..report.highlight import highlight_text
 
 DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
 
@@ -29,7 +29,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     The error is what counts: whatever goes wrong with the picture is dropped, and so is
     what the answer prints once more.
     """
-    if getattr(ipython.shell(), "kernel", None) is None:
+    if getattr(ipython.running_shell(), "kernel", None) is None:
         return  # a terminal has no room for pictures
     from IPython.display import publish_display_data
 
@@ -51,7 +51,7 @@ class Code:
         return self.text
 
     def _repr_html_(self) -> str:
-        return highlighted(self.text, self.language)
+        return highlight_text(self.text, self.language)
 
 
 @dataclass(frozen=True)

@@ -29,18 +29,18 @@ def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
     limits = most if isinstance(most, tuple) else (most,) * lengths
     if len(limits) != lengths:
         raise ArgumentError(f"most={most!r}: {lengths} sides have as many lengths")
-    rows = [_sides(size, first) for size in own]
-    rows += [*_small(limits), *(_sides(size, first) for size in large)]
-    return [_as(first, row) for row in dict.fromkeys(rows)]
+    rows = [_order_sides(size, first) for size in own]
+    rows += [*_list_small(limits), *(_order_sides(size, first) for size in large)]
+    return [_convert_size(first, row) for row in dict.fromkeys(rows)]
 
 
-def _small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
     """Rows in which each side takes every length from 1 to its limit.
 
     The sides go through their lengths in strides of their own, so that short ones meet
     long ones.
     """
-    strides = [_stride(limit, turn) for turn, limit in enumerate(limits)]
+    strides = [_choose_stride(limit, turn) for turn, limit in enumerate(limits)]
     for i in range(max(limits)):
         yield tuple(
             (i * stride + turn) % limit + 1
@@ -48,13 +48,13 @@ def _small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
         )
 
 
-def _stride(limit: int, turn: int) -> int:
+def _choose_stride(limit: int, turn: int) -> int:
     """A stride that leaves out no length: it has no divisor in common with `limit`."""
     first = 2 * turn + 1
     return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
 
 
-def _sides(size: Any, first: Any) -> tuple[int, ...]:
+def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
     """A size's numbers in the order of the first size's."""
     if type(size) is not type(first):
         raise ArgumentError(f"sizes: {size!r} is of another kind than {first!r}")
@@ -68,7 +68,7 @@ def _sides(size: Any, first: Any) -> tuple[int, ...]:
     return row
 
 
-def _as(first: Any, row: tuple[int, ...]) -> Any:
+def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
     """The numbers of a size in the form that the first size has."""
     if isinstance(first, dict):
         return dict(zip(first, row))

@@ -31,7 +31,7 @@ class LessonError(Exception):
     """A source that is not written as it must be; the text says where and how."""
 
 
-def stub(answer: str) -> str:
+def make_stub(answer: str) -> str:
     """An answer's text before it is solved; LessonError without the two lines."""
     if HIDDEN.search(answer) is None:
         raise LessonError(f"no BEGIN and END SOLUTION in:\n{answer}")
@@ -49,6 +49,6 @@ def is_withheld(cell: NotebookNode) -> bool:
     return not WITHHELD.isdisjoint(cell.metadata.get("tags", []))
 
 
-def solved(answer: str) -> str:
+def remove_marks(answer: str) -> str:
     """The same as one who has solved it would have it: without the two lines."""
     return HIDDEN.sub(r"\g<answer>", answer).rstrip("\n")

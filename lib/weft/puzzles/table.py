@@ -51,7 +51,7 @@ class Row:
 def row_of(group: str, names: tuple[str, ...]) -> Row:
     """The row of a group of puzzles; without a title where the notebook is missing."""
     notebook = LESSONS[group]
-    lesson = _lessons().get(notebook)
+    lesson = _load_lessons().get(notebook)
     if lesson is None:
         return Row(notebook, "", names, frozenset())
 
@@ -59,7 +59,7 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
 
 
 @functools.cache
-def _lessons() -> dict[str, Lesson]:
+def _load_lessons() -> dict[str, Lesson]:
     """The course's lessons by file; notebooks do not change while they are read."""
 
     return {lesson.path.name: lesson for lesson in list_lessons()}
@@ -79,10 +79,10 @@ def in_text(progress: Progress) -> str:
         f"{head:<{wide}}  {sign:<{long}}  {_count(progress, row)}"
         for head, sign, row in zip(heads, signs, rows)
     ]
-    return "\n".join([*lines, f"{progress.sentence}   ({legend()})"])
+    return "\n".join([*lines, f"{progress.sentence}   ({write_legend()})"])
 
 
-def listing(progress: Progress) -> str:
+def list_puzzles(progress: Progress) -> str:
     """A line for each puzzle, below its lesson."""
     lines = []
     for group, names in progress.groups.items():
@@ -95,10 +95,10 @@ def listing(progress: Progress) -> str:
             length = write_minutes(puzzle_minutes(name)) + ", core" * (name in row.core)
             sign = SIGNS[progress.state(name)]
             lines.append(f"  {sign} {name:<20} {load(name).title:<24} {length}")
-    return "\n".join([*lines, f"{progress.sentence}   ({legend()})"])
+    return "\n".join([*lines, f"{progress.sentence}   ({write_legend()})"])
 
 
-def legend() -> str:
+def write_legend() -> str:
     """What the signs mean."""
     return "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
 
@@ -116,7 +116,7 @@ def _count(progress: Progress, row: Row) -> str:
 
 def in_html(progress: Progress) -> str:
     """The table of a notebook."""
-    rows = "".join(_line(progress, *one) for one in progress.groups.items())
+    rows = "".join(_write_line(progress, *one) for one in progress.groups.items())
     states = "".join(
         f'<span style="display:inline-flex;align-items:center;gap:4px;'
         f'margin-right:14px">{mark(state, state)}{state}</span>'
@@ -131,11 +131,11 @@ def in_html(progress: Progress) -> str:
     )
 
 
-def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
+def _write_line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
     row = row_of(group, names)
     head = html.escape(f"{row.number} {row.title}".rstrip())
     done = sum(progress.state(name) != OPEN for name in names)
-    puzzles = "".join(_puzzle(progress, row, name) for name in names)
+    puzzles = "".join(_write_puzzle(progress, row, name) for name in names)
     cells = (
         f'<a href="{html.escape(row.notebook, quote=True)}" style="color:inherit">'
         f"{head}</a>",
@@ -150,7 +150,7 @@ def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
     return f'<tr style="background:transparent">{made}</tr>'
 
 
-def _puzzle(progress: Progress, row: Row, name: str) -> str:
+def _write_puzzle(progress: Progress, row: Row, name: str) -> str:
     """A puzzle's mark and its name, which is a link to it."""
     link = html.escape(load(name).link, quote=True)
     weight = "bold" if name in row.core else "normal"

@@ -15,19 +15,19 @@ _INDEX = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*([xyz])\b")
 _OPENING = {"]": "[", ")": "("}
 
 
-def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> int:
+def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> int:
     """The column (from 0, in bytes) at which an access begins.
 
     compiled: the compiler's column (from 1, in bytes; 0: unknown). array: what is
     accessed, as the reader calls it. callee: the function that was inlined here and
     that makes the access; "" if the line does it itself.
     """
-    at = offset(line, compiled)
+    at = original_offset(line, compiled)
     called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
     if at is None and called:
         return len(line[: called.start()].encode())
     found = None if at is None else _start(line, at)
-    if array and (found is None or not _names(line, found, array)):
+    if array and (found is None or not _is_named(line, found, array)):
         indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be x
         every = re.finditer(rf"\b{re.escape(array)}\b", line)
         places = [m.start() for m in every if m.start() not in indices]
@@ -41,13 +41,13 @@ def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> i
 def only_array(line: str, column: int) -> str:
     """The array that has its one index behind it at a column (from 0, in bytes); ""
     if none or several stand there: s[i][j]."""
-    found = element(line, column)
+    found = find_element(line, column)
     indexed = re.match(r"\w+(?=\s*\[)", found)
     rest = line.encode()[column:].decode(errors="ignore")[len(found) :]
     return indexed[0] if indexed and not rest.lstrip().startswith("[") else ""
 
 
-def element(line: str, column: int) -> str:
+def find_element(line: str, column: int) -> str:
     """The x[i] that begins at a column (from 0, in bytes), up to its first index; ""
     if none does."""
     text = line.encode()[column:].decode(errors="ignore")
@@ -60,7 +60,7 @@ def element(line: str, column: int) -> str:
     return ""
 
 
-def subscript(line: str, column: int, array: str) -> list[str]:
+def split_subscript(line: str, column: int, array: str) -> list[str]:
     """The indices of array[i][j], which begins at a column; [] if it does not."""
     rest = line.encode()[column:].decode(errors="ignore")
     if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
@@ -85,14 +85,14 @@ def one_statement(rows: Sequence[str], start: int, end: int) -> bool:
     return re.search(rb"[;{}]", text) is None
 
 
-def callee(function: str) -> str:
+def plain_callee(function: str) -> str:
     """The plain name of a function as C++ has it: atomicAdd of int atomicAdd(...)."""
     head = re.sub(r"<.*", "", function.partition("(")[0])
     name = re.search(r"(\w+)\s*$", head)
     return name[1] if name and name[1] != "operator" else ""
 
 
-def offset(line: str, column: int) -> int | None:
+def original_offset(line: str, column: int) -> int | None:
     """The offset in the reader's line of a column of the rewritten line."""
     if not column:
         return None
@@ -102,7 +102,7 @@ def offset(line: str, column: int) -> int | None:
     return at if column and at < len(line) else None
 
 
-def _names(line: str, start: int, array: str) -> bool:
+def _is_named(line: str, start: int, array: str) -> bool:
     """Whether the array is named by what begins there: s, (s), &s, t.s"""
     return bool(re.match(rf"[\w.&*(\s>-]*?\b{re.escape(array)}\b", line[start:]))
 
@@ -110,23 +110,23 @@ def _names(line: str, start: int, array: str) -> bool:
 def _start(line: str, at: int) -> int:
     """Where the expression begins whose bracket or assignment operator is at `at`."""
     if line[at] == "]":
-        return _lvalue(line, at + 1)
+        return _find_lvalue(line, at + 1)
     if line[at] == "[":  # in a template
-        return _lvalue(line, at)
+        return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
         before = len(line[:at].rstrip())
         if before:
-            return _lvalue(line, before)
+            return _find_lvalue(line, before)
     return at
 
 
-def _lvalue(line: str, end: int) -> int:
+def _find_lvalue(line: str, end: int) -> int:
     """Where the x[i], s[i][j], p->x, or *p begins that ends before `end`."""
     at = end
     while at > 0:
         last = line[at - 1]
         if last in _OPENING:
-            at = _opening(line, at - 1)
+            at = _find_opening(line, at - 1)
         elif last.isalnum() or last == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
@@ -142,7 +142,7 @@ def _lvalue(line: str, end: int) -> int:
     return at
 
 
-def _opening(line: str, at: int) -> int:
+def _find_opening(line: str, at: int) -> int:
     """The offset of the bracket that the one at `at` closes; 0: on a line before."""
     depth = 0
     for i in range(at, -1, -1):

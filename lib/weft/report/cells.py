@@ -21,7 +21,7 @@ class CellSource:
         base = os.path.basename(file)
         if base == CELL:
             return self.cell
-        here = [one for one in self.texts if one != self.cell and _ends(file, one)]
+        here = [one for one in self.texts if one != self.cell and _is_end(file, one)]
         return max(here, key=len, default="")
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
@@ -30,5 +30,5 @@ class CellSource:
         return [Listing(one, 1, self.texts[one]) for one in first + rest]
 
 
-def _ends(file: str, name: str) -> bool:
+def _is_end(file: str, name: str) -> bool:
     return file == name or file.endswith(f"/{name}")

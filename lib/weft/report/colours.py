@@ -24,7 +24,7 @@ _MARKS = [
 ]
 
 
-def coloured(text: str) -> str:
+def colour_report(text: str) -> str:
     """The text with ANSI colours; NO_COLOR leaves it as it is (no-color.org)."""
     if os.environ.get("NO_COLOR"):
         return text

@@ -101,7 +101,10 @@ def in_python(one: Finding) -> str:
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
     if one.kind == "race":
-        return _between(one, "cuda.syncthreads()", "cuda.syncwarp()") or PYTHON["race"]
+        return (
+            _describe_barrier(one, "cuda.syncthreads()", "cuda.syncwarp()")
+            or PYTHON["race"]
+        )
     return PYTHON.get(one.kind, "")
 
 
@@ -119,7 +122,7 @@ def in_c(one: Finding, space: str, waits: bool = False) -> str:
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
     if one.kind == "race":
-        return _between(one, "__syncthreads()", "__syncwarp()") or C["race"]
+        return _describe_barrier(one, "__syncthreads()", "__syncwarp()") or C["race"]
     if one.kind == "undefined":
         return _SHIFT if " shifts " in one.text else _CONVERSION
     if one.kind == "uninitialised" and space == "global":
@@ -163,7 +166,7 @@ def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
     return [dataclasses.replace(one, one_warp=False) for one in findings]
 
 
-def _between(one: Finding, barrier: str, of_warp: str) -> str:
+def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
     """Return where the missing barrier of a block's race belongs; "" if anywhere."""
     if one.one_warp:
         return _WARP.format(warp=of_warp)

@@ -11,9 +11,9 @@ import re
 from ..base import style
 
 
-def highlighted(text: str, language: str = "cuda") -> str:
+def highlight_text(text: str, language: str = "cuda") -> str:
     """The text in colour. language: "cuda", "python", "ptx" or "diff"."""
-    inside = coloured(text.strip("\n") + "\n", language)
+    inside = colour_text(text.strip("\n") + "\n", language)
     return f'<pre style="{style.PRE}">{inside}</pre>'
 
 
@@ -23,7 +23,7 @@ def with_code(sentence: str) -> str:
     return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 
-def coloured(text: str, language: str = "cuda") -> str:
+def colour_text(text: str, language: str = "cuda") -> str:
     """The same without an element around it: a line stays a line."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
-from ..base.text import thousands
+from ..base.text import write_thousands
 from .cures import in_python as cure_of
-from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks
-from .text import SHOWN, caret, costs, head, short_file, verdict
+from .lines import COLUMNS, HOT, Cell, Row, annotate_lines, list_remarks, select_columns
+from .text import SHOWN, short_file, write_caret, write_costs, write_head, write_verdict
 
 if TYPE_CHECKING:
     from .model import Finding, Report
@@ -35,51 +35,51 @@ FAINT = "opacity:.65;"
 BOLD = "font-weight:600;"
 
 
-def html(report: Report) -> str:
+def write_html(report: Report) -> str:
     """The report: its verdict, findings at their lines, costs, and the listing."""
-    said = costs(report.counters) if report.counters else []
-    parts = [top(report, head(report), said), *findings(report)]
+    said = write_costs(report.counters) if report.counters else []
+    parts = [write_top(report, write_head(report), said), *write_findings(report)]
     if report.counters:
-        parts += [remark(said) for said in remarks(report.counters)]
-        parts += listings(report)
-    return page(parts)
+        parts += [write_remark(said) for said in list_remarks(report.counters)]
+        parts += write_listings(report)
+    return make_page(parts)
 
 
-def findings(report: Report | ProgramReport) -> list[str]:
+def write_findings(report: Report | ProgramReport) -> list[str]:
     """The first findings, and how many there are beyond them."""
-    parts = [_finding(report, one) for one in report.findings[:SHOWN]]
+    parts = [_write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         more = len(report.findings) - SHOWN
         parts.append(f'<div style="{FAINT}">... and {more} more findings</div>')
     return parts
 
 
-def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
+def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
     """Any source text with its lines' counters beside it, folded under a title."""
-    rows = annotated(text, first, lines)
-    shown = columns(rows)
+    rows = annotate_lines(text, first, lines)
+    shown = select_columns(rows)
     if not shown:
         return ""
     heads = {c: c.replace("/", "\n/") for c in shown}  # two lines: room for the source
     look = f"{BOLD}vertical-align:bottom;"
-    head = [cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in shown]
-    body = [_row(row, shown) for row in rows]
+    head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in shown]
+    body = [_write_row(row, shown) for row in rows]
     return (
         f'<details{" open" if opened else ""} style="margin-top:6px">'
         f'<summary style="cursor:pointer">{escape(title)}</summary>'
         f'<div style="overflow-x:auto">'
-        f"{table([[cell(kind='th')] * 2 + head, *body])}</div></details>"
+        f"{make_table([[make_cell(kind='th')] * 2 + head, *body])}</div></details>"
     )
 
 
-def top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
+def write_top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
     """What it was, whether all is well, and what it cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
-    told = f"{mark} {escape(verdict(report))}"
-    return title(name, said, f'<span style="color:{colour};{BOLD}">{told}</span>')
+    told = f"{mark} {escape(write_verdict(report))}"
+    return write_title(name, said, f'<span style="color:{colour};{BOLD}">{told}</span>')
 
 
-def title(name: str, said: list[str], more: str = "") -> str:
+def write_title(name: str, said: list[str], more: str = "") -> str:
     """A launch or a program, more HTML behind it, and what it cost below."""
     costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
@@ -88,9 +88,9 @@ def title(name: str, said: list[str], more: str = "") -> str:
     )
 
 
-def _finding(report: Report | ProgramReport, one: Finding) -> str:
+def _write_finding(report: Report | ProgramReport, one: Finding) -> str:
     where = f"{short_file(one.file)}, line {one.line}" if one.line else ""
-    times = f" ({thousands(one.count)} times)" if one.count > 1 else ""
+    times = f" ({write_thousands(one.count)} times)" if one.count > 1 else ""
     cure = cure_of(one)
     if cure:
         cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
@@ -98,11 +98,11 @@ def _finding(report: Report | ProgramReport, one: Finding) -> str:
         f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
         f'margin:6px 0"><div><b style="color:{FAULT}">{escape(one.kind)}</b> '
         f'<span style="{FAINT}">{escape(where)}</span></div>'
-        f"<div>{escape(one.text)}{times}</div>{_excerpt(report, one)}{cure}</div>"
+        f"<div>{escape(one.text)}{times}</div>{_write_excerpt(report, one)}{cure}</div>"
     )
 
 
-def _excerpt(report: Report | ProgramReport, one: Finding) -> str:
+def _write_excerpt(report: Report | ProgramReport, one: Finding) -> str:
     """The finding's line with its caret, and the other thread's line if another."""
     rows = {one.line: report.line(one.file, one.line)} if one.line else {}
     if one.other_line and not one.other_file:
@@ -113,20 +113,20 @@ def _excerpt(report: Report | ProgramReport, one: Finding) -> str:
     indent = min(len(t) - len(t.lstrip()) for t in rows.values())
     said = []
     for number in sorted(rows):
-        said.append(_numbered(number, escape(rows[number][indent:])))
+        said.append(_number_lines(number, escape(rows[number][indent:])))
         if number == one.line:
-            under = caret(rows[number], one.column)[indent:]
+            under = write_caret(rows[number], one.column)[indent:]
             marked = f'<span style="color:{FAULT};font-weight:700">{under}</span>'
-            said.append(_numbered(0, marked))
+            said.append(_number_lines(0, marked))
     return f'<pre style="{PRE}">{chr(10).join(said)}</pre>'
 
 
-def _numbered(number: int, text: str) -> str:
+def _number_lines(number: int, text: str) -> str:
     shown = f"{number or '':>4}  "
     return f'<span style="{FAINT}">{shown}</span>{text}'
 
 
-def remark(said: str, word: str = "slow") -> str:
+def write_remark(said: str, word: str = "slow") -> str:
     """A sentence on what costs more than it needs to, or that asks for attention."""
     return (
         f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
@@ -134,35 +134,35 @@ def remark(said: str, word: str = "slow") -> str:
     )
 
 
-def listings(report: Report | ProgramReport) -> list[str]:
+def write_listings(report: Report | ProgramReport) -> list[str]:
     """Each source with what its lines cost, open if there is something to see."""
     assert report.counters
     shown = []
     for source in report.sources:
         lines = report.counters.lines_of(source.file)
         title = f"line by line: {short_file(source.file)}"
-        hot = bool(remarks(report.counters)) and report.ok
-        shown.append(listing(source.text, source.first, lines, title, hot))
+        hot = bool(list_remarks(report.counters)) and report.ok
+        shown.append(write_listing(source.text, source.first, lines, title, hot))
     return [one for one in shown if one]
 
 
-def _row(row: Row, shown: list[str]) -> list[str]:
-    numbers = [_warm(row.cells.get(c, Cell())) for c in shown]
-    return [cell(row.number, look=FAINT), cell(row.text, "left"), *numbers]
+def _write_row(row: Row, shown: list[str]) -> list[str]:
+    numbers = [_warm_colour(row.cells.get(c, Cell())) for c in shown]
+    return [make_cell(row.number, look=FAINT), make_cell(row.text, "left"), *numbers]
 
 
-def _warm(one: Cell) -> str:
+def _warm_colour(one: Cell) -> str:
     look = ""
     if one.heat > HOT:
         colour = WARM[1] if one.heat > 0.6 else WARM[0]
         look = f"font-weight:700;background:rgba({colour},{0.15 + 0.4 * one.heat:.2f});"
-    return cell(one.text, look=look, hint=one.why)
+    return make_cell(one.text, look=look, hint=one.why)
 
 
 # ---- what the lab's other views are made of, too ------------------------------------
 
 
-def page(parts: list[str]) -> str:
+def make_page(parts: list[str]) -> str:
     """The parts of a view as one piece of a page."""
     inside = "\n".join(parts)
     return (
@@ -171,7 +171,7 @@ def page(parts: list[str]) -> str:
     )
 
 
-def table(rows: Iterable[Iterable[str]]) -> str:
+def make_table(rows: Iterable[Iterable[str]]) -> str:
     """A table of rows of cell()s."""
     body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
     return (
@@ -180,7 +180,7 @@ def table(rows: Iterable[Iterable[str]]) -> str:
     )
 
 
-def cell(
+def make_cell(
     text: object = "",
     side: str = "right",
     look: str = "",

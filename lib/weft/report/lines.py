@@ -47,30 +47,32 @@ class Row:
     cells: dict[str, Cell] = field(default_factory=dict)
 
 
-def annotated(text: str, first: int, lines: dict[int, Line]) -> list[Row]:
+def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[Row]:
     """The lines of a text, of which the first has the number `first`.
 
     lines: what each did, by number, as Counters.lines_of has it.
     """
     return [
-        Row(number, source, _cells(lines[number]) if number in lines else {})
+        Row(number, source, _make_cells(lines[number]) if number in lines else {})
         for number, source in enumerate(text.splitlines(), first)
     ]
 
 
-def columns(rows: list[Row]) -> list[str]:
+def select_columns(rows: list[Row]) -> list[str]:
     """The columns in which some row says something."""
     return [c for c in COLUMNS if any(row.cells.get(c, Cell()).text for row in rows)]
 
 
-def near(rows: list[Row], wanted: Callable[[Row], bool], around: int = 1) -> list[Row]:
+def select_near(
+    rows: list[Row], wanted: Callable[[Row], bool], around: int = 1
+) -> list[Row]:
     """The rows that are wanted, and so many before and after each."""
     at = [i for i, row in enumerate(rows) if wanted(row)]
     kept = {j for i in at for j in range(i - around, i + around + 1)}
     return [row for i, row in enumerate(rows) if i in kept]
 
 
-def remarks(counters: Counters, most: int = 3) -> list[str]:
+def list_remarks(counters: Counters, most: int = 3) -> list[str]:
     """What is worth a word about the cost, the worst first, in one sentence each.
 
     They name the file where there are several."""
@@ -78,7 +80,9 @@ def remarks(counters: Counters, most: int = 3) -> list[str]:
     found = []
     for place in counters.places:
         where = f"{place.file}, line" if several else "line"
-        found += [(r, f"{where} {place.line}: {said}") for r, said in _said(place)]
+        found += [
+            (r, f"{where} {place.line}: {said}") for r, said in _list_wastes(place)
+        ]
     found.sort(key=lambda one: -one[0])
     return list(dict.fromkeys(said for _, said in found))[:most]
 
@@ -93,14 +97,14 @@ def turns_needed(place: Sums) -> float:
     return place.needed / place.requests if place.requests else 1.0
 
 
-def short(number: float) -> str:
+def write_short(number: float) -> str:
     """A number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def _said(place: Place) -> list[tuple[float, str]]:
+def _list_wastes(place: Place) -> list[tuple[float, str]]:
     """What a place wastes, as the ratio to what it needs, and a sentence."""
     if not place.requests or place.space not in ("global", "shared"):
         return []
@@ -115,11 +119,13 @@ def _said(place: Place) -> list[tuple[float, str]]:
     verb = {"read": "reading", "write": "writing"}.get(place.kind, "updating")
     if place.kind == "atomic":
         why = TURNS[place.space]
-    many = f"{short(took)} {unit} per request where {short(needed)} would do"
+    many = (
+        f"{write_short(took)} {unit} per request where {write_short(needed)} would do"
+    )
     return [(took / needed, f"{verb} {place.array or 'memory'} takes {many}: {why}")]
 
 
-def _cells(line: Line) -> dict[str, Cell]:
+def _make_cells(line: Line) -> dict[str, Cell]:
     cells = {
         name: Cell(f"{count:,}".replace(",", " ") if count else "")
         for name, count in (
@@ -129,17 +135,19 @@ def _cells(line: Line) -> dict[str, Cell]:
             ("bytes", SECTOR * line.sectors),
         )
     }
-    cells["sectors/req"] = _memory(line, "global")
-    cells["wavefronts/req"] = _memory(line, "shared")
+    cells["sectors/req"] = _memory_cell(line, "global")
+    cells["wavefronts/req"] = _memory_cell(line, "shared")
     lanes = line.lanes
     if lanes:
         heat = max(0.0, min(1.0, (WARP / lanes - 1) / 7))
-        why = f"{short(lanes)} of {WARP} threads take part" if lanes < WARP else ""
-        cells["lanes"] = Cell(short(lanes), heat, why)
+        why = (
+            f"{write_short(lanes)} of {WARP} threads take part" if lanes < WARP else ""
+        )
+        cells["lanes"] = Cell(write_short(lanes), heat, why)
     return cells
 
 
-def _memory(line: Line, space: str) -> Cell:
+def _memory_cell(line: Line, space: str) -> Cell:
     """A line's cost in a space: the ratios of its arrays, hot as the worst is."""
     places = [
         p
@@ -151,7 +159,7 @@ def _memory(line: Line, space: str) -> Cell:
         cost = place.sectors if space == "global" else place.wavefronts
         took = cost / place.requests
         needed = sectors_needed(place) if space == "global" else turns_needed(place)
-        said.append(short(took))
+        said.append(write_short(took))
         heat = max(heat, min(1.0, (took / needed - 1) / 7))
-        why += [sentence for _, sentence in _said(place)]
+        why += [sentence for _, sentence in _list_wastes(place)]
     return Cell(" ".join(dict.fromkeys(said)), heat, "; ".join(why))

@@ -19,13 +19,13 @@ def find_cuda_loops(source: str, first: int = 1) -> list[Loop]:
     spans = []
     for word in _WORDS.finditer(text.code):
         try:
-            spans.append(_span(text, word))
+            spans.append(_find_span(text, word))
         except RewriteError:
             continue
-    return _nested(text, first, [span for span in spans if span])
+    return _nest_loops(text, first, [span for span in spans if span])
 
 
-def _span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
+def _find_span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
     """Return where a loop begins and its body's braces; None if it has no braces."""
     at = text.skip(word.end())
     if word[1] != "do":
@@ -37,8 +37,10 @@ def _span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
     return word.start(), at, text.close(at, "{", "}")
 
 
-def _nested(text: Text, first: int, spans: list[tuple[int, int, int]]) -> list[Loop]:
-    code = DIRECTIVE.sub(_blank, text.code.replace(BLANK, " "))
+def _nest_loops(
+    text: Text, first: int, spans: list[tuple[int, int, int]]
+) -> list[Loop]:
+    code = DIRECTIVE.sub(_blank_comments, text.code.replace(BLANK, " "))
     barriers = [one.start() for one in _BARRIER.finditer(code)]
     loops: list[Loop] = []
     ends: list[tuple[int, Loop]] = []  # of the loops that are open
@@ -46,7 +48,7 @@ def _nested(text: Text, first: int, spans: list[tuple[int, int, int]]) -> list[L
         while ends and ends[-1][0] < start:
             ends.pop()
         lines = [first + code.count("\n", 0, at) for at in (start, brace, end)]
-        once = _once(code[brace + 1 : end], lines[1])
+        once = _list_once(code[brace + 1 : end], lines[1])
         waits = once & {first + code.count("\n", 0, at) for at in barriers}
         outer = ends[-1][1] if ends else None
         loops.append(Loop(lines[0], lines[2], once, waits, outer))
@@ -54,7 +56,7 @@ def _nested(text: Text, first: int, spans: list[tuple[int, int, int]]) -> list[L
     return loops
 
 
-def _once(body: str, line: int) -> frozenset[int]:
+def _list_once(body: str, line: int) -> frozenset[int]:
     """The lines of what each turn runs once, in a body that begins at `line`."""
     if re.search(r"\b(?:continue|goto)\b", body):
         return frozenset()
@@ -73,5 +75,5 @@ def _once(body: str, line: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _blank(directive: re.Match[str]) -> str:
+def _blank_comments(directive: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", directive[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..base.errors import Mismatch
-from ..base.ipython import shell
+from ..base.ipython import running_shell
 from . import html, text
 from .counters import Counters
 from .places import Index, find_line
@@ -111,7 +111,7 @@ class Report:
 
     def text(self) -> str:
         """The report for a terminal."""
-        return text.text(self)
+        return text.write_text(self)
 
     def json(self) -> dict[str, Any]:
         """The report as `python -m weft inspect --json` writes it."""
@@ -138,10 +138,10 @@ class Report:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return html.html(self)
+        return html.write_html(self)
 
     def _ipython_display_(self) -> None:
         """Show nothing as the last value of a cell that has shown it."""
-        running = shell()
+        running = running_shell()
         if running is None or running.execution_count != self.cell:
             raise NotImplementedError  # IPython asks for the HTML then

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import html, text
 from .counters import Counters
-from .lines import remarks
+from .lines import list_remarks
 from .model import Finding, Report, Source
 from .places import find_line
 
@@ -60,11 +60,11 @@ class ProgramReport:
 
     def text(self) -> str:
         """The report for a terminal."""
-        parts = [f"{self.program}: {text.verdict(self)}"]
-        parts += text.findings(self)
+        parts = [f"{self.program}: {text.write_verdict(self)}"]
+        parts += text.write_findings(self)
         for one in self.kernels:
-            parts.append("; ".join([text.head(one), *costs(one)]))
-        parts += [f"slow: {said}" for said in remarks(self.counters)]
+            parts.append("; ".join([text.write_head(one), *write_costs(one)]))
+        parts += [f"slow: {said}" for said in list_remarks(self.counters)]
         if self.listing != "none":
             parts += self._listings()
         return "\n".join(parts)
@@ -74,7 +74,11 @@ class ProgramReport:
         for source in self.sources:
             hot = self.listing == "hot"
             lines = total.lines_of(source.file)
-            said = text.listing(source.text, source.first, lines, hot) if lines else ""
+            said = (
+                text.write_listing(source.text, source.first, lines, hot)
+                if lines
+                else ""
+            )
             if said:
                 shown += ["", f"{source.file}:", said]
         return shown
@@ -83,15 +87,15 @@ class ProgramReport:
         return self.text()
 
     def _repr_html_(self) -> str:
-        parts = [html.top(self, self.program, [])]
-        parts += html.findings(self)
+        parts = [html.write_top(self, self.program, [])]
+        parts += html.write_findings(self)
         for one in self.kernels:
-            parts.append(html.title(html.head(one), costs(one)))
-        parts += [html.remark(said) for said in html.remarks(self.counters)]
-        parts += html.listings(self)
-        return html.page(parts)
+            parts.append(html.write_title(html.head(one), write_costs(one)))
+        parts += [html.write_remark(said) for said in html.list_remarks(self.counters)]
+        parts += html.write_listings(self)
+        return html.make_page(parts)
 
 
-def costs(one: Report) -> list[str]:
+def write_costs(one: Report) -> list[str]:
     """What a kernel cost, in a few phrases."""
-    return text.costs(one.counters) if one.counters else []
+    return text.write_costs(one.counters) if one.counters else []

@@ -105,7 +105,7 @@ def launch_report(
     findings = [dataclasses.replace(one, kernel="") for one in whole.findings()]
     findings += more
     report = Report(kernel, *shape, findings, counters, seconds=seconds)
-    names = _files(findings, [counters])
+    names = _rank_files(findings, [counters])
     report.sources = readers.sources(names)
     if report.sources:
         counters.file = report.sources[0].file
@@ -119,12 +119,12 @@ def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
     kernels = []
     for one in whole.raw["kernels"]:
         counters = whole.counters(one)
-        grid, block = _index(one.get("grid")), _index(one.get("block"))
+        grid, block = _parse_index(one.get("grid")), _parse_index(one.get("block"))
         report = Report(one["name"], grid or (1, 1, 1), block or (1, 1, 1), [])
         report.counters, report.launches = counters, one.get("launches", 1)
         kernels.append(report)
     made = ProgramReport(program, findings, kernels)
-    made.sources = readers.sources(_files(findings, [k.counters for k in kernels]))
+    made.sources = readers.sources(_rank_files(findings, [k.counters for k in kernels]))
     for report in kernels:
         own = [p.file for p in report.counters.places if p.file]  # type: ignore[union-attr]
         if own:
@@ -133,7 +133,7 @@ def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
     return made
 
 
-def found(text: str) -> list[dict[str, Any]]:
+def list_findings(text: str) -> list[dict[str, Any]]:
     """The findings as they are in the text, whose places are not looked up."""
     return json.loads(text)["findings"]
 
@@ -168,7 +168,7 @@ class _Raw:
         return {
             (module, offset): frames
             for module, offsets in wanted.items()
-            for offset, frames in symbols.places(
+            for offset, frames in symbols.find_places(
                 self.raw["modules"][module], offsets
             ).items()
         }
@@ -188,7 +188,7 @@ class _Raw:
             if name := self.readers.name(frame.file):
                 compiled = 0 if depth else frame.column
                 return _Where(name, frame.line, compiled, inner)
-            inner = carets.callee(frame.function) or inner
+            inner = carets.plain_callee(frame.function) or inner
         return _Where()
 
     def line(self, where: _Where) -> str:
@@ -202,7 +202,7 @@ class _Raw:
         return self._texts[file]
 
     def column(self, where: _Where, array: str = "") -> int:
-        return carets.column(self.line(where), where.compiled, array, where.callee)
+        return carets.find_column(self.line(where), where.compiled, array, where.callee)
 
     # ---- findings
 
@@ -252,11 +252,11 @@ class _Raw:
             file=file,
             line=line,
             column=column,
-            block=_index(raw.get("block")),
-            thread=_index(raw.get("thread")),
-            other=_index(raw.get("other")),
+            block=_parse_index(raw.get("block")),
+            thread=_parse_index(raw.get("thread")),
+            other=_parse_index(raw.get("other")),
             array=array or None,
-            index=_indices(index),
+            index=_parse_indices(index),
             count=raw.get("count", 1),
             other_line=other.line,
             kernel=raw.get("kernel") or "",
@@ -307,7 +307,7 @@ class _Raw:
         if "since the launch gave" in one.text:
             return ""
         line = self.line(_Where(one.file, one.line))
-        parts = carets.subscript(line, one.column, one.array or "")
+        parts = carets.split_subscript(line, one.column, one.array or "")
         before = [
             self.line(_Where(one.file, n))
             for n in range(max(1, one.line - _NEAR), one.line + 1)
@@ -328,7 +328,7 @@ class _Raw:
         ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
         in_place = " reads " in one.text and " writes " in one.text
         if ends[0] == ends[1]:
-            moves = in_place and _moves(self.line(other), one.array or "")
+            moves = in_place and _is_moving(self.line(other), one.array or "")
             return IN_PLACE if moves else UPDATE
         (first, start), (last, end) = sorted(ends)
         rows = [
@@ -336,7 +336,7 @@ class _Raw:
         ]
         if not carets.one_statement(rows, start, end):
             return ""
-        texts = [carets.element(rows[at - first], column) for at, column in ends]
+        texts = [carets.find_element(rows[at - first], column) for at, column in ends]
         if texts[0] and texts[0] == texts[1]:
             return UPDATE
         return IN_PLACE if in_place else ""
@@ -388,8 +388,8 @@ class _Raw:
     def _first(self, module: int, start: int, end: int) -> _Where:
         """The reader's place that comes first between two offsets."""
         path = self.raw["modules"][module]
-        offsets = symbols.following(path, start, end)
-        for at, frames in symbols.places(path, offsets).items():
+        offsets = symbols.list_following(path, start, end)
+        for at, frames in symbols.find_places(path, offsets).items():
             self._frames[module, at] = frames
         every = (self.where((module, at)) for at in offsets)
         return next((one for one in every if one.line), _Where())
@@ -415,14 +415,14 @@ class _Raw:
         return place
 
 
-def _moves(line: str, array: str) -> bool:
+def _is_moving(line: str, array: str) -> bool:
     """Whether a line sets an element of an array from another one: x[i] = x[i + 1].
 
     The columns of a line that the rewriter changes much may be those of one of them.
     """
     named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: name.start()].encode()) for name in named]
-    texts = [carets.element(line, start) for start in starts]
+    texts = [carets.find_element(line, start) for start in starts]
     ends = [name.start() + len(text) for name, text in zip(named, texts)]
     is_set = any(re.match(r"\s*=(?!=)", line[end:]) for end in ends)
     return is_set and len(set(texts)) > 1
@@ -437,7 +437,7 @@ def _gather(places: dict[Any, Place], one: Place) -> None:
         places[key] = one
 
 
-def _files(
+def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
     """The files that are spoken of, the most spoken of first."""
@@ -447,10 +447,10 @@ def _files(
     return sorted(known, key=lambda file: -every.count(file))
 
 
-def _indices(value: int | Sequence[int] | None) -> Index | None:
+def _parse_indices(value: int | Sequence[int] | None) -> Index | None:
     """An index into an array: a number, or several."""
-    return (value,) if isinstance(value, int) else _index(value)
+    return (value,) if isinstance(value, int) else _parse_index(value)
 
 
-def _index(value: Sequence[int] | None) -> Index | None:
+def _parse_index(value: Sequence[int] | None) -> Index | None:
     return None if value is None else tuple(value)

@@ -22,7 +22,7 @@ def one_way(text: str, line: str, compiled: int) -> str:
     if not both:
         return text
     signs = set(re.findall(r"<<|>>", line))
-    at = carets.offset(line, compiled)
+    at = carets.original_offset(line, compiled)
     if at is not None and line[at : at + 2] in signs:
         signs = {line[at : at + 2]}
     if len(signs) != 1:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..base.ipython import shell
-from .colours import coloured
+from ..base.ipython import running_shell
+from .colours import colour_report
 
 
 def show(report: Any) -> None:
     """Show a Report or ProgramReport."""
-    running = shell()
+    running = running_shell()
     if not hasattr(running, "kernel"):
         text = str(report)
-        print(coloured(text) if sys.stderr.isatty() else text, file=sys.stderr)
+        print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
         return
     from IPython.display import display
 

@@ -46,12 +46,12 @@ _libraries: dict[str, _Library] = {}
 _aliases: dict[str, str] = {}
 
 
-def alias(opened: str, path: str) -> None:
+def note_alias(opened: str, path: str) -> None:
     """Say that the library opened as `opened`, a file gone since, is `path`."""
     _aliases[opened] = path
 
 
-def places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
+def find_places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
     """The frames of each offset, the innermost (inlined last) first.
 
     module: the path of a library or executable. A call is told by the address of any
@@ -64,12 +64,12 @@ def places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
     if missing:
         path = _aliases.get(module, module)
         # At once: another thread must not take an offset without frames for known.
-        found = {at: [] for at in missing} | _frames(path, missing, known)
+        found = {at: [] for at in missing} | _find_frames(path, missing, known)
         known.frames.update(found)
     return {at: known.frames[at] for at in offsets}
 
 
-def following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
+def list_following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
     """Where the code after an offset comes to another line, up to `end`.
 
     At most so many offsets; none where the line table leaves off before.
@@ -86,7 +86,9 @@ def following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
     return found
 
 
-def _frames(path: str, offsets: list[int], known: _Library) -> dict[int, list[Frame]]:
+def _find_frames(
+    path: str, offsets: list[int], known: _Library
+) -> dict[int, list[Frame]]:
     tool = shutil.which("addr2line")
     if tool is None or not os.path.isfile(path):
         return {}
@@ -102,16 +104,16 @@ def _frames(path: str, offsets: list[int], known: _Library) -> dict[int, list[Fr
         known.rows = line_table(path)
     return {
         at: _with_column(at, frames, known.rows)
-        for at, frames in _parsed(done.stdout.splitlines())
+        for at, frames in _parse_answers(done.stdout.splitlines())
     }
 
 
-def _parsed(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
+def _parse_answers(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
     """addr2line's answers: an address, then pairs of a function and a place."""
     starts = [i for i, line in enumerate(lines) if _is_address(line)]
     for start, end in zip(starts, [*starts[1:], len(lines)]):
         pairs = zip(lines[start + 1 : end : 2], lines[start + 2 : end : 2])
-        frames = [_frame(function, place) for function, place in pairs]
+        frames = [_parse_frame(function, place) for function, place in pairs]
         yield int(lines[start], 16), [one for one in frames if one.line]
 
 
@@ -119,7 +121,7 @@ def _is_address(line: str) -> bool:
     return line.startswith("0x") and line[2:].isalnum()
 
 
-def _frame(function: str, place: str) -> Frame:
+def _parse_frame(function: str, place: str) -> Frame:
     place = place.partition(" (discriminator")[0]
     file, _, line = place.rpartition(":")
     return Frame(
@@ -149,15 +151,15 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
     Empty for a file that is not ELF, has no line table, or one that is not understood.
     """
     try:
-        table = section(Path(path).read_bytes(), b".debug_line")
-        rows = list(_rows(memoryview(table)))
+        table = read_section(Path(path).read_bytes(), b".debug_line")
+        rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
     rows = sorted(rows, key=lambda row: row[0])  # stable: the last of an address counts
     return rows
 
 
-def section(data: bytes, name: bytes) -> bytes:
+def read_section(data: bytes, name: bytes) -> bytes:
     """The contents of a section of a little-endian 64-bit ELF file; b"" without."""
     if data[:6] != b"\x7fELF\x02\x01":
         return b""
@@ -205,7 +207,7 @@ class _Reader:
         return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
-def _rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
+def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + 4 <= len(table):
         reader = _Reader(table[at:])
@@ -213,7 +215,7 @@ def _rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
         if length == 0xFFFFFFFF:
             length, wide = reader.number(8), 8
         end = reader.at + length
-        yield from _unit(_Reader(table[at + reader.at : at + end]), wide)
+        yield from _read_unit(_Reader(table[at + reader.at : at + end]), wide)
         at += end
 
 
@@ -232,7 +234,7 @@ class _Head:
         return len(self.standard_opcode_lengths) + 1
 
 
-def _unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
+def _read_unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
     """The rows of one line number program. wide: bytes of its offsets."""
     version = reader.number(2)
     if not 2 <= version <= 5:

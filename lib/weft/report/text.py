@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..base.text import plural
+from ..base.text import count_things
 from .counters import Counters
 from .cures import in_python as cure_of
-from .lines import HOT, Cell, annotated, columns, near, remarks, short
+from .lines import (
+    HOT,
+    Cell,
+    annotate_lines,
+    list_remarks,
+    select_columns,
+    select_near,
+    write_short,
+)
 from .places import text_before, write_index
 
 if TYPE_CHECKING:
@@ -20,36 +28,38 @@ if TYPE_CHECKING:
 SHOWN = 8  # findings; what follows is rarely news
 
 
-def text(report: Report) -> str:
+def write_text(report: Report) -> str:
     """The whole report for a terminal."""
-    parts = [summary(report), *findings(report)]
+    parts = [write_summary(report), *write_findings(report)]
     if report.counters:
-        parts += [f"slow: {said}" for said in remarks(report.counters)]
+        parts += [f"slow: {said}" for said in list_remarks(report.counters)]
     return "\n".join(parts)
 
 
-def findings(report: Report | ProgramReport) -> list[str]:
+def write_findings(report: Report | ProgramReport) -> list[str]:
     """The first findings, and how many there are beyond them."""
-    parts = [finding(report, one) for one in report.findings[:SHOWN]]
+    parts = [write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
     return parts
 
 
-def listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
+def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     """Any source text with its lines' counters beside it; hot ones have a mark.
 
     lines: what each did, by number, as Counters.lines_of has it. hot: only the hot
     lines with their neighbours; "" if there are none.
     """
-    rows = annotated(text, first, lines)
-    shown = columns(rows)
+    rows = annotate_lines(text, first, lines)
+    shown = select_columns(rows)
     if hot:
-        rows = near(rows, lambda row: any(c.heat > HOT for c in row.cells.values()))
+        rows = select_near(
+            rows, lambda row: any(c.heat > HOT for c in row.cells.values())
+        )
     if not rows:
         return ""
     width = max(len(row.text.expandtabs(4)) for row in rows)
-    marked = [[_marked(row.cells.get(c)) for c in shown] for row in rows]
+    marked = [[_mark_number(row.cells.get(c)) for c in shown] for row in rows]
     wide = [max(map(len, column)) + 2 for column in zip(shown, *marked)]
     said = [" " * (width + 6) + "".join(f"{c:>{n}}" for c, n in zip(shown, wide))]
     last = rows[0].number - 1
@@ -62,37 +72,37 @@ def listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     return "\n".join(line.rstrip() for line in said)
 
 
-def _marked(cell: Cell | None) -> str:
+def _mark_number(cell: Cell | None) -> str:
     """A number as it stands in the listing; a hot one has a mark."""
     return f"{cell.text}{' !' * (cell.heat > HOT)}" if cell else ""
 
 
-def summary(report: Report) -> str:
+def write_summary(report: Report) -> str:
     """One line: the launch, its verdict, and what each thread did to memory."""
-    parts = [head(report), verdict(report)]
+    parts = [write_head(report), write_verdict(report)]
     if report.counters:
-        parts += costs(report.counters)
+        parts += write_costs(report.counters)
     return "; ".join(parts)
 
 
-def head(report: Report) -> str:
+def write_head(report: Report) -> str:
     """The kernel and its launch, as `tiled[(4,4), (16,16)]`."""
     sides = [write_index(shape, shape) for shape in (report.grid, report.block)]
     times = f" x{report.launches}" if report.launches > 1 else ""
     return f"{report.kernel}[{', '.join(sides)}]{times}"
 
 
-def verdict(report: Report | ProgramReport) -> str:
+def write_verdict(report: Report | ProgramReport) -> str:
     """How many findings, in words."""
     return how_many(len(report.findings))
 
 
 def how_many(count: int) -> str:
     """3 findings; nothing wrong"""
-    return plural(count, "finding") if count else "nothing wrong"
+    return count_things(count, "finding") if count else "nothing wrong"
 
 
-def costs(counters: Counters) -> list[str]:
+def write_costs(counters: Counters) -> list[str]:
     """What a launch did to memory, in a few phrases with the numbers."""
     said = []
     each = {
@@ -102,27 +112,27 @@ def costs(counters: Counters) -> list[str]:
     }
     for word, of in each.items():
         if of:
-            said.append(f"{word} per thread: {_amounts(of)}")
+            said.append(f"{word} per thread: {_write_amounts(of)}")
     if ratios := counters.sectors_per_request:
-        said.append(f"sectors per request: {_amounts(ratios)}")
+        said.append(f"sectors per request: {_write_amounts(ratios)}")
     if clashes := counters.bank_conflicts:
         several = sum(clashes.values())
         said.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
     return said
 
 
-def _amounts(of: dict[str, float]) -> str:
-    return ", ".join(f"{name} {short(number)}" for name, number in of.items())
+def _write_amounts(of: dict[str, float]) -> str:
+    return ", ".join(f"{name} {write_short(number)}" for name, number in of.items())
 
 
-def finding(report: Report | ProgramReport, one: Finding) -> str:
+def write_finding(report: Report | ProgramReport, one: Finding) -> str:
     """A finding: the sentence, its source line with a caret, what usually cures it."""
     where = f"{short_file(one.file)}:{one.line}: " if one.line else ""
     times = f" ({one.count} times)" if one.count > 1 else ""
     rows = [f"{where}{one.kind}: {one.text}{times}"]
     source = report.line(one.file, one.line) if one.line else ""
     if source.strip():
-        rows += [f"    {source}", f"    {caret(source, one.column)}"]
+        rows += [f"    {source}", f"    {write_caret(source, one.column)}"]
     if one.other_line and (one.other_line != one.line or one.other_file):
         where = one.other_file or one.file
         other = report.line(where, one.other_line).strip()
@@ -134,7 +144,7 @@ def finding(report: Report | ProgramReport, one: Finding) -> str:
     return "\n".join(rows)
 
 
-def caret(source: str, column: int) -> str:
+def write_caret(source: str, column: int) -> str:
     """A caret under a column, its tabs and width those of the line."""
     return "".join(c if c == "\t" else " " for c in text_before(source, column)) + "^"
 

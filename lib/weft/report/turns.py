@@ -137,7 +137,7 @@ def find_python_loops(tree: ast.AST) -> list[Loop]:
 def _loops_below(node: ast.AST, outer: Loop | None) -> Iterator[Loop]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.For, ast.While)):
-            once = _once(child)
+            once = _list_once(child)
             waits = {n.lineno for n in ast.walk(child) if _is_barrier(n)}
             ends = child.lineno, child.end_lineno or child.lineno
             loop = Loop(*ends, once, once & waits, outer)
@@ -154,7 +154,7 @@ def _is_barrier(node: ast.AST) -> bool:
     return name.startswith("syncthreads")
 
 
-def _once(loop: ast.For | ast.While) -> frozenset[int]:
+def _list_once(loop: ast.For | ast.While) -> frozenset[int]:
     """Return the lines of the simple statements directly in the loop's body."""
     if any(isinstance(node, ast.Continue) for node in ast.walk(loop)):
         return frozenset()

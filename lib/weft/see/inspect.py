@@ -18,10 +18,10 @@ import torch
 from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError
 from ..cells.arguments import Array, Binder
-from ..cells.cpu.launch import ffi, runtime
+from ..cells.cpu.launch import ffi, open_runtime
 from ..cells.cpu.shown import tell
 from ..cells.cpu.watched import TIMEOUT, raw_report
-from ..cells.module import Kernel, Launch, only
+from ..cells.module import Kernel, Launch, select_only_kernel
 from ..pykernel.sim import sim
 from ..pykernel.to_cuda.cuda_c import Runner
 from ..report.model import Report
@@ -64,7 +64,7 @@ def inspect(
     limit = isinstance(timeout, (int, float)) and 0 <= timeout <= 86400
     if timeout is not None and not limit:
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
-    kernel = only(kernel)
+    kernel = select_only_kernel(kernel)
     if isinstance(kernel, (Kernel, Runner)):
         return Inspector(kernel, number, quiet, timeout)
     if isinstance(kernel, Launch):
@@ -126,7 +126,7 @@ class Inspection:
         launcher: Any = kernel.launcher("cpu", True)
         before = launcher.timeout
         launcher.timeout = TIMEOUT if own.timeout is None else own.timeout
-        simt = runtime()
+        simt = open_runtime()
         simt.simt_set_order(own.order)
         try:
             launcher(launch.grid, launch.block, launch.shared, None, hosts)
@@ -194,7 +194,7 @@ class WatchedTensor:
         bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype
         self.host = tensor.contiguous().view(bits).numpy()
         element = self.host.itemsize
-        self.memory = runtime().simt_check_alloc(
+        self.memory = open_runtime().simt_check_alloc(
             self.host.nbytes, element, name.encode(), written
         )
         self.pointer = native.ffi.cast(
@@ -213,4 +213,4 @@ class WatchedTensor:
 
     def release(self) -> None:
         """Free the memory."""
-        runtime().simt_check_release(self.memory)
+        open_runtime().simt_check_release(self.memory)

@@ -136,7 +136,7 @@ class EventTimer(WallTimer):
 
     def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
         with native.on_device(self.device):
-            stream = devices.stream(self.device.index)
+            stream = devices.current_stream(self.device.index)
             begin, end = devices.Event(), devices.Event()
             begin.record(stream)
             work()

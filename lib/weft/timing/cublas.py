@@ -53,7 +53,7 @@ class Gemm:
             known = ", ".join(KINDS)
             raise ArgumentError(f"cuBLAS in {precision}: there are {known}")
         self.precision = precision
-        self.index = device.current() if index is None else index
+        self.index = device.current_gpu() if index is None else index
         self._handle, self._room = _handle(self.index)
         self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
@@ -73,7 +73,7 @@ class Gemm:
         kind, adds = KINDS[self.precision][1:]
         one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
         flip_a, flip_b = (TRANSPOSED if x == "t" else NORMAL for x in layout)
-        stream = ctypes.c_void_p(device.stream(self.index))
+        stream = ctypes.c_void_p(device.current_stream(self.index))
         _call("cublasSetStream_v2", self._handle, stream)
         # Whoever sets the stream takes the workspace away.
         address = ctypes.c_void_p(self._room.data_ptr())
@@ -81,8 +81,8 @@ class Gemm:
         _call("cublasSetWorkspace_v2", self._handle, address, size)
         _call(
             *("cublasGemmEx", self._handle, flip_b, flip_a, n, m, k, one),
-            *(_pointer(b), kind, b.shape[1], _pointer(a), kind, a.shape[1], zero),
-            *(_pointer(c), FP32, n, adds, DEFAULT_GEMM),
+            *(_pointer_to(b), kind, b.shape[1], _pointer_to(a), kind, a.shape[1], zero),
+            *(_pointer_to(c), FP32, n, adds, DEFAULT_GEMM),
         )
 
     def _sizes(self, c: Any, a: Any, b: Any, layout: str) -> tuple[int, int, int]:
@@ -106,7 +106,7 @@ class Gemm:
         return m, n, k
 
 
-def version() -> str:
+def cublas_version() -> str:
     """Of the library, e.g. "13.0.2"."""
     found = [ctypes.c_int() for _ in range(3)]
     for which, value in enumerate(found):
@@ -126,7 +126,7 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
+def open_library() -> ctypes.CDLL:
     """libcublas: the one that PyTorch has loaded, or another that is here.
 
     KernelError where there is none.
@@ -159,11 +159,11 @@ def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
     return found, room
 
 
-def _pointer(tensor: torch.Tensor) -> ctypes.c_void_p:
+def _pointer_to(tensor: torch.Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
 def _call(function: str, *args: Any) -> None:
-    if status := getattr(library(), function)(*args):
+    if status := getattr(open_library(), function)(*args):
         why = STATUS.get(status, "unknown")
         raise KernelError(f"{function}: cuBLAS status {status}, {why}")

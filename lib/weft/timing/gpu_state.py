@@ -52,7 +52,7 @@ class Watch:
 
     def look(self) -> None:
         """Note how it is now."""
-        if self.device.type == "cuda" and (found := state(self.device.index or 0)):
+        if self.device.type == "cuda" and (found := read_state(self.device.index or 0)):
             self.seen.append(found)
 
     def row(self) -> dict[str, Any]:
@@ -72,9 +72,9 @@ class Watch:
         }
 
 
-def state(index: int) -> State | None:
+def read_state(index: int) -> State | None:
     """How GPU `index` is now; None where NVML does not answer."""
-    nvml, handle = _library(), _handle(index)
+    nvml, handle = _open_library(), _handle(index)
     if nvml is None or handle is None:
         return None
     clock = _number(nvml.nvmlDeviceGetClockInfo, handle, SM)
@@ -95,7 +95,7 @@ def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -
 
 
 @functools.cache
-def _library() -> ctypes.CDLL | None:
+def _open_library() -> ctypes.CDLL | None:
     with contextlib.suppress(OSError):
         nvml = ctypes.CDLL(LIBRARY)
         if nvml.nvmlInit_v2() == 0:
@@ -106,7 +106,7 @@ def _library() -> ctypes.CDLL | None:
 @functools.cache
 def _handle(index: int) -> ctypes.c_void_p | None:
     """NVML's handle of CUDA's GPU `index`: the two may count in different orders."""
-    nvml = _library()
+    nvml = _open_library()
     if nvml is None:
         return None
     import torch

@@ -14,7 +14,7 @@ class Marks:
 
     def __init__(self, device: torch.device):
         self.device, self.names = device, []
-        self.now: Callable[[], Any] = _clock
+        self.now: Callable[[], Any] = _read_clock
         if device.type == "cuda":
             torch.cuda.synchronize(device)
             # Backward runs in a thread of its own, whose current stream may differ.
@@ -42,5 +42,5 @@ class Marks:
         return event
 
 
-def _clock() -> float:
+def _read_clock() -> float:
     return time.perf_counter_ns() / 1e3

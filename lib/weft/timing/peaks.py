@@ -54,12 +54,12 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
     Raises BuildError without a compiler, KernelError if a kernel fails.
     """
-    where = devices.named(device)
+    where = devices.parse_device(device)
     source = Path(__file__).with_name(SOURCES[where.type])
     name = results.device_name(where)
     made = name + source.read_text() + Path(__file__).read_text()
     digest = hashlib.sha256(made.encode()).hexdigest()[:16]
-    kept = cache.folder("peaks") / f"{digest}.json"
+    kept = cache.cache_folder("peaks") / f"{digest}.json"
     if kept.exists() and not again:
         return json.loads(kept.read_text())
     found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
@@ -85,7 +85,9 @@ def ceilings(rows: Iterable[Row]) -> dict[str, float]:
     return found
 
 
-def _row(rung: str, precision: str, where: Any, timed: Timed, **more: float) -> Row:
+def _make_row(
+    rung: str, precision: str, where: Any, timed: Timed, **more: float
+) -> Row:
     return {
         **{"op": "peak", "impl": "weft", "rung": rung, "precision": precision},
         **{"target": where.type, "device": timed.device, **timed.row(), **more},
@@ -96,7 +98,7 @@ def _row(rung: str, precision: str, where: Any, timed: Timed, **more: float) -> 
 
 
 @functools.cache
-def library(target: str, name: str = "") -> ctypes.CDLL:
+def open_library(target: str, name: str = "") -> ctypes.CDLL:
     """peaks.cu for "cuda", peaks.c for "cpu", or the named one of them."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
@@ -111,21 +113,23 @@ def library(target: str, name: str = "") -> ctypes.CDLL:
 def _on_gpu(where: Any) -> list[Row]:
     import torch
 
-    lib = library("cuda")
-    capability = devices.capability(where.index)
+    lib = open_library("cuda")
+    capability = devices.compute_capability(where.index)
     sm = 10 * capability[0] + capability[1]
     count = COPIED["cuda"]
     x, y = (torch.randn(count, device=where) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
     copy.checked = True  # below
-    timed = _timed(copy, where)
+    timed = _time_alone(copy, where)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: what was copied is not the same")
-    found = [_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)]
+    found = [
+        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+    ]
     found.append(_read_l2(lib, where))
     for kind, (rung, precision, least, most) in enumerate(KINDS):
         if least <= sm <= most:
-            found.append(_chain(lib, kind, rung, precision, where))
+            found.append(_measure_chain(lib, kind, rung, precision, where))
     return found
 
 
@@ -141,12 +145,12 @@ def _read_l2(lib: Any, where: Any) -> Row:
     )
     count = ctypes.c_size_t(IN_L2)
     read = Contender(lambda i: queue(lib, "peak_l2", out, x, count, blocks, turns))
-    timed = _timed(read, where)
+    timed = _time_alone(read, where)
     gbs = 4 * IN_L2 * turns / timed.fastest / 1e3
-    return _row("l2", "fp32", where, timed, gbs=gbs)
+    return _make_row("l2", "fp32", where, timed, gbs=gbs)
 
 
-def _chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
+def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
     """Multiply-adds of a kind, as many turns as take BURST seconds."""
     import torch
 
@@ -158,18 +162,18 @@ def _chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
     def run(turns: int) -> Contender:
         return Contender(lambda i: queue(lib, "peak_run", kind, out, blocks, turns))
 
-    once = _timed(run(few), where, seconds=0.05).us / few
+    once = _time_alone(run(few), where, seconds=0.05).us / few
     turns = max(few, round(1e6 * BURST / once))
-    timed = _timed(run(turns), where)
+    timed = _time_alone(run(turns), where)
     tflops = flops * turns / timed.fastest / 1e6
-    return _row(rung, precision, where, timed, tflops=tflops)
+    return _make_row(rung, precision, where, timed, tflops=tflops)
 
 
 def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
     """Call a function of peaks.cu on torch's stream; tensors as addresses."""
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
-    stream = 0 if index is None else devices.stream(index)
+    stream = 0 if index is None else devices.current_stream(index)
     given = [
         ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a for a in args
     ]
@@ -177,7 +181,7 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
         raise KernelError(f"{function}: CUDA error {status}")
 
 
-def _timed(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
+def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
     """Of this alone; a GPU stays cool, so that its clock is the highest."""
     timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
     return timers.side_by_side(
@@ -192,17 +196,19 @@ def _on_cpu(where: Any) -> list[Row]:
     """On as many threads as OpenMP takes; the copy does not fit any cache."""
     import numpy as np
 
-    lib, count = library("cpu"), COPIED["cpu"]
+    lib, count = open_library("cpu"), COPIED["cpu"]
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
     given = y.ctypes.data, x.ctypes.data, count
     words = [ctypes.c_void_p(a) for a in given[:2]] + [ctypes.c_size_t(count)]
-    timed = _timed(Contender(lambda i: lib.peak_copy(*words)), where)
-    found = [_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)]
+    timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), where)
+    found = [
+        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+    ]
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
     at = ctypes.c_void_p(out.ctypes.data)
     by = ctypes.c_float(0.999), ctypes.c_float(0.5)
-    timed = _timed(Contender(lambda i: lib.peak_run(at, turns, *by)), where)
+    timed = _time_alone(Contender(lambda i: lib.peak_run(at, turns, *by)), where)
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
-    row = _row("fma", "fp32", where, timed, tflops=tflops)
+    row = _make_row("fma", "fp32", where, timed, tflops=tflops)
     return [*found, row | {"threads": threads}]

@@ -23,9 +23,9 @@ import numpy as np
 
 from ..base import device as devices
 from ..base import whole
-from ..base.host import cores, cpu_name, driver
+from ..base.host import count_cores, cpu_name, driver_version
 from ..base.paths import ROOT
-from ..toolchain.tools import toolkit
+from ..toolchain.tools import toolkit_version
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
     """The full name of the GPU, or of the CPU."""
-    device = devices.named(device)
+    device = devices.parse_device(device)
     return devices.name(device.index) if device.type == "cuda" else cpu_name()
 
 
@@ -44,9 +44,9 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
     return {
         "device": device_name(device),
         "cpu": cpu_name(),
-        "cores": cores(),
-        "driver": _known(driver()),
-        "toolkit": _known(toolkit()),
+        "cores": count_cores(),
+        "driver": _none_if_unknown(driver_version()),
+        "toolkit": _none_if_unknown(toolkit_version()),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
@@ -79,9 +79,9 @@ def write_json(
     """Write machine, rows and `more` to `path`: whole, or not at all."""
     path = Path(path)
     text = json.dumps(
-        {"machine": machine(device), "rows": rows, **more}, default=_plain
+        {"machine": machine(device), "rows": rows, **more}, default=_convert_plain
     )
-    with whole.beside(path) as beside:
+    with whole.replace_file(path) as beside:
         beside.write_text(_one_row_per_line(json.loads(text)))
         os.chmod(beside, 0o644)
 
@@ -99,7 +99,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
     """The rows' columns as aligned text; a missing value is a dash."""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    cells = [[_write_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells)]
     words = [all(isinstance(r.get(c), str | None) for r in rows) for c in columns]
     lines = []
@@ -113,11 +113,11 @@ def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _known(text: str) -> str | None:
+def _none_if_unknown(text: str) -> str | None:
     return None if text == "none" else text
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     """NumPy's numbers and arrays, as json knows them."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
 
 def _one_row_per_line(results: dict[str, Any]) -> str:
     """JSON that a diff can read: one line per row, short numbers."""
-    results = _rounded(results)
+    results = _round_numbers(results)
     parts = []
     for key, value in results.items():
         if key == "rows":
@@ -137,16 +137,18 @@ def _one_row_per_line(results: dict[str, Any]) -> str:
     return "{" + ",\n ".join(parts) + "}\n"
 
 
-def _rounded(value: Any) -> Any:
+def _round_numbers(value: Any) -> Any:
     if isinstance(value, float):
         # JSON knows neither NaN nor infinity.
         return float(f"{value:.6g}") if np.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _round_numbers(inner) for key, inner in value.items()}
+    return (
+        [_round_numbers(inner) for inner in value] if isinstance(value, list) else value
+    )
 
 
-def _cell(value: Any) -> str:
+def _write_cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -183,7 +185,7 @@ def label_row(row: dict[str, Any]) -> str:
     return name if precision == "fp32" else f"{name}, {precision}"
 
 
-def stamp() -> dict[str, Any]:
+def stamp_row() -> dict[str, Any]:
     """When and from which commit a row is: rows of several runs lie in one file."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}

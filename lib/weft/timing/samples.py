@@ -114,7 +114,7 @@ def in_rounds(
 
 def clock_for(device: AnyDevice | str) -> Any:
     """Events on a GPU, the host's clock on a CPU: clock.taken(work), microseconds."""
-    where = devices.named(device)
+    where = devices.parse_device(device)
     return timer_named("event" if where.type == "cuda" else "wall", where)
 
 

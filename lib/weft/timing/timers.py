@@ -28,7 +28,7 @@ import numpy as np
 
 from ..base import device as devices
 from ..base.errors import ArgumentError
-from ..base.text import rounded
+from ..base.text import round_number
 from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .results import device_name
@@ -85,7 +85,10 @@ class Timed:
     def __repr__(self) -> str:
         t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
         said += "" if self.checked else ", unchecked"
-        text = f"{rounded(t.median)} µs ({rounded(t.low)} to {rounded(t.high)}; "
+        text = (
+            f"{round_number(t.median)} µs ({round_number(t.low)} to "
+            f"{round_number(t.high)}; "
+        )
         text += f"{t.timer}, {said}"
         clocks = self.state.get("clock")
         text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
@@ -123,8 +126,8 @@ def bench(
         raise ArgumentError(f"bench({call!r:.40}): want a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
-    where = devices.named(_device_of(args) if device is None else device)
-    one = contender(call, args, where, cold)
+    where = devices.parse_device(_device_of(args) if device is None else device)
+    one = make_contender(call, args, where, cold)
     one.checked = check is not None
     found = side_by_side(
         {"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool
@@ -132,7 +135,7 @@ def bench(
     return found["it"]
 
 
-def contender(
+def make_contender(
     call: Callable[..., object], args: Sequence[Any], device: AnyDevice, cold: bool
 ) -> Contender:
     """call(*args) as a contender; cold, its arrays are copied as often as needed."""
@@ -142,7 +145,7 @@ def contender(
         return Contender(lambda i: call(*args))
     copies = copies_for(size, device)
     if copies == 1:
-        return Contender(lambda i: call(*args), flush=flusher(device))
+        return Contender(lambda i: call(*args), flush=make_flusher(device))
     sets = [args, *(tuple(map(_copy, args)) for _ in range(copies - 1))]
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
@@ -170,13 +173,15 @@ def side_by_side(
 
     samples: bursts of each at most. Raises ArgumentError for a timer that is not there.
     """
-    where = devices.named(device)
+    where = devices.parse_device(device)
     clock = timer_named(timer, where)
     spins = max((one.spins for one in contenders.values()), default=0.0)
     pause = max(REST, spins) if where.type == "cpu" else 0.0
     for one in contenders.values():
         _set_calls(one, where)
-    pauses = {name: _cool(one) if cool else pause for name, one in contenders.items()}
+    pauses = {
+        name: _cooling_pause(one) if cool else pause for name, one in contenders.items()
+    }
     watches = {name: Watch(where) for name in contenders}
     found: dict[str, list[float]] = {name: [] for name in contenders}
     start = time.monotonic()
@@ -185,7 +190,7 @@ def side_by_side(
         for name, us in taken.items():
             found[name] += us
         spreads = {name: spread_of(us) for name, us in found.items()}
-        stopped = _stopped(
+        stopped = _explain_stop(
             *(spreads, spread, rounds, samples),
             time.monotonic() - start >= seconds * len(contenders),
         )
@@ -232,7 +237,7 @@ def cache_size(device: AnyDevice) -> int:
     return 1024 * max(found, default=32 << 10)
 
 
-def flusher(device: AnyDevice) -> Callable[[], object]:
+def make_flusher(device: AnyDevice) -> Callable[[], object]:
     """A function after which nothing of before is in the cache."""
     import torch
 
@@ -259,13 +264,13 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
             return
 
 
-def _cool(one: Contender) -> float:
+def _cooling_pause(one: Contender) -> float:
     """Seconds of pause before its burst: where a call takes longer than a burst
     should, the pause is longer as well, so that as little of the time is work."""
     return PAUSE * max(1.0, one.burst / BURST)
 
 
-def _stopped(
+def _explain_stop(
     spreads: Mapping[str, float], wanted: float, rounds: int, most: int, late: bool
 ) -> str:
     """Why to stop now, or ""."""

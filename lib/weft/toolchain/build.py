@@ -28,8 +28,8 @@ from ..base.paths import KERNELS, ROOT
 from ..csource.rewriter import rewrite as rewriter
 from . import keys, running, texts
 from .running import version_of
+from .tools import find_tool, live_sm, nvcc, vendor_headers
 from .tools import gxx as gxx
-from .tools import live_sm, nvcc, tool, vendor_headers
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
@@ -95,7 +95,7 @@ class Flavour:
         return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 
-def ops() -> list[str]:
+def list_ops() -> list[str]:
     """Every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
 
     Folders in that one are the op's, too, but for hidden ones: Jupyter keeps copies of
@@ -106,7 +106,7 @@ def ops() -> list[str]:
     return sorted(files | folders)
 
 
-def sources(op: str, target: str) -> list[Path]:
+def list_sources(op: str, target: str) -> list[Path]:
     """The files that make up an op's library, those of the ops it calls included.
 
     A file that calls weft_<other>() needs that op; one that names
@@ -115,7 +115,9 @@ def sources(op: str, target: str) -> list[Path]:
     found: list[Path] = []
     todo = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
     if len(todo) == 1:
-        raise BuildError(f"no op '{op}' in {KERNELS}; there are {', '.join(ops())}")
+        raise BuildError(
+            f"no op '{op}' in {KERNELS}; there are {', '.join(list_ops())}"
+        )
     while todo:
         path = todo.pop()
         if path in found:
@@ -136,7 +138,7 @@ def library(op: str, flavour: Flavour) -> Path:
     Raises BuildError: no compiler (the message says what to install), or the
     compiler's own diagnostics.
     """
-    return library_of(op, sources(op, flavour.target), flavour)
+    return library_of(op, list_sources(op, flavour.target), flavour)
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
@@ -159,10 +161,10 @@ def simt_runtime(flavour: Flavour) -> Path:
 def build_all(target: str) -> list[Path]:
     """Build every op for `target`; returns the libraries' paths."""
     flavour = Flavour.here(target)
-    return [library(op, flavour) for op in ops()]
+    return [library(op, flavour) for op in list_ops()]
 
 
-def headers(folder: Path) -> list[Path]:
+def list_headers(folder: Path) -> list[Path]:
     """Every header below `folder`; those of C++ (cuda/atomic) have no suffix."""
     found = [p for p in folder.rglob("*") if p.suffix in ("", ".h", ".cuh")]
     return sorted(p for p in found if p.is_file() and p.name[0] != ".")
@@ -174,7 +176,7 @@ def compile_check(source: Path, flavour: Flavour) -> None:
     The suite does this to every source. A library is built all the same: a compiler
     that is newer than the lab must not stop a reader with a new warning.
     """
-    warnings = _warnings(_object(source, flavour))
+    warnings = _warnings_path(_compile_object(source, flavour))
     if warnings.exists():
         raise BuildError(warnings.read_text())
 
@@ -212,14 +214,14 @@ def _reference_sources(stem: str) -> list[Path]:
 # ---- compiling -------------------------------------------------------------
 
 
-def _command(source: Path, flavour: Flavour) -> list[str]:
+def _make_command(source: Path, flavour: Flavour) -> list[str]:
     """The compiler call for one source, without its input and output."""
     include = [f"-I{KERNELS}"]
     if flavour.target == "cuda":
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
         return [
-            *[tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
+            *[find_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
             *["-Xcompiler", host, *vendor_headers(tuple(sys.path))],
             *own_flags(source),
         ]
@@ -228,9 +230,9 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     common += ["-Wno-unknown-pragmas"]  # #pragma unroll
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
-        march += _sanitizing(flavour)
+        march += _sanitizer_flags(flavour)
         march += own_flags(source, "g++")
-        return [tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
+        return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
     # Kernels are compiled for any machine and without fused multiply-adds:
     # what they compute must not depend on where they are compiled. No errno, so
@@ -242,11 +244,11 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
-    common += CHECK_FLAGS if flavour.check else _sanitizing(flavour)
-    return [tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
+    common += CHECK_FLAGS if flavour.check else _sanitizer_flags(flavour)
+    return [find_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
-def _sanitizing(flavour: Flavour) -> list[str]:
+def _sanitizer_flags(flavour: Flavour) -> list[str]:
     """The flags of g++ for a sanitizer; SIMT_SANITIZE: fibers announce themselves."""
     if not flavour.sanitize:
         return []
@@ -265,12 +267,12 @@ def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
     return asked[1].split() if asked else []
 
 
-def _object(source: Path, flavour: Flavour) -> Path:
+def _compile_object(source: Path, flavour: Flavour) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
-    command = _command(source, flavour)
+    command = _make_command(source, flavour)
     target = _object_path(source, command)
-    if cache.holds(target):
-        for path in (target, _warnings(target)):
+    if cache.has_file(target):
+        for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
                 os.utime(path)  # used now: prune() takes the oldest first
         return target
@@ -280,11 +282,11 @@ def _object(source: Path, flavour: Flavour) -> Path:
     else:
         said = _run([*command, str(source)], target)
     if said:
-        whole.write(_warnings(target), said)
+        whole.write(_warnings_path(target), said)
     return target
 
 
-def _warnings(target: Path) -> Path:
+def _warnings_path(target: Path) -> Path:
     """Where what the compiler said of an object is kept, if it said anything."""
     return target.with_suffix(".txt")
 
@@ -297,56 +299,58 @@ def _object_path(
     read: texts.read(), or what it said a moment ago.
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    found = texts.of(source, folders, read or texts.read)
+    found = texts.list_texts(source, folders, read or texts.read)
     if source.suffix == ".cu":
         found.append(keys.hash_sources(*keys.REWRITER))
     else:  # no path is left in its object: one for every checkout
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *found)
-    return cache.folder("objects") / f"{source.stem}-{digest}.o"
+    return cache.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
     """Compile `files`, one at a time per core, and link them to a library."""
     read = functools.cache(texts.read)  # many files include the same headers
-    names = [_object_path(f, _command(f, flavour), read).name for f in files]
+    names = [_object_path(f, _make_command(f, flavour), read).name for f in files]
     digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
-    if found := _built(file):
+    if found := _find_library(file):
         return found
-    lock = cache.folder("locks") / f"{flavour.target}_{name}"
-    waiting = functools.partial(_say, f"waiting for another process to build {name}")
-    with whole.alone(lock, running.limit(), waiting):
-        if found := _built(file):  # by that process
+    lock = cache.cache_folder("locks") / f"{flavour.target}_{name}"
+    waiting = functools.partial(
+        _report_progress, f"waiting for another process to build {name}"
+    )
+    with whole.lock_file(lock, running.limit(), waiting):
+        if found := _find_library(file):  # by that process
             return found
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
-        _say(f"building {name} for {flavour.target} ({len(files)} files)")
-        with running.crew() as pool:
-            objects = list(pool.map(lambda f: str(_object(f, flavour)), files))
-        _run(_linker(file, objects, flavour, needs), directory / file)
+        _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
+        with running.make_pool() as pool:
+            objects = list(pool.map(lambda f: str(_compile_object(f, flavour)), files))
+        _run(_linker_command(file, objects, flavour, needs), directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
     cache.prune()
     return directory / file
 
 
-def _built(file: str) -> Path | None:
+def _find_library(file: str) -> Path | None:
     """The library of that name, if it is there; a damaged one is removed."""
     for path in (folder / file for folder in _library_folders()):
         if whole.is_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
-            _say(f"{path} is damaged: building it anew")
+            _report_progress(f"{path} is damaged: building it anew")
             path.unlink(missing_ok=True)
     return None
 
 
-def _linker(
+def _linker_command(
     file: str, objects: list[str], flavour: Flavour, needs: list[Path]
 ) -> list[str]:
     """The call that makes the library `file` of objects, without its output."""
     if flavour.target == "cuda":
-        return [tool("nvcc"), "-shared", *objects]
-    link = [tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+        return [find_tool("nvcc"), "-shared", *objects]
+    link = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
     link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
     # Found beside the library itself, also after the checkout has moved. Not -Wl,: a
     # comma may stand in a folder's name.
@@ -361,7 +365,7 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
     Returns what it said besides.
     """
-    with whole.beside(output) as beside:
+    with whole.replace_file(output) as beside:
         done = running.run([*command, "-o", str(beside)], stdin)
         if done.returncode or not beside.stat().st_size:
             raise BuildError(running.said_by(done))
@@ -372,7 +376,7 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 def _library_folders() -> list[Path]:
     """lib/ of the checkout and, where that is not writable, the cache."""
     here = ROOT / "lib"
-    return [here] if os.access(here, os.W_OK) else [here, cache.folder("lib")]
+    return [here] if os.access(here, os.W_OK) else [here, cache.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
@@ -394,5 +398,5 @@ def _hash(*parts: str) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _say(line: str) -> None:
+def _report_progress(line: str) -> None:
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -41,15 +41,16 @@ def parse(kernel: str, key: Any) -> Config:
             f"stream if need be: {len(parts)} are given, e.g. {kernel}[blocks, 256]"
             f"(...)"
         )
-    grid = _dim(kernel, "grid", parts[0], _GRID)
-    block = _dim(kernel, "block", parts[1], _BLOCK)
+    grid = _parse_dimension(kernel, "grid", parts[0], _GRID)
+    block = _parse_dimension(kernel, "block", parts[1], _BLOCK)
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS:
         raise ArgumentError(
-            f"{kernel}: a block of {_shown(block)} has {threads} threads, at most "
+            f"{kernel}: a block of {_write_brackets(block)} has {threads} "
+            "threads, at most "
             f"{MAX_THREADS} are possible{_REFUSED}"
         )
-    shared = _whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
+    shared = _convert_whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
     if not 0 <= shared <= MAX_SHARED:
         raise ArgumentError(
             f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB) "
@@ -69,7 +70,7 @@ def is_whole(key: Any) -> bool:
     return all(hasattr(n, "__index__") for n in flat if isinstance(n, Number))
 
 
-def _dim(
+def _parse_dimension(
     kernel: str, what: str, value: Any, limits: tuple[int, int, int]
 ) -> tuple[int, int, int]:
     if all(hasattr(value, axis) for axis in "xyz"):
@@ -81,22 +82,26 @@ def _dim(
             f"{kernel}: {what} {shorten_repr(value)} has {len(sides)} dimensions, "
             "want 1 to 3"
         )
-    whole = [_whole(kernel, what, side) for side in sides] + [1] * (3 - len(sides))
+    whole = [_convert_whole(kernel, what, side) for side in sides] + [1] * (
+        3 - len(sides)
+    )
     for axis, side, limit in zip("xyz", whole, limits):
         if side < 1:
             raise ArgumentError(
-                f"{kernel}: {what} {_shown(whole)} is empty: every side is at least 1"
+                f"{kernel}: {what} {_write_brackets(whole)} is empty: every "
+                "side is at least 1"
                 f"{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
-                f"{kernel}: {what} {_shown(whole)} is too large: {axis} is at most "
+                f"{kernel}: {what} {_write_brackets(whole)} is too large: "
+                f"{axis} is at most "
                 f"{limit}{_REFUSED}"
             )
     return whole[0], whole[1], whole[2]
 
 
-def _whole(kernel: str, what: str, value: Any) -> int:
+def _convert_whole(kernel: str, what: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
@@ -109,5 +114,5 @@ def _whole(kernel: str, what: str, value: Any) -> int:
     )
 
 
-def _shown(sides: Iterable[int]) -> str:
+def _write_brackets(sides: Iterable[int]) -> str:
     return f"({', '.join(map(str, sides))})"

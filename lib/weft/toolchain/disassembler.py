@@ -24,7 +24,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
     lines: with labels and the source lines, of all functions that were inlined, in
     comments, which only nvdisasm writes.
     """
-    found = tool()
+    found = find_tool()
     if lines and "cuobjdump" in Path(found).name:
         raise BuildError(f"{found} knows no source lines, nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -39,7 +39,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 
 
 @functools.cache
-def tool() -> str:
+def find_tool() -> str:
     """The path of a disassembler: on PATH, of the toolkit or pip, or Triton's copy."""
     from cuda import pathfinder
 

@@ -42,7 +42,7 @@ class Rung:
 
 
 @functools.cache
-def _parsed(header: str) -> FFI:
+def _make_ffi(header: str) -> FFI:
     """The same FFI for the same text: types of two of them do not mix."""
     parsed = FFI()
     parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
@@ -50,7 +50,7 @@ def _parsed(header: str) -> FFI:
 
 
 def _parse_header() -> FFI:
-    return _parsed((build.KERNELS / "weft.h").read_text())
+    return _make_ffi((build.KERNELS / "weft.h").read_text())
 
 
 ffi = _parse_header()
@@ -63,7 +63,7 @@ _lost = ""  # why the CUDA context is gone, once it is
 _threads = 0
 
 
-def _loaded(path: Path) -> Any:
+def _load_functions(path: Path) -> Any:
     """The library's functions; ArgumentError if a listed rung is in no file."""
     try:
         return ffi.dlopen(str(path))
@@ -88,7 +88,7 @@ class Library:
         self.op, self.target = op, target
         self.path = path or build.library(op, build.Flavour.here(target))
         self.ffi = ffi
-        self.C = _loaded(self.path)
+        self.C = _load_functions(self.path)
         self.rungs = self._read_rungs()
         self._chosen: dict[tuple[str | None, str], Rung] = {}  # what rung() answered
         if _threads:
@@ -119,7 +119,7 @@ class Library:
         """
         if name is not None and not isinstance(name, str):
             raise ArgumentError(
-                f"{self.op}: rung={shown(name)}: want the name of a rung"
+                f"{self.op}: rung={write_value(name)}: want the name of a rung"
             )
         found = self._chosen.get((name, precision))
         if found is None:
@@ -130,7 +130,7 @@ class Library:
 
     def here(self) -> list[Rung]:
         """The rungs that run on this target; on the GPU that is current, if one."""
-        sm = _sm() if self.target == "cuda" else 0
+        sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
             for r in self.rungs
@@ -161,7 +161,7 @@ class Library:
         there = [r for r in self.rungs if self.target in r.targets]
         for rung in there:
             if rung.name == name:
-                if self.target == "cuda" and rung.sm > _sm():
+                if self.target == "cuda" and rung.sm > _current_sm():
                     raise ArgumentError(
                         f"{self.op}'s rung '{name}' {_too_old(rung.sm)}"
                     )
@@ -181,7 +181,7 @@ class Library:
             for row in ffi.unpack(table, count[0])
             if ffi.string(row.op).decode() == self.op
         ]
-        return [_rung(row, index) for index, row in enumerate(mine)]
+        return [_make_rung(row, index) for index, row in enumerate(mine)]
 
     def _fail(self, status: int) -> None:
         global _lost
@@ -228,7 +228,7 @@ def set_threads(threads: int) -> int:
     Returns what was set before.
     """
     global _threads
-    threads = whole("threads", threads)
+    threads = convert_int("threads", threads)
     if not 0 <= threads <= MAX_THREADS:
         raise ArgumentError(f"threads = {threads}, want 0 to {MAX_THREADS}")
     for lib in _kept:
@@ -238,18 +238,18 @@ def set_threads(threads: int) -> int:
     return before
 
 
-def lost() -> str:
+def explain_lost() -> str:
     """Why the CUDA context of this process is gone; "" while it is not."""
     return _lost
 
 
-def lose(message: str) -> None:
+def mark_lost(message: str) -> None:
     """The CUDA context is gone: from now on the GPU is refused, with `message`."""
     global _lost
     _lost = _lost or message
 
 
-def whole(name: str, value: Any) -> int:
+def convert_int(name: str, value: Any) -> int:
     """`value` as a C int; ArgumentError if it is none, or does not fit."""
     if type(value) is int and -(2**31) < value < 2**31:
         return value
@@ -257,10 +257,10 @@ def whole(name: str, value: Any) -> int:
         number = int(value)
         if number == value and abs(number) < 2**31:
             return number
-    raise ArgumentError(f"{name}={shown(value)}: want a whole number of 32 bits")
+    raise ArgumentError(f"{name}={write_value(value)}: want a whole number of 32 bits")
 
 
-def shown(value: Any) -> str:
+def write_value(value: Any) -> str:
     """repr(value) in one line, cut off at 80 characters: it may be an array."""
     line = " ".join(repr(value).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
@@ -275,7 +275,7 @@ def stream_of(where: AnyDevice) -> Any:
     """The current stream on a device, as weft.h wants it; see device.py."""
     if where.type != "cuda":
         return NULL
-    return ffi.cast("weft_stream", device.stream(where.index))
+    return ffi.cast("weft_stream", device.current_stream(where.index))
 
 
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
@@ -288,22 +288,22 @@ def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
     return device.made_current(where.index)
 
 
-def _sm() -> int:
+def _current_sm() -> int:
     """The compute capability of the GPU that is current, times 10."""
-    major, minor = device.capability(device.current())
+    major, minor = device.compute_capability(device.current_gpu())
     return 10 * major + minor
 
 
 def _too_old(needs: int) -> str:
     """That the current GPU lacks what needs compute capability `needs` / 10."""
-    has, called = _sm(), device.name(device.current())
+    has, called = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
         f"this is a {called} with {has // 10}.{has % 10}"
     )
 
 
-def _rung(row: Any, index: int) -> Rung:
+def _make_rung(row: Any, index: int) -> Rung:
     def text(field: Any) -> str:
         return ffi.string(field).decode()
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..base.errors import BuildError
-from ..base.whole import undisturbed
+from ..base.whole import defer_interrupts
 from .tools import cpu_flags
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15
@@ -39,8 +39,8 @@ def run(
     name, seconds = os.path.basename(command[0]), limit()
     crew, child = getattr(_mine, "crew", set()), None
     try:
-        with undisturbed():  # else a compiler is at work that nobody knows of
-            child = _started(command, stdin is not None, folder)
+        with defer_interrupts():  # else a compiler is at work that nobody knows of
+            child = _start_compiler(command, stdin is not None, folder)
             crew.add(child)
         said, wrong = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -59,7 +59,7 @@ def run(
     return done
 
 
-def _started(
+def _start_compiler(
     command: Sequence[str], reads: bool, folder: Path | None
 ) -> subprocess.Popen[str]:
     try:
@@ -69,7 +69,7 @@ def _started(
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
             # A file's name may hold any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
-            **{"process_group": 0, "env": _environment(), "cwd": folder},
+            **{"process_group": 0, "env": _make_environment(), "cwd": folder},
             close_fds=False,  # so that Python may use vfork()
         )
     except OSError as error:
@@ -77,7 +77,7 @@ def _started(
 
 
 @contextlib.contextmanager
-def crew() -> Iterator[concurrent.futures.Executor]:
+def make_pool() -> Iterator[concurrent.futures.Executor]:
     """Threads that run compilers, one per core; an error here ends those at work."""
     at_work: set[subprocess.Popen] = set()
 
@@ -119,7 +119,7 @@ def limit() -> float:
     raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds, more than 0")
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """Messages in English, which the lab reads, and letters as they are."""
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
-def of(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
+def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
     """The text of a source and of the headers in `folders` that it may include."""
     found: dict[str, str] = {}
     todo = [os.path.normpath(source)]

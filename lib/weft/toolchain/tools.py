@@ -63,7 +63,7 @@ _CURES = {
 _ODD = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
-def tool(name: str) -> str:
+def find_tool(name: str) -> str:
     """The path of "g++" or "nvcc"; BuildError with its cure."""
     if odd := _ODD.search(str(ROOT)):
         raise BuildError(
@@ -92,12 +92,12 @@ def live_sm() -> str:
     """The architecture of the current GPU, as nvcc spells it; BuildError without."""
     if not device.count():
         raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
-    major, minor = device.capability(device.current())
+    major, minor = device.compute_capability(device.current_gpu())
     # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def toolkit() -> str:
+def toolkit_version() -> str:
     """The release of nvcc, or "none"."""
     found = nvcc()
     if not found:

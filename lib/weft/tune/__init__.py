@@ -29,7 +29,7 @@ import torch
 from ..base.errors import ArgumentError
 from .session import Session
 from .sources import Options, source_for
-from .space import checked_space, combinations, require_some, set_shape
+from .space import checked_space, list_combinations, require_some, set_shape
 from .tuned import Tuned
 
 
@@ -78,10 +78,10 @@ def autotune(
     Raises ArgumentError for what makes no sense, or if nothing is left to try;
     CompileError if nothing compiles; Mismatch if everything is wrong.
     """
-    named, (device, target) = checked_space(space), _where(args)
+    named, (device, target) = checked_space(space), _find_device(args)
     options = Options(flags, name, target)
     source = source_for(kernel, named, args, options)
-    candidates, excluded = combinations(named, where)
+    candidates, excluded = list_combinations(named, where)
     for one in candidates:
         set_shape(source.name, one, launch)
     require_some(candidates, excluded)
@@ -95,7 +95,7 @@ def autotune(
     return session.race(timer, path)
 
 
-def _where(args: Sequence[Any]) -> tuple[torch.device, str]:
+def _find_device(args: Sequence[Any]) -> tuple[torch.device, str]:
     """The device on which the arrays lie, and the target's name."""
     if not isinstance(args, (tuple, list)):
         raise ArgumentError(f"args={args!r:.40}: want a tuple of what a launch takes")

@@ -27,15 +27,15 @@ def with_values(
     elsewhere: the text of headers, which may use a name too. Raises ArgumentError for
     a constant that nothing depends on.
     """
-    code = signature.blank(source)
+    code = signature.blank_comments(source)
     spans: list[tuple[int, int, str]] = []
     flags = []
     for name, value in constants.items():
         text = str(int(value)) if isinstance(value, bool) else str(value)
-        found = list(_definitions(code, name))
+        found = list(_find_definitions(code, name))
         used = len(re.findall(rf"\b{name}\b", code)) - len(found)
         if used <= 0 and not re.search(rf"\b{name}\b", elsewhere):
-            raise ArgumentError(_unused(code, name, bool(found)))
+            raise ArgumentError(_describe_unused(code, name, bool(found)))
         spans += [(start, end, text) for start, end in found]
         flags += [] if found else [f"-D{name}={text}"]
     for start, end, text in sorted(spans, reverse=True):
@@ -43,7 +43,7 @@ def with_values(
     return source, flags
 
 
-def _definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
+def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
     """Where the values of a constant stand."""
     macro = rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\S[^\n]*?)[ \t]*$"
     for match in re.finditer(macro, code, re.M):
@@ -78,7 +78,7 @@ def _end(code: str, start: int) -> int:
     return len(code)
 
 
-def _unused(code: str, name: str, defined: bool) -> str:
+def _describe_unused(code: str, name: str, defined: bool) -> str:
     if defined:
         return f"{name} is defined in the source, and nothing depends on it"
     words = set(re.findall(r"[A-Za-z_]\w*", code))

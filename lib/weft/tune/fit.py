@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
-from ..base.host import cores
+from ..base.host import count_cores
 from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy
 from .sources import Source, bound
@@ -35,7 +35,7 @@ def compile_all(
     """
     ready = [one for one in candidates if one.state == "ready"]
     errors = []
-    for _, error in _each(lambda one: _make(source, one, arch), ready):
+    for _, error in _map_candidates(lambda one: _make(source, one, arch), ready):
         if isinstance(error, CompileError):
             errors.append(error)
         elif error is not None:
@@ -76,10 +76,10 @@ def _make(source: Source, one: Candidate, arch: str) -> None:
         return
     one.run = bound(one.kernel, one)
     if usage is not None and one.shape is not None:
-        _fits(one, source.name, usage, arch)
+        _check_occupancy(one, source.name, usage, arch)
 
 
-def _fits(one: Candidate, name: str, usage: Any, arch: str) -> None:
+def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     """Note its occupancy; prune it if no block of it fits."""
     shared = usage.shared + one.shape.shared
     one.registers, one.shared = usage.registers, shared
@@ -101,7 +101,7 @@ def _fits(one: Candidate, name: str, usage: Any, arch: str) -> None:
         one.out("pruned", " and ".join(room.binding), why)
 
 
-def _each(
+def _map_candidates(
     work: Callable[[Candidate], None], candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, BaseException | None]]:
     """Do the work for all, in threads; (candidate, its error) as they are done.
@@ -110,7 +110,7 @@ def _each(
     """
     for one in candidates[:1]:
         yield one, _error_of(work, one)
-    with ThreadPoolExecutor(min(WORKERS, max(2, cores()))) as pool:
+    with ThreadPoolExecutor(min(WORKERS, max(2, count_cores()))) as pool:
         stop = threading.Event()
 
         def unless_stopped(one: Candidate) -> BaseException | None:

@@ -31,11 +31,11 @@ def place(
 ) -> Path:
     """The file for these candidates, their sources and launches, on this device, with
     arguments of these sizes."""
-    compiler = "" if nvrtc.available() else str(nvrtc.version())
-    parts = [str(FORM), device, compiler, *map(repr, settings), *map(_size, args)]
+    compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
+    parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
     for one, text in zip(candidates, texts):
         parts += [str(one), repr(one.shape), *text]
-    return cache.folder("tuned") / f"{_hash(*parts)}.json"
+    return cache.cache_folder("tuned") / f"{_hash(*parts)}.json"
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -56,7 +56,7 @@ def write(path: Path, found: dict[str, Any]) -> None:
         cache.prune_at_exit()
 
 
-def _size(value: Any) -> str:
+def _write_size(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{value.dtype} {tuple(value.shape)}"
     return repr(value)

@@ -11,8 +11,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ..base.errors import ArgumentError
-from ..base.style import INK, OURS, faint, inline, style
-from ..base.text import rounded
+from ..base.style import INK, OURS, fade_colour, style, write_inline_svg
+from ..base.text import round_number
 from ..see.figures.charts import INCH, write_caption
 from ..timing import STATISTIC
 
@@ -32,15 +32,15 @@ class Picture(Figure):
         return Picture(figsize=(width / INCH, height / INCH), layout="constrained")
 
     def _repr_html_(self) -> str:
-        return inline(self)
+        return write_inline_svg(self)
 
 
-def strips(tuned: Tuned) -> Picture:
+def draw_strips(tuned: Tuned) -> Picture:
     """A panel for each constant that varies: a dot for each candidate, the best of each
     value on a line. Hollow: let go early; below, framed: how many were not timed."""
-    names = [n for n in tuned.constants if len(_values(tuned.rows, n)) > 1]
+    names = [n for n in tuned.constants if len(_list_values(tuned.rows, n)) > 1]
     names = names or list(tuned.constants)[:1]
-    timed = [row for row in tuned.rows if _us(row)]
+    timed = [row for row in tuned.rows if _time_of(row)]
     lines = -(-len(names) // ACROSS)
     with style():
         figure = Picture.of(920, 60 + 250 * lines)
@@ -59,7 +59,7 @@ def strips(tuned: Tuned) -> Picture:
             axes.set_axis_off()
         for axes in grid[:, 0]:
             axes.set_ylabel("µs, down is better")
-        _scale(every[0], [_us(row) for row in timed])
+        _scale(every[0], [_time_of(row) for row in timed])
         _tell(
             figure,
             tuned,
@@ -68,13 +68,13 @@ def strips(tuned: Tuned) -> Picture:
     return figure
 
 
-def heat(tuned: Tuned, x: str, y: str) -> Picture:
+def draw_heat(tuned: Tuned, x: str, y: str) -> Picture:
     """The best time for each pair of values: a cell each, the winner's framed."""
     for name in (x, y):
         if name not in tuned.constants:
             known = ", ".join(tuned.constants)
             raise ArgumentError(f"there is no constant {name!r}; there are {known}")
-    across, down = _values(tuned.rows, x), _values(tuned.rows, y)
+    across, down = _list_values(tuned.rows, x), _list_values(tuned.rows, y)
     with style():
         figure = Picture.of(
             min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
@@ -84,14 +84,14 @@ def heat(tuned: Tuned, x: str, y: str) -> Picture:
         for i, at_x in enumerate(across):
             for j, at_y in enumerate(down):
                 here = [
-                    _us(row)
+                    _time_of(row)
                     for row in tuned.rows
                     if row["constants"][x] == at_x
                     and row["constants"][y] == at_y
-                    and _us(row)
+                    and _time_of(row)
                 ]
                 won = (tuned.constants[x], tuned.constants[y]) == (at_x, at_y)
-                _cell(axes, i, j, min(here, default=None), best, won)
+                _draw_cell(axes, i, j, min(here, default=None), best, won)
         axes.set_xticks(range(len(across)), across)
         axes.set_yticks(range(len(down)), down)
         axes.set(xlim=(-0.5, len(across) - 0.5), ylim=(len(down) - 0.5, -0.5))
@@ -113,18 +113,20 @@ def _scale(axes: Axes, times: list[float]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: rounded(value))
+    axes.yaxis.set_major_formatter(lambda value, _: round_number(value))
     axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
-    values = _values(tuned.rows, name)
+    values = _list_values(tuned.rows, name)
     fastest = []
     for place, value in enumerate(values):
         rows = [row for row in tuned.rows if row["constants"][name] == value]
-        times = [(_us(row), row["state"] == "timed") for row in rows if _us(row)]
+        times = [
+            (_time_of(row), row["state"] == "timed") for row in rows if _time_of(row)
+        ]
         for us, known in times:
-            fill = faint(OURS) if known else "none"
+            fill = fade_colour(OURS) if known else "none"
             axes.plot(place, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
         fastest.append(min((us for us, _ in times), default=np.nan))
         if missing := len(rows) - len(times):
@@ -138,7 +140,7 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
     won = values.index(tuned.constants[name])
     axes.plot(won, fastest[won], "D", color=OURS, ms=9, zorder=3)
     axes.annotate(
-        *(f"{rounded(fastest[won])} µs", (won, fastest[won])),
+        *(f"{round_number(fastest[won])} µs", (won, fastest[won])),
         **{"xytext": (0, -16), "textcoords": "offset points", "ha": "center"},
     )
     axes.set_xticks(range(len(values)), values)
@@ -146,17 +148,21 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
     axes.set_xlabel(name)
 
 
-def _cell(
+def _draw_cell(
     axes: Axes, i: int, j: int, us: float | None, best: float | None, won: bool
 ) -> None:
     strength = best / us if us and best else 0.0
     look: dict[str, Any] = {"ec": INK, "fc": "none", "lw": 0.5}
     if us:
-        look = {"ec": OURS, "fc": (*faint(OURS)[:3], 0.05 + 0.5 * strength**2), "lw": 1}
+        look = {
+            "ec": OURS,
+            "fc": (*fade_colour(OURS)[:3], 0.05 + 0.5 * strength**2),
+            "lw": 1,
+        }
     if won:
         look["lw"] = 3.5
     axes.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **look))
-    text = rounded(us) if us else "–"
+    text = round_number(us) if us else "–"
     axes.text(i, j, text, ha="center", va="center", fontsize=11)
 
 
@@ -169,7 +175,7 @@ def _tell(figure: Figure, tuned: Tuned, marks: str) -> None:
     )
 
 
-def _values(rows: list[Row], name: str) -> list[Any]:
+def _list_values(rows: list[Row], name: str) -> list[Any]:
     found = dict.fromkeys(row["constants"][name] for row in rows)
     try:
         return sorted(found)
@@ -177,5 +183,5 @@ def _values(rows: list[Row], name: str) -> list[Any]:
         return list(found)
 
 
-def _us(row: Row) -> float | None:
+def _time_of(row: Row) -> float | None:
     return row["us"] or row.get("us_at_sight")

@@ -43,7 +43,7 @@ class Function:
         self.signature, self.__name__ = kind, kind.name
         self._binder = Binder(kind.name, kind.params)
         ffi = FFI()
-        declared = ", ".join(_plain(str(p)) for p in kind.params) or "void"
+        declared = ", ".join(_plain_type(str(p)) for p in kind.params) or "void"
         try:
             ffi.cdef(f"{kind.returns} {kind.name}({declared});")
         except Exception as error:  # cffi's parser has several
@@ -67,7 +67,7 @@ class Function:
 
 def is_c(text: str) -> bool:
     """Whether a text is C with a function to call, and not CUDA C."""
-    code = signature.blank(text)
+    code = signature.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 
 
@@ -78,17 +78,17 @@ def load_c(
 
     called: what messages call the source. Raises CompileError or ArgumentError.
     """
-    found = _functions(source)
+    found = _list_functions(source)
     if name is None and len(found) == 1:
         name = next(iter(found))
     if name not in found:
         known = ", ".join(found) or "none"
         raise ArgumentError(f"{called} has these functions: {known}; say which, name=")
-    return Function(found[name], _library(source, flags, called))
+    return Function(found[name], _build_library(source, flags, called))
 
 
-def _functions(source: str) -> dict[str, Signature]:
-    code = re.sub(r"\brestrict\b", "__restrict__", signature.blank(source))
+def _list_functions(source: str) -> dict[str, Signature]:
+    code = re.sub(r"\brestrict\b", "__restrict__", signature.blank_comments(source))
     found = {}
     for match in _DEFINED.finditer(code):
         head = match.group().rstrip("{")
@@ -97,16 +97,16 @@ def _functions(source: str) -> dict[str, Signature]:
     return found
 
 
-def _library(source: str, flags: Sequence[str], called: str) -> Path:
-    tool, march = build.tool("g++"), build.Flavour.here("cpu").march
+def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
+    tool, march = build.find_tool("g++"), build.Flavour.here("cpu").march
     command = [tool, "-x", "c", *_FLAGS, f"-march={march}", *_SHOWN, *flags]
     version = build.version_of(tool), cpu_flags()
     digest = build._hash(source, *version, *command)
-    path = cache.folder("tuned") / f"{digest}.so"
-    if cache.holds(path):
+    path = cache.cache_folder("tuned") / f"{digest}.so"
+    if cache.has_file(path):
         os.utime(path)
         return path
-    with whole.beside(path) as beside:
+    with whole.replace_file(path) as beside:
         text = f'#line 1 "{CELL}"\n{source}'
         done = build.running.run([*command, "-", "-lm", "-o", str(beside)], text)
         if done.returncode:
@@ -123,5 +123,5 @@ def _of_the_source(one: Diagnostic) -> Diagnostic:
     return replace(one, file="") if one.file == CELL else one
 
 
-def _plain(param: str) -> str:
+def _plain_type(param: str) -> str:
     return re.sub(r"\b(__)?restrict(__)?\b", "", param)

@@ -17,7 +17,7 @@ def with_globals(
     its module or from around it. Raises ArgumentError for a name that none uses."""
     function = plain_function(function)
     used: set[str] = set()
-    made = _rebound(function, dict(constants), used, {})
+    made = _rebind_function(function, dict(constants), used, {})
     unused = [name for name in constants if name not in used]
     if unused:
         raise ArgumentError(
@@ -27,7 +27,7 @@ def with_globals(
     return made
 
 
-def _rebound(
+def _rebind_function(
     function: types.FunctionType,
     constants: dict[str, Any],
     used: set[str],
@@ -52,6 +52,6 @@ def _rebound(
         value = scope.get(name)
         own = isinstance(value, types.FunctionType)
         if own and value.__module__ == function.__module__:
-            scope[name] = _rebound(value, constants, used, done)
+            scope[name] = _rebind_function(value, constants, used, done)
     scope.update({n: v for n, v in constants.items() if n in code.co_names})
     return made

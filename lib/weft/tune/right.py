@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.arrays import GUARD, guard_value, mismatch, poison
+from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
@@ -40,7 +40,7 @@ class Arguments:
         inout: Sequence[str],
     ) -> None:
         self.given = tuple(values)
-        self.values = tuple(map(_tensor, values))
+        self.values = tuple(map(_convert_tensor, values))
         self.names = list(names) or [str(i) for i in range(len(values))]
         if len(self.names) != len(self.values):
             raise ArgumentError(
@@ -129,8 +129,8 @@ class Answer:
         if good.all():
             ratio = torch.where(off > 0, off / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
             return float(ratio.max()) if ratio.numel() else 0.0
-        sides = [_numpy(one) for one in (got, want, bound, ~good)]
-        raise mismatch(name, *sides)
+        sides = [_convert_numpy(one) for one in (got, want, bound, ~good)]
+        raise describe_mismatch(name, *sides)
 
     def _ask(
         self, reference: Call, how: Call | dict[str, Call]
@@ -146,8 +146,10 @@ class Answer:
                 value = change(value) if real and change else value
                 made[name] = value.numpy() if isinstance(given, np.ndarray) else value
             else:
-                made[name] = abs(value) if how is torch.abs and _real(value) else value
-        wanted = _parameters(reference)
+                made[name] = (
+                    abs(value) if how is torch.abs and _is_real(value) else value
+                )
+        wanted = _list_parameters(reference)
         if wanted and set(wanted) <= set(made):
             result = reference(**{name: made[name] for name in wanted})
         else:
@@ -268,7 +270,7 @@ class Fenced:
                 )
 
 
-def _tensor(value: Any) -> Any:
+def _convert_tensor(value: Any) -> Any:
     """An array as a torch tensor on the same memory; anything else as it is."""
     if isinstance(value, torch.Tensor):
         return value.detach()
@@ -279,17 +281,17 @@ def _tensor(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _numpy(array: torch.Tensor) -> np.ndarray:
+def _convert_numpy(array: torch.Tensor) -> np.ndarray:
     array = array.cpu()
     return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
 
 
-def _parameters(function: Call) -> list[str]:
+def _list_parameters(function: Call) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return []
 
 
-def _real(value: Any) -> bool:
+def _is_real(value: Any) -> bool:
     return isinstance(value, float)

@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from ..base.errors import BuildError, DeviceLost, KernelError, KernelFault, Mismatch
-from ..base.text import plural
+from ..base.text import count_things
 from ..cells.gpu import loader as gpu
 from ..cells.gpu import nvrtc
 from ..see.machine_code import toolchain
@@ -130,11 +130,12 @@ class Session:
                 bar.update()
         if wrong and not self.ready:
             raise Mismatch(
-                f"{self.source.name}: all {plural(len(wrong), 'candidate')} wrong, and "
+                f"{self.source.name}: all "
+                f"{count_things(len(wrong), 'candidate')} wrong, and "
                 f"so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
             ) from None
         if wrong and self.progress:
-            told = f"{plural(len(wrong), 'candidate')} wrong, and not timed"
+            told = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
             first = f"{wrong[0][0]}: {wrong[0][0].why}"
             print(f"weft: {self.source.name}: {told}; {first}", file=sys.stderr)
         require_some(self.candidates, self.excluded)
@@ -183,10 +184,10 @@ class Session:
 
     def _arch(self) -> str:
         """For which GPU candidates are pruned; "" where nothing can tell."""
-        if not self.launched or nvrtc.available():
+        if not self.launched or nvrtc.explain_missing():
             return ""
         if self.target == "cuda":
-            return gpu.arch(self.device.index or 0)
+            return gpu.name_arch(self.device.index or 0)
         return toolchain.default_arch()
 
     def _bar(self, what: str, total: int) -> AbstractContextManager[Any]:

@@ -18,7 +18,7 @@ from ..base.paths import ROOT
 from ..cells import flags as words
 from ..cells import headers, load_cuda, stored
 from ..cells.gpu import nvrtc
-from ..cells.module import Cell, Kernel, Module, only
+from ..cells.module import Cell, Kernel, Module, select_only_kernel
 from ..pykernel.language.kernel import PythonKernel
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
@@ -36,14 +36,14 @@ def source_for(
 ) -> Source:
     """The Source of what autotune() was given; ArgumentError if that is no kernel."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
-        return _file(Path(kernel), options)
+        return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
         return (C if is_c(kernel) else Text)(kernel, "cell", options)
     if isinstance(kernel, (Kernel, Module)):
-        return _loaded(kernel, options)
+        return _load_kernel(kernel, options)
     if isinstance(kernel, (Runner, NumbaKernel)):
         return Python(kernel, args, options)
-    if callable(kernel) and _makes(kernel, space):
+    if callable(kernel) and _is_maker(kernel, space):
         return Made(kernel, args, options)
     return Python(kernel, args, options)
 
@@ -108,7 +108,7 @@ class Text(Source):
             like = self.like
             made = Kernel(module._cell, like.signature, (like.expression, like.params))
         else:
-            made = _chosen(module, self.options.name)
+            made = _choose_kernel(module, self.options.name)
             if made._needs_arguments:
                 raise ArgumentError(
                     f"{made.__name__} is a template: hand over a function that loads "
@@ -127,9 +127,9 @@ class Text(Source):
 
     def _headers(self) -> str:
         """The text of what the source includes: of the session, and in folders."""
-        of_session = headers.used(self.source)
+        of_session = headers.select_used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
-        files = stored.includes(
+        files = stored.list_includes(
             "\n".join([self.source, *of_session.values()]), [os.getcwd(), *given]
         )
         found = [path.read_text(errors="replace") for path in files]
@@ -207,14 +207,15 @@ class Made(Source):
     def _load(self, constants: Constants) -> Any:
         made = self.load(**constants)
         if isinstance(made, Module):
-            made = _chosen(made, self.options.name)
+            made = _choose_kernel(made, self.options.name)
         if isinstance(made, Kernel):
             made.launcher(self.options.target)
         elif isinstance(made, Runner):
             made._of(self.args).compiled.launcher(self.options.target)
         elif not callable(made) and not isinstance(made, NumbaKernel):
             raise ArgumentError(
-                f"{self.name}({_keywords(constants)}) returns {made!r:.60}: want a "
+                f"{self.name}({_write_keywords(constants)}) returns "
+                f"{made!r:.60}: want a "
                 f"kernel, or a function to call"
             )
         if is_cuda(made):
@@ -284,7 +285,7 @@ def _is_path(text: str) -> bool:
     return "\n" not in text and text.endswith((".cu", ".cuh", ".c"))
 
 
-def _file(path: Path, options: Options) -> Text:
+def _read_file(path: Path, options: Options) -> Text:
     found = [p for p in (path, ROOT / path) if p.is_file()]
     if not found:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
@@ -294,9 +295,9 @@ def _file(path: Path, options: Options) -> Text:
     return kind(text, str(path), options, folder=file.parent)
 
 
-def _loaded(kernel: Kernel | Module, options: Options) -> Text:
+def _load_kernel(kernel: Kernel | Module, options: Options) -> Text:
     """A kernel of %%cuda or load_cuda(): its source is tuned."""
-    made = only(kernel) if options.name is None else kernel
+    made = select_only_kernel(kernel) if options.name is None else kernel
     cell: Cell = made._cell if isinstance(made, Module) else made.module
     options.flags = [*cell.flags, *options.flags]
     like = None
@@ -307,9 +308,9 @@ def _loaded(kernel: Kernel | Module, options: Options) -> Text:
     return Text(cell.source, cell.name, options, like)
 
 
-def _chosen(module: Module, name: str | None) -> Kernel:
+def _choose_kernel(module: Module, name: str | None) -> Kernel:
     if name is None:
-        return only(module)
+        return select_only_kernel(module)
     kernels = module._cell.kernels
     if name not in kernels:
         known = ", ".join(kernels) or "none"
@@ -317,7 +318,7 @@ def _chosen(module: Module, name: str | None) -> Kernel:
     return kernels[name]
 
 
-def _makes(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
+def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
     """Whether a function takes the constants: it makes kernels, and is none."""
     try:
         parameters = inspect.signature(function).parameters
@@ -327,5 +328,5 @@ def _makes(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
     return every or set(space) <= set(parameters)
 
 
-def _keywords(constants: Constants) -> str:
+def _write_keywords(constants: Constants) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in constants.items())

@@ -50,10 +50,10 @@ class Candidate:
         return None if self.shape is None else math.prod(self.shape.block)
 
     def __str__(self) -> str:
-        return spelled(self.constants)
+        return spell_candidate(self.constants)
 
 
-def spelled(constants: Mapping[str, Any]) -> str:
+def spell_candidate(constants: Mapping[str, Any]) -> str:
     """BM=64 BN=128"""
     return " ".join(f"{name}={value}" for name, value in constants.items())
 
@@ -85,7 +85,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def combinations(
+def list_combinations(
     space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
 ) -> tuple[list[Candidate], int]:
     """The candidates that `where` allows, and how many it does not."""

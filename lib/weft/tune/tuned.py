@@ -11,9 +11,9 @@ from typing import Any
 from .. import timing
 from ..base.errors import ArgumentError
 from ..base.style import PRE
-from ..base.text import plural, rounded
+from ..base.text import count_things, round_number
 from ..timing import STATISTIC, device_name, write_json
-from .space import Candidate, spelled
+from .space import Candidate, spell_candidate
 
 Row = dict[str, Any]
 
@@ -79,16 +79,16 @@ class Tuned:
     def plot(self) -> Any:
         """Time over each constant: a figure of strips, a dot for each candidate."""
         # matplotlib is slow to import.
-        from .picture import strips
+        from .picture import draw_strips
 
-        return strips(self)
+        return draw_strips(self)
 
     def heat(self, x: str, y: str) -> Any:
         """The best time for each pair of values of two constants, as a figure."""
         # matplotlib is slow to import.
-        from .picture import heat
+        from .picture import draw_heat
 
-        return heat(self, x, y)
+        return draw_heat(self, x, y)
 
     def save(self, path: str | Path) -> None:
         """Write all rows as the lab's JSON."""
@@ -96,17 +96,17 @@ class Tuned:
 
     def sentence(self) -> str:
         """What came out, in one line."""
-        named = spelled(self.constants)
+        named = spell_candidate(self.constants)
         right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
         if self.us is None:
             return f"{self.name}: {named}, {NOT_TIMED} {right}"
         ended = "; stopped before the end" * self.stopped
         known = "; found before, retune=True measures again" * self.cached
-        slow = max(_ratio(row, self.us) or 0.0 for row in self.rows)
+        slow = max(_ratio_of(row, self.us) or 0.0 for row in self.rows)
         factor = f", {slow:.2g} times as fast as the slowest" * (slow >= 1.05)
         return (
-            f"{self.name}: {named} takes {rounded(self.us)} µs, the best of "
-            f"{plural(right, 'candidate')}{factor}{ended}{known}"
+            f"{self.name}: {named} takes {round_number(self.us)} µs, the best of "
+            f"{count_things(right, 'candidate')}{factor}{ended}{known}"
         )
 
     def notes(self) -> list[str]:
@@ -133,7 +133,7 @@ class Tuned:
         """The best rows as text."""
         names = [*self.constants]
         shown = [
-            {**row["constants"], **row, "vs_best": _ratio(row, self.us)}
+            {**row["constants"], **row, "vs_best": _ratio_of(row, self.us)}
             for row in self.rows
             if row["state"] != "pruned"
         ]
@@ -175,7 +175,7 @@ def rows_of(
                 **{"op": name, "impl": "mine", "rung": str(one)},
                 **{"precision": precision, "target": target, "device": device},
                 **(one.timed.row() if one.timed else none),
-                **{"constants": one.constants, **_shape(one)},
+                **{"constants": one.constants, **_make_row(one)},
                 **{"registers": one.registers, "shared": one.shared},
                 **{"occupancy": one.occupancy, **one.more},
                 **{"state": one.state, "why": one.why or None},
@@ -184,7 +184,7 @@ def rows_of(
     return sorted(rows, key=_place)
 
 
-def _shape(one: Candidate) -> Row:
+def _make_row(one: Candidate) -> Row:
     if one.shape is None:
         return {}
     return {"grid": one.shape.grid, "block": one.shape.block, "threads": one.threads}
@@ -195,6 +195,6 @@ def _place(row: Mapping[str, Any]) -> tuple:
     return STATES.index(row["state"]), us
 
 
-def _ratio(row: Row, best: float | None) -> float | None:
+def _ratio_of(row: Row, best: float | None) -> float | None:
     us = row["us"] or row.get("us_at_sight")
     return us / best if us and best else None

@@ -35,7 +35,7 @@ import torch
 
 from ...base.errors import BuildError
 from ...cells import load_cuda
-from ...programs.program import Program, executable
+from ...programs.program import Program, build_executable
 from ...timing import Timing, device_name, summarize, time_call
 from ...toolchain import build
 from ..transpose import _time
@@ -87,7 +87,7 @@ def note(rows: list[Row]) -> str:
     return said
 
 
-def _row(where: torch.device, op: str, rung: str, timing: Timing, **more) -> Row:
+def _make_row(where: torch.device, op: str, rung: str, timing: Timing, **more) -> Row:
     return {
         **{"op": op, "impl": "weft", "rung": rung, "precision": "fp32"},
         **{"target": where.type, "device": device_name(where), **timing.row()},
@@ -102,7 +102,7 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
     """What graphs.cu prints of an op, a row for each line."""
     found = []
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
-        words = [str(_built(where, Path(folder))), str(samples)]
+        words = [str(_build_program(where, Path(folder))), str(samples)]
         words += [str(size) for size in PROGRAM_SIZES[where.type]]
         words.append(what)
         done = subprocess.run(words, text=True, capture_output=True)
@@ -116,15 +116,15 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
         if op == "overlap":  # there and back
             more = {"bytes": 2 * int(count)}
             more["gbs"] = more["bytes"] / timing.median / 1e3
-        found.append(_row(where, op, rung, timing, **more))
+        found.append(_make_row(where, op, rung, timing, **more))
     return found
 
 
-def _built(where: torch.device, folder: Path) -> Path:
+def _build_program(where: torch.device, folder: Path) -> Path:
     """The program: by nvcc for a GPU, else as `weft run` builds it."""
     sources = [str(path) for path in PROGRAM]
     if where.type == "cpu":
-        return executable(Program(sources))
+        return build_executable(Program(sources))
     if not (nvcc := build.nvcc()):
         raise BuildError("no nvcc: install the CUDA Toolkit")
     command = [nvcc, "-O3", "-std=c++17", "-arch=native", *sources]
@@ -161,11 +161,13 @@ def _from_python(where: torch.device, samples: int) -> list[Row]:
         timing = time_call(call, where, samples, calls=CHAIN, warmup=1)
         if not (x == (samples + 1) * CHAIN).all():
             raise RuntimeError(f"{rung}: x[0] is {x[0]}")
-        found.append(_row(where, "chain", rung, timing, count=CHAIN) | {"impl": impl})
+        found.append(
+            _make_row(where, "chain", rung, timing, count=CHAIN) | {"impl": impl}
+        )
     return found
 
 
-def _chain(where: torch.device, samples: int) -> list[Row]:
+def _time_chain(where: torch.device, samples: int) -> list[Row]:
     return _of_program("chain", where, samples) + _from_python(where, samples)
 
 
@@ -179,7 +181,7 @@ def _of_kernels(where: torch.device, samples: int) -> list[Row]:
     found = []
     for size in FUSION_SIZES[where.type]:
         copied = None
-        for op, rung, call, got, want, needed in _contenders(kernels, where, size):
+        for op, rung, call, got, want, needed in _make_contenders(kernels, where, size):
             got.fill_(torch.nan)
             call()
             if not torch.allclose(got, want, rtol=1e-5, atol=1e-5):
@@ -189,11 +191,11 @@ def _of_kernels(where: torch.device, samples: int) -> list[Row]:
             more = {"count": size, "bytes": needed}
             more |= {"gbs": needed / timing.median / 1e3}
             more |= {"vs_copy": copied / timing.median}
-            found.append(_row(where, op, rung, timing, **more))
+            found.append(_make_row(where, op, rung, timing, **more))
     return found
 
 
-def _contenders(kernels: Any, where: torch.device, size: int) -> Iterator[tuple]:
+def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[tuple]:
     """op, rung, call, its result, what that has to be, bytes it reads and writes."""
     quarter = size // 4
     grid, four = -(-quarter // 256), CHANNELS // 4
@@ -238,21 +240,21 @@ def _launch(kernels: Any, grid: int, name: str, *args: Any) -> None:
     getattr(kernels, name)[grid, 256](*args)
 
 
-def _timelines(where: torch.device, samples: int) -> list[Row]:
+def _record_timelines(where: torch.device, samples: int) -> list[Row]:
     return timeline_rows(where, samples)
 
 
-def _steps(where: torch.device, samples: int) -> list[Row]:
+def _record_steps(where: torch.device, samples: int) -> list[Row]:
     return step_rows(where, samples)
 
 
 # Who measures which op; one function may measure several.
 OPS = {
-    **{"chain": _chain, "host": _chain},
+    **{"chain": _time_chain, "host": _time_chain},
     **{
         name: functools.partial(_of_program, name)
         for name in ("fetch", "crowd", "many", "fork", "overlap")
     },
     **{"fusion": _of_kernels, "remat": _of_kernels},
-    **{"timeline": _timelines, "steps": _steps},
+    **{"timeline": _record_timelines, "steps": _record_steps},
 }

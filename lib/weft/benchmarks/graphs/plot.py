@@ -18,11 +18,11 @@ from matplotlib.axes import Axes
 from ...base.style import (
     OPPONENT,
     READ,
+    describe_unmeasured,
     draw_unmeasured,
     hollow,
     outlined,
-    reference,
-    unmeasured,
+    reference_line,
 )
 
 Row = dict[str, Any]
@@ -38,7 +38,9 @@ ROADS = (  # of a chain: from slow to fast
 )
 
 
-def value(op: str, rung: str, rows: list[Row], others: list[Found], **more) -> float:
+def find_value(
+    op: str, rung: str, rows: list[Row], others: list[Found], **more
+) -> float:
     """us of a row: of this machine if it is there, else of the first of `others`.
 
     more: other keys that it must have. NaN if nobody has it.
@@ -50,11 +52,11 @@ def value(op: str, rung: str, rows: list[Row], others: list[Found], **more) -> f
     return float("nan")
 
 
-def chains(
+def plot_chains(
     ax: Axes, rows: list[Row], others: list[Found], floor: float, count: int = 100
 ) -> None:
     """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
-    series = _series(rows, others, "chain", count)
+    series = _group_rows(rows, others, "chain", count)
     if not series:
         return draw_unmeasured(ax, "graphs")
     there = {row["rung"] for found, _ in series for row in found}
@@ -67,8 +69,8 @@ def chains(
                 [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
             )
             ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=READ if full else "none")
-            _beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
-    ax.axvline(floor, **reference(OPPONENT))
+            _label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
+    ax.axvline(floor, **reference_line(OPPONENT))
     where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
     ax.text(floor, len(roads) - 0.6, "its bytes", **where)
     most = max(row["us"] for found, _ in series for row in found)
@@ -79,7 +81,7 @@ def chains(
     )
 
 
-def bars(
+def plot_bars(
     ax: Axes,
     op: str,
     rows: list[Row],
@@ -91,7 +93,7 @@ def bars(
 
     only: those ways, in this order.
     """
-    series = _series(rows, others, op, count)
+    series = _group_rows(rows, others, op, count)
     rungs = [row["rung"] for found, _ in series for row in found]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
@@ -105,7 +107,7 @@ def bars(
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
             look = outlined(READ) if full else hollow(READ)
             ax.barh(y, row["us"], 0.85 * height, **look)
-            _beside(ax, _told(row), (row["us"], y), 6)
+            _label_beside(ax, _describe_row(row), (row["us"], y), 6)
     ax.set(
         **{"yticks": range(len(rungs)), "yticklabels": rungs},
         **{"ylim": (len(rungs) - 0.5, -0.5), "xlim": (0, 1.45 * most)},
@@ -113,13 +115,13 @@ def bars(
     )
 
 
-def caption(others: Iterable[Found]) -> str:
+def write_caption_text(others: Iterable[Found]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else unmeasured("graphs")
+    return f"hollow: {'; '.join(told)}" if told else describe_unmeasured("graphs")
 
 
-def _series(
+def _group_rows(
     rows: list[Row], others: list[Found], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
     """(rows of the op, whether they are this machine's), this machine's first."""
@@ -131,7 +133,7 @@ def _series(
     return [(found, full) for found, full in kept if found]
 
 
-def _told(row: Row) -> str:
+def _describe_row(row: Row) -> str:
     us = row["us"]
     said = f"{us / 1e3:.3g} ms" if us >= 1e4 else f"{us:,.0f} µs"
     said = f"{us:.2f} µs" if us < 100 else said
@@ -142,6 +144,6 @@ def _told(row: Row) -> str:
     return said
 
 
-def _beside(ax: Axes, text: str, at: tuple[float, float], right: int) -> None:
+def _label_beside(ax: Axes, text: str, at: tuple[float, float], right: int) -> None:
     look = {"textcoords": "offset points", "va": "center", "fontsize": 9}
     ax.annotate(text, at, (right, 0), **look)

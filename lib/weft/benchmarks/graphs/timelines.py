@@ -56,11 +56,11 @@ def rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     if where.type != "cuda":
         return []
     found = []
-    for impl, name, make in _contenders(where):
+    for impl, name, make in _make_contenders(where):
         try:
             call, *closes = make()
             timing = time_call(call, where, samples)
-            found.append(row(impl, name, timing, _profile(name, call)))
+            found.append(timeline_row(impl, name, timing, _profile(name, call)))
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
@@ -80,7 +80,7 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     found = []
     for rung in [name for name in OURS if name in there]:
         for count in CALLS:
-            call, close = _ours(rung, where, count)
+            call, close = _make_ours(rung, where, count)
             timing = time_call(call, where, samples)
             close()
             found.append({
@@ -92,12 +92,12 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     return found
 
 
-def here(name: str, where: str | torch.device) -> Timeline | None:
+def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
     """The timeline of that name: run now on a GPU, else as it came with the lab."""
     where = torch.device(where)
     if where.type != "cuda":
         return committed(name)
-    makes = {found: make for _, found, make in _contenders(where)}
+    makes = {found: make for _, found, make in _make_contenders(where)}
     if name not in makes:
         return None
     call, *closes = makes[name]()
@@ -122,7 +122,9 @@ def _profile(name: str, call: Callable[[], object]) -> Timeline:
     return last_steps(seen, RUN, STEPS) if name.startswith("mnist") else seen
 
 
-def row(impl: str, name: str, timing: Timing, seen: Timeline) -> dict[str, Any]:
+def timeline_row(
+    impl: str, name: str, timing: Timing, seen: Timeline
+) -> dict[str, Any]:
     """A timeline as a row of results."""
     return {
         **{"op": "timeline", "impl": impl, "rung": name},
@@ -133,21 +135,23 @@ def row(impl: str, name: str, timing: Timing, seen: Timeline) -> dict[str, Any]:
     }
 
 
-def _contenders(where: torch.device) -> Iterator[tuple[str, str, Callable[[], tuple]]]:
+def _make_contenders(
+    where: torch.device,
+) -> Iterator[tuple[str, str, Callable[[], tuple]]]:
     for count in 1, 2, 4:
         name = f"overlap, {count} stream{'s' * (count > 1)}"
-        yield "weft", name, lambda count=count: (parts(count, where),)
-    yield "weft", "chain, Python", lambda: (chain(where),)
-    yield "weft", "chain, graph", lambda: (graph_of(chain(where)),)
+        yield "weft", name, lambda count=count: (make_parts(count, where),)
+    yield "weft", "chain, Python", lambda: (make_chain(where),)
+    yield "weft", "chain, graph", lambda: (graph_of(make_chain(where)),)
     for rung in THEIRS:
-        yield "torch", f"mnist, torch {rung}", lambda rung=rung: _twin(rung, where)
+        yield "torch", f"mnist, torch {rung}", lambda rung=rung: _make_twin(rung, where)
     there = {rung.name for rung in native.rungs("mnist", "cuda")}
     for rung in OURS:
         if rung in there:
-            yield "weft", f"mnist, {rung}", lambda rung=rung: _ours(rung, where)
+            yield "weft", f"mnist, {rung}", lambda rung=rung: _make_ours(rung, where)
 
 
-def chain(where: torch.device, count: int = 20) -> Callable[[], None]:
+def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
     """So many short kernels, one after the other."""
     x = torch.zeros(65536, device=where)
     launch = load_cuda(KERNELS, target=where.type).step[256, 256]
@@ -169,7 +173,7 @@ def graph_of(run: Callable[[], object]) -> Callable[[], None]:
     return graph.replay
 
 
-def parts(count: int, where: torch.device, part: int = PART) -> Callable[[], None]:
+def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[], None]:
     """x to the GPU, worked on there, and back, in PARTS parts on `count` streams."""
     x = torch.rand(PARTS, part).pin_memory()
     y = torch.empty_like(x).pin_memory()
@@ -195,17 +199,17 @@ def parts(count: int, where: torch.device, part: int = PART) -> Callable[[], Non
 # ---- training steps -----------------------------------------------------------
 
 
-def data(count: int) -> Split:
+def random_data(count: int) -> Split:
     """Images and labels at random: what they show does not change the time."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (count, 28, 28), np.uint8)
     return Split(images, rng.integers(0, 10, count).astype(np.uint8))
 
 
-def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
+def _make_twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
     with precision("fp32"):
         made = TwinTrainer(
-            *[initial_weights(0), data(RUN * BATCH)],
+            *[initial_weights(0), random_data(RUN * BATCH)],
             **{"rung": rung, "device": where, "batch": BATCH},
         )
     order = made.order(np.arange(RUN * BATCH))
@@ -218,11 +222,11 @@ def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
     return (run,)
 
 
-def _ours(
+def _make_ours(
     rung: str, where: torch.device, steps: int = RUN
 ) -> tuple[Callable[[], object], ...]:
     made = trainer(rung, where, max_batch=BATCH)
     made.set_weights(initial_weights(0))
-    made.data(train=data(steps * BATCH))
+    made.data(train=random_data(steps * BATCH))
     order = np.arange(steps * BATCH)
     return lambda: made.train(order, BATCH, LR), made.close

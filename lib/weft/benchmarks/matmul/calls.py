@@ -107,7 +107,7 @@ class Operands:
         """Signed random numbers; cold: copies that do not fit the cache."""
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
-        flush = timers.flusher(device) if cold and copies == 1 else None
+        flush = timers.make_flusher(device) if cold and copies == 1 else None
         generator = torch.Generator(device).manual_seed(0)
         kind = TYPES.get(precision, torch.float32)
 
@@ -216,7 +216,7 @@ def error_limit(precision: str, k: int) -> float:
     return 1e-6 + 1e-7 * math.sqrt(k) + drift
 
 
-def entry(
+def make_entry(
     impl: str, rung: str, precision: str, operands: Operands, call: Product, **more: Any
 ) -> Entry:
     """A contender that calls call(c, a, b)."""
@@ -263,7 +263,7 @@ def of_rung(
             *(*sizes, options, native.stream_of(where)),
         )
 
-    made = entry("weft", rung.name, rung.precision, operands, call, layout=layout)
+    made = make_entry("weft", rung.name, rung.precision, operands, call, layout=layout)
     made.more = {"idea": rung.idea, "workspace": most}
     return made
 
@@ -279,7 +279,7 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
             flat = (x.view(-1) for x in (c, a, b))
             launch(*flat, size.m, size.n, size.k)
 
-        yield entry("numba", name, "fp32", operands, call)
+        yield make_entry("numba", name, "fp32", operands, call)
 
 
 # ---- the others ------------------------------------------------------------------
@@ -293,7 +293,7 @@ def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[
         for layout in layouts:
             call = functools.partial(gemm, layout=layout)
             lying = operands.stored(layout)
-            yield entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
+            yield make_entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
 
 
 def of_torch(operands: Operands) -> Entry:
@@ -309,18 +309,18 @@ def of_torch(operands: Operands) -> Entry:
         product(a, b, out_dtype=torch.float32, out=c)
 
     if precision not in TYPES:
-        return entry("torch", name, precision, operands, plain)
+        return make_entry("torch", name, precision, operands, plain)
     c, a, b = operands.sets[0]
     try:
         wide(c, a, b)
-        return entry("torch", name, precision, operands, wide)
+        return make_entry("torch", name, precision, operands, wide)
     except (TypeError, RuntimeError):
         narrow = torch.empty_like(c, dtype=TYPES[precision])
 
         def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
             product(a, b, out=narrow)
 
-        made = entry("torch", name, precision, operands, call)
+        made = make_entry("torch", name, precision, operands, call)
         made.more = {"out": precision}  # it writes half of the bytes
         return made
 
@@ -332,6 +332,6 @@ def of_numpy(operands: Operands) -> Entry:
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
         np.matmul(a.numpy(), b.numpy(), out=c.numpy())
 
-    one = entry("numpy", "matmul", "fp32", operands, call)
+    one = make_entry("numpy", "matmul", "fp32", operands, call)
     one.contender.spins = OPENBLAS_SPINS
     return one

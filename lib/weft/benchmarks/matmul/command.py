@@ -27,9 +27,9 @@ import torch
 from ...base.errors import ArgumentError
 from ...timing import clocks, peaks, read_json, table, write_json
 from ...toolchain import native
-from .calls import Operands, Product, Size, entry
-from .goals import beside_fastest, goals
-from .plan import PRECISIONS, SETS, race_of, races
+from .calls import Operands, Product, Size, make_entry
+from .goals import beside_fastest, compare_goals
+from .plan import PRECISIONS, SETS, plan_races, race_of
 from .race import WRONG, Options, Speeds, race_rows, say
 
 Row = dict[str, Any]
@@ -53,13 +53,13 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
     """The rows for the options of the command line; --json is written part by part."""
-    where = _device(args.device)
+    where = _parse_device(args.device)
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
     options = Options(where, args.timer, args.cold, args.numba, args.rounds)
-    plan = races(
-        *(where, args.set, _words(args.sizes), _words(args.rungs)),
-        _words(args.precisions),
+    plan = plan_races(
+        *(where, args.set, _split_words(args.sizes), _split_words(args.rungs)),
+        _split_words(args.precisions),
     )
     found: list[Row] = []
     if args.set in ("peaks", "all"):
@@ -92,13 +92,13 @@ def rows(
 
     rungs: () takes all that run on `device`, on a CPU those in plain C.
     """
-    where, speeds = _device(device), Speeds()
+    where, speeds = _parse_device(device), Speeds()
     options = Options(where, **more)
-    plan = races(where, "", sizes, rungs, precisions)
+    plan = plan_races(where, "", sizes, rungs, precisions)
     return [row for race in plan for row in race_rows(race, options, speeds)]
 
 
-def mine(
+def time_mine(
     call: Product,
     size: int | str = 1024,
     name: str = "mine",
@@ -113,13 +113,13 @@ def mine(
     ours, by name, that take turns with it. more: as of rows(). Raises Mismatch if it is
     wrong; it is not timed then.
     """
-    where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = _parse_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
     ours = tuple(native.library("matmul", where.type).rung(rung) for rung in rungs)
     race, options = race_of(Size.of(str(size)), kind, ours), Options(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
-    own = entry("mine", name, kind, operands, call)
+    own = make_entry("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)
 
 
@@ -130,20 +130,20 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """
     if not Path(path).exists():
         return rows
-    new, devices = {_key(row) for row in rows}, {row["device"] for row in rows}
+    new, devices = {_row_key(row) for row in rows}, {row["device"] for row in rows}
     kept = [
         row
         for row in read_json(path)["rows"]
         if (row["op"] == "peak" or "race" in row)
         and row["device"] in devices
-        and _key(row) not in new
+        and _row_key(row) not in new
     ]
     return sorted([*kept, *rows], key=_place)
 
 
 def note(rows: list[Row]) -> str:
     """What stands under the table: the goals, met or missed, and how it was timed."""
-    lines = goals(rows)
+    lines = compare_goals(rows)
     said = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
     first = next(
@@ -167,14 +167,14 @@ def status(rows: list[Row]) -> int:
 # ---- details ---------------------------------------------------------------------
 
 
-def _device(name: str) -> torch.device:
+def _parse_device(name: str) -> torch.device:
     where = torch.device(name)
     if where.type == "cuda" and where.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return where
 
 
-def _key(row: Row) -> tuple:
+def _row_key(row: Row) -> tuple:
     return tuple(
         row.get(name) for name in KEY if row["op"] != "peak" or name != "batch"
     )
@@ -186,5 +186,5 @@ def _place(row: Row) -> tuple:
     return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]

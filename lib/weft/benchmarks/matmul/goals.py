@@ -29,7 +29,7 @@ class Goal:
     target: str = "cuda"
 
 
-def _cubes(
+def _make_cubes(
     precision: str, sides: Sequence[int], must: float, goal: float
 ) -> list[Goal]:
     return [Goal(precision, (side,) * 3, must, goal) for side in sides]
@@ -37,12 +37,12 @@ def _cubes(
 
 PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
 GOALS = [
-    *_cubes("fp32", (1024,), 1.08, 1.2),
-    *_cubes("fp32", (2048, 4096, 8192), 1.02, 1.08),
+    *_make_cubes("fp32", (1024,), 1.08, 1.2),
+    *_make_cubes("fp32", (2048, 4096, 8192), 1.02, 1.08),
     Goal("fp32", (5120, 256, 5120), 1.12, 1.25),
-    *_cubes("3xtf32", (4096, 8192), 2.3, 2.8),
-    *_cubes("tf32", (4096, 8192), 0.96, 1.02),
-    *_cubes("bf16", (4096, 8192), 0.97, 1.02),
+    *_make_cubes("3xtf32", (4096, 8192), 2.3, 2.8),
+    *_make_cubes("tf32", (4096, 8192), 0.96, 1.02),
+    *_make_cubes("bf16", (4096, 8192), 0.97, 1.02),
     *(Goal(kind, (50000, 784, 10), 1.0, 1.0) for kind in PRECISIONS),
     *(Goal("fp32", (side,) * 3, 0.6, 1.0, "cpu") for side in (1024, 2048)),
 ]
@@ -53,7 +53,7 @@ MEAN_MUST, MEAN_GOAL = 0.97, 1.03
 WORST = 0.5
 
 
-def goals(rows: Sequence[Row]) -> list[Row]:
+def compare_goals(rows: Sequence[Row]) -> list[Row]:
     """A line for each goal that the rows tell something of.
 
     cold: the same ratio where the inputs are in no cache, if that was timed, too.
@@ -62,8 +62,8 @@ def goals(rows: Sequence[Row]) -> list[Row]:
     cold = [r for r in timed if is_cold(r)]
     timed = [r for r in timed if not is_cold(r)] or timed
     gpus = [r for r in timed if r["target"] == "cuda"]
-    worst = [line for kind in PRECISIONS for line in _worst(gpus, kind)]
-    return [*_of_sizes(timed, cold), *_mean(gpus), *worst]
+    worst = [line for kind in PRECISIONS for line in _worst_ratios(gpus, kind)]
+    return [*_of_sizes(timed, cold), *_geometric_means(gpus), *worst]
 
 
 def beside_fastest(rows: Sequence[Row]) -> None:
@@ -77,13 +77,13 @@ def beside_fastest(rows: Sequence[Row]) -> None:
     fastest: dict[tuple, float] = {}
     for row in timed:
         for layout in (row["layout"], "any"):
-            key = (row["impl"], layout, *_circumstances(row, row["precision"]))
+            key = (row["impl"], layout, *_circumstances_of(row, row["precision"]))
             fastest[key] = min(row["us"], fastest.get(key, row["us"]))
     for row in timed:
         against = "fp32" if row["race"] == "3xtf32" else row["race"]
         layout = "any" if row["race"] in BETTER else row["layout"]
         for peer, lying in (("cublas", layout), ("torch", "any")):
-            us = fastest.get((peer, lying, *_circumstances(row, against)))
+            us = fastest.get((peer, lying, *_circumstances_of(row, against)))
             row[f"vs_{peer}"] = us / row["us"] if us else None
 
 
@@ -102,7 +102,7 @@ def is_usual(row: Row) -> bool:
     return row["layout"] == "nn" or row["race"] in BETTER
 
 
-def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
+def fastest_row(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
     """The fastest row of these impls."""
     those = [row for row in rows if row["impl"] in impls and row.get("us")]
     return min(those, key=lambda row: row["us"], default=None)
@@ -110,14 +110,18 @@ def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
 
 def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
     for goal in GOALS:
-        every = _there(rows, goal)
+        every = _select_rows(rows, goal)
         for threads in dict.fromkeys(row.get("threads") for row in every):
             there = [row for row in every if row.get("threads") == threads]
-            ours, peer = best(there), best(there, CUBLAS)
+            ours, peer = fastest_row(there), fastest_row(there, CUBLAS)
             if ours is None or ratio_of(ours) is None:
                 continue
-            line = _line(goal.precision, _text(ours), ratio_of(ours), ours, peer)
-            also = best(r for r in _there(cold, goal) if r.get("threads") == threads)
+            line = _make_line(
+                goal.precision, _size_text(ours), ratio_of(ours), ours, peer
+            )
+            also = fastest_row(
+                r for r in _select_rows(cold, goal) if r.get("threads") == threads
+            )
             line["cold"] = ratio_of(also) if also else None
             line |= _met(ratio_of(ours), goal.must, goal.goal)
             if goal.precision == "3xtf32" and peer:
@@ -127,49 +131,51 @@ def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
             yield line
 
 
-def _there(rows: Iterable[Row], goal: Goal) -> list[Row]:
+def _select_rows(rows: Iterable[Row], goal: Goal) -> list[Row]:
     """Those that a goal is about, and their opponents."""
     return [
         row
         for row in rows
-        if _size(row) == (1, *goal.size)
+        if _size_of(row) == (1, *goal.size)
         and (row["race"], row["target"]) == (goal.precision, goal.target)
         and is_usual(row)
     ]
 
 
-def _mean(rows: Sequence[Row]) -> Iterator[Row]:
+def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
     """Over the sizes that are there; it counts once all are."""
     wanted = {(1, s, s, s) for s in MEAN}
-    usual = [row for row in rows if _size(row) in wanted and is_usual(row)]
-    found = [*_ours(usual, "fp32")]
+    usual = [row for row in rows if _size_of(row) in wanted and is_usual(row)]
+    found = [*_fastest_of_ours(usual, "fp32")]
     if len(found) < 2:
         return
     mean = math.exp(sum(math.log(r["vs_cublas"]) for r in found) / len(found))
     name = f"geometric mean of {len(found)} of {len(MEAN)}"
-    line = _line("fp32", name, mean, None) | _met(mean, MEAN_MUST, MEAN_GOAL)
+    line = _make_line("fp32", name, mean, None) | _met(mean, MEAN_MUST, MEAN_GOAL)
     yield line if len(found) == len(MEAN) else line | {"met": "not all sizes"}
 
 
-def _worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """The size and layout with the lowest ratio: one line."""
-    found = list(_ours(rows, precision))
+    found = list(_fastest_of_ours(rows, precision))
     row = min(found, key=ratio_of, default=None)
     if row is None:
         return
     lying = "" if row["layout"] == "nn" else f" {row['layout']}"
-    name = f"worst of {len(found)}: {_text(row)}{lying}"
-    yield _line(precision, name, ratio_of(row), row) | _met(ratio_of(row), WORST, WORST)
+    name = f"worst of {len(found)}: {_size_text(row)}{lying}"
+    yield _make_line(precision, name, ratio_of(row), row) | _met(
+        ratio_of(row), WORST, WORST
+    )
 
 
-def _ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """Our fastest row of each size and layout, where an opponent ran too."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         if row["race"] == precision:
-            found.setdefault((_size(row), row["layout"]), []).append(row)
+            found.setdefault((_size_of(row), row["layout"]), []).append(row)
     for there in found.values():
-        ours = best(there)
+        ours = fastest_row(there)
         if ours and ratio_of(ours):
             yield ours
 
@@ -180,7 +186,7 @@ def ratio_of(row: Row) -> float | None:
     return row.get("vs_torch" if beside_torch else "vs_cublas")
 
 
-def _line(
+def _make_line(
     precision: str, size: str, ratio: float, ours: Row | None, peer: Row | None = None
 ) -> Row:
     """layout: ours, and the one in which cuBLAS is fastest."""
@@ -201,16 +207,16 @@ def _met(ratio: float, must: float, goal: float) -> Row:
     return {"must": must, "goal": goal, "met": met}
 
 
-def _circumstances(row: Row, precision: str) -> tuple:
+def _circumstances_of(row: Row, precision: str) -> tuple:
     """What a row and its opponents have in common."""
-    return run_of(row), row.get("threads"), _size(row), precision, is_cold(row)
+    return run_of(row), row.get("threads"), _size_of(row), precision, is_cold(row)
 
 
-def _size(row: Row) -> tuple[int, int, int, int]:
+def _size_of(row: Row) -> tuple[int, int, int, int]:
     return row.get("batch", 1), row["m"], row["k"], row["n"]
 
 
-def _text(row: Row) -> str:
-    batch, *sizes = _size(row)
+def _size_text(row: Row) -> str:
+    batch, *sizes = _size_of(row)
     many = f"{batch}of" if batch > 1 else ""
     return many + (str(sizes[0]) if len({*sizes}) == 1 else "x".join(map(str, sizes)))

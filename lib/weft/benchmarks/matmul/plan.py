@@ -85,7 +85,7 @@ def race_of(
     return Race(size, kind, rungs, layouts, rounds, part is COLD)
 
 
-def races(
+def plan_races(
     where: torch.device,
     name: str,
     sizes: Sequence[str],
@@ -115,7 +115,7 @@ def races(
     for text, kinds, part in plan:
         size = Size.of(text)
         for kind in (k for k in kinds if not precisions or k in precisions):
-            those = here if part is EVERY or rungs else _best(here, kind)
+            those = here if part is EVERY or rungs else _best_rung(here, kind)
             those = tuple(rung for rung in those if rung.precision == kind)
             # Rungs were named: where none has this precision there is no race.
             if those or not rungs:
@@ -137,6 +137,6 @@ def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
     return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
 
 
-def _best(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
+def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
     """The one that who asks for this precision gets: the last."""
     return [rung for rung in rungs if rung.precision == kind][-1:]

@@ -21,17 +21,17 @@ from ...base.style import OPPONENT, OURS, draw_unmeasured, style
 from ...see.figures.charts import mark_powers, new_figure, write_caption
 from ...timing import STATISTIC
 from ..race.race_marks import BESIDE
-from .goals import best, run_of
+from .goals import fastest_row, run_of
 from .series import (
     OURSELVES,
     PEERS,
     PRECISIONS,
     Found,
     Row,
-    at,
-    fullest,
-    opponent,
+    find_fullest_size,
+    find_opponent,
     peer_name,
+    select_size,
     series_of,
     size_of,
     size_text,
@@ -54,12 +54,16 @@ def ladder_plot(
     cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32; on a CPU torch.mm.
     """
     series = series_of(rows, committed)
-    chosen = size_of(size) if size else fullest(series)
-    series = [(m, at(found, chosen)) for m, found in series if at(found, chosen)]
+    chosen = size_of(size) if size else find_fullest_size(series)
+    series = [
+        (m, select_size(found, chosen))
+        for m, found in series
+        if select_size(found, chosen)
+    ]
     ours = [r for _, found in series for r in found if r["impl"] in OURSELVES]
     order = _order(series)
     with style():
-        places = _places(order)
+        places = _place_rungs(order)
         high = 20 if len(series) < 2 else 28  # of a line, in SVG points
         figure = new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
         axes = figure.subplots()
@@ -67,14 +71,14 @@ def ladder_plot(
             draw_unmeasured(axes, "matmul")
             return figure
         axes.set_xscale("log")
-        values = [end for row in ours if _ratio(row) for end in _band(row)]
+        values = [end for row in ours if _ratio_of(row) for end in _band_of(row)]
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for words
         for number, (machine, found) in enumerate(series):
-            _dots(axes, found, places, machine is not None)
-            _words(axes, found, places, 1.06 * high, number, series)
-            _opponent(axes, found, places, number)
+            _draw_dots(axes, found, places, machine is not None)
+            _write_speeds(axes, found, places, 1.06 * high, number, series)
+            _draw_opponent(axes, found, places, number)
         mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(
@@ -115,7 +119,7 @@ def size_plot(
         every = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, kind in zip(every, panels):
             for machine, found in series:
-                _lines(axes, found, kind, machine is not None)
+                _draw_lines(axes, found, kind, machine is not None)
             axes.set_xscale("log", base=2)
             axes.set_ylim(0)
             sides = {r["m"] for _, found in series for r in found}
@@ -166,15 +170,15 @@ def _is_cube(row: Row) -> bool:
     return row["m"] == row["k"] == row["n"]
 
 
-def _ratio(row: Row) -> float | None:
+def _ratio_of(row: Row) -> float | None:
     return row.get("vs_cublas") or row.get("vs_torch")
 
 
 def _per_cent(row: Row) -> float:
-    return 100 * (_ratio(row) or math.nan)
+    return 100 * (_ratio_of(row) or math.nan)
 
 
-def _band(row: Row) -> list[float]:
+def _band_of(row: Row) -> list[float]:
     """The ends of its band, in per cent."""
     return [_per_cent(row) * row["us"] / row[end] for end in ("us_high", "us_low")]
 
@@ -182,20 +186,27 @@ def _band(row: Row) -> list[float]:
 # ---- marks -----------------------------------------------------------------------
 
 
-def _dots(axes: Axes, rows: Sequence[Row], places: Places, elsewhere: bool) -> None:
+def _draw_dots(
+    axes: Axes, rows: Sequence[Row], places: Places, elsewhere: bool
+) -> None:
     for key, place in places.items():
         row = _find(rows, key)
-        if row is None or not _ratio(row):
+        if row is None or not _ratio_of(row):
             continue
         x = _per_cent(row)
         axes.plot(
-            _band(row), [place] * 2, color=OURS, lw=5, alpha=0.4, solid_capstyle="butt"
+            _band_of(row),
+            [place] * 2,
+            color=OURS,
+            lw=5,
+            alpha=0.4,
+            solid_capstyle="butt",
         )
         fill = "none" if elsewhere else OURS
         axes.plot(x, place, MARKS[key[1]], ms=7, mfc=fill, mec=OURS, mew=1.4, zorder=3)
 
 
-def _words(
+def _write_speeds(
     axes: Axes,
     rows: Sequence[Row],
     places: Places,
@@ -208,19 +219,21 @@ def _words(
         if row := _find(rows, key):
             have = [_find(found, key) is not None for _, found in series]
             words = [speed_text(row["tflops"])]
-            words += [f"{_per_cent(row):.3g} %"] if _ratio(row) else []
+            words += [f"{_per_cent(row):.3g} %"] if _ratio_of(row) else []
             up = 6 * (sum(have) - 1) - 12 * sum(have[:number])
             axes.annotate(" · ".join(words), (x, place), (0, up), **BESIDE)
 
 
-def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> None:
+def _draw_opponent(
+    axes: Axes, rows: Sequence[Row], places: Places, number: int
+) -> None:
     """A line at 100 % beside each precision's rungs, with its name and speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
         groups.setdefault(_group(key), []).append(place)
     timed_here = {_group(key) for key in places if _find(rows, key)}
     for (kind, where), those in groups.items():
-        peer = opponent(rows, kind) if (kind, where) in timed_here else None
+        peer = find_opponent(rows, kind) if (kind, where) in timed_here else None
         if peer is None:
             continue
         ends = [those[0] - 0.9, those[-1] + 0.45]
@@ -238,7 +251,7 @@ def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> N
 def _order(series: Sequence[tuple]) -> list[tuple]:
     """Each rung's key once, by precision, as the machine with most rungs has them."""
     keys = [
-        dict.fromkeys(_key(row) for row in found if row["impl"] in OURSELVES)
+        dict.fromkeys(_key_of(row) for row in found if row["impl"] in OURSELVES)
         for _, found in series
     ]
     longest_first = sorted(keys, key=len, reverse=True)
@@ -248,7 +261,7 @@ def _order(series: Sequence[tuple]) -> list[tuple]:
     )
 
 
-def _places(order: Sequence[tuple]) -> Places:
+def _place_rungs(order: Sequence[tuple]) -> Places:
     """How far down each rung stands: a gap before each precision, for its title."""
     found: Places = {}
     place = -1.0
@@ -264,12 +277,12 @@ def _group(key: tuple) -> tuple[str, bool]:
     return key[0], key[3] == "cpu"
 
 
-def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
+def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
     there = [row for row in rows if row["race"] == kind]
     marks = {"weft": "o", "mine": "D", "cublas": "^", "torch": "v"}
     for impl, mark in marks.items():
         sides = sorted({row["m"] for row in there if row["impl"] == impl})
-        every = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
+        every = [fastest_row((r for r in there if r["m"] == s), (impl,)) for s in sides]
         if not every:
             continue
         colour = colour_of(every[0])
@@ -297,13 +310,13 @@ def speed_text(tflops: float) -> str:
     return f"{value:.0f} {unit}FLOP/s" if value >= 100 else f"{value:.3g} {unit}FLOP/s"
 
 
-def _key(row: Row) -> tuple[str, str, str, str]:
+def _key_of(row: Row) -> tuple[str, str, str, str]:
     return tuple(row[name] for name in KEY)
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
     """The row of a rung, of several (cold, warm, other timers) the fastest."""
-    return best((row for row in rows if _key(row) == key), (key[1],))
+    return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 
 def name_of(row: Row) -> str:

@@ -19,7 +19,7 @@ from ...base.errors import DeviceLost, KernelError, Mismatch
 from ...mnist.twin import precision
 from ...ops import checked
 from ...timing import clocks, device_name, time_call, timers
-from ...timing.results import stamp
+from ...timing.results import stamp_row
 from ...toolchain import native
 from .calls import (
     TYPES,
@@ -51,7 +51,7 @@ FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
 
 
-def _now() -> str:
+def _current_time() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -65,7 +65,9 @@ class Options:
     numba: bool = False
     rounds: int = 25
     seconds: float = 0.0  # 0: as usual there
-    run: str = field(default_factory=_now)  # of which the rows are: when it began
+    run: str = field(
+        default_factory=_current_time
+    )  # of which the rows are: when it began
 
 
 @dataclass
@@ -94,18 +96,20 @@ def race_rows(
         operands = operands or Operands.random(
             race.size, race.precision, where, options.cold or race.cold
         )
-        there, wrong = _ready(race, options, speeds, operands)
+        there, wrong = _select_ready(race, options, speeds, operands)
         for one in others:
             there.append((one, operands.errors(one.contender.run, one.precision)))
-        timed = _timed(race, options, speeds, [one for one, _ in there])
-    made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
+        timed = _time_entries(race, options, speeds, [one for one, _ in there])
+    made = [
+        _make_row(one, race.size, where, timed[one.name], err) for one, err in there
+    ]
     for row in (*made, *wrong):
         row |= {"race": race.precision, "run": options.run}
     beside_fastest(made)
     return [*made, *wrong]
 
 
-def _timed(
+def _time_entries(
     race: Race, options: Options, speeds: Speeds, there: Sequence[Entry]
 ) -> dict[str, timers.Timed]:
     """All of them in turn; those that are far slower than the others apart, thrice."""
@@ -130,12 +134,12 @@ def _timed(
     return found
 
 
-def _ready(
+def _select_ready(
     race: Race, options: Options, speeds: Speeds, operands: Operands
 ) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
     """Those that may be timed, with their errors; rows of those that are wrong."""
     there, wrong = [], []
-    for one in _entries(race, options, operands, wrong):
+    for one in _make_entries(race, options, operands, wrong):
         run = one.contender.run
         try:
             if _too_slow(one, race, options, speeds):
@@ -143,11 +147,11 @@ def _ready(
             err = {} if "out" in one.more else operands.errors(run, one.precision)
             there.append((one, err))
         except FAILURES as error:
-            wrong.append(_wrong(one, race.size, options.device, error))
+            wrong.append(_make_wrong_row(one, race.size, options.device, error))
     return there, wrong
 
 
-def _entries(
+def _make_entries(
     race: Race, options: Options, operands: Operands, wrong: list[Row]
 ) -> Iterator[Entry]:
     """Every contender; a rung that fails its check becomes a row of `wrong`."""
@@ -160,7 +164,7 @@ def _entries(
                 one = of_rung(lib, rung, operands, layout)
             except FAILURES as error:
                 none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
-                wrong.append(_wrong(none, race.size, where, error))
+                wrong.append(_make_wrong_row(none, race.size, where, error))
                 break
             else:
                 yield one
@@ -189,7 +193,7 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
         small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
         small_one = of_rung(lib, lib.rung(one.rung), small, one.layout)
-        _see(small_one, probe, where, speeds)
+        _note_speed(small_one, probe, where, speeds)
         if speeds.seconds(one, probe) > longest / 8:
             break
         seconds, side = speeds.seconds(one, race.size), 2 * side
@@ -197,11 +201,11 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
     if seconds and seconds > longest:
         say(f"{one.name}: left out at {race.size}, would take about {seconds:.1f} s")
         return True
-    _see(one, race.size, where, speeds)
+    _note_speed(one, race.size, where, speeds)
     return False
 
 
-def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
+def _note_speed(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
     """Note how fast its fastest call is, of five at most.
 
     The first of all is not timed: Numba compiles then, and libraries are loaded.
@@ -215,7 +219,7 @@ def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
     speeds.seen[one.name] = size.flop / min(times) / 1e6
 
 
-def _row(
+def _make_row(
     one: Entry,
     size: Size,
     where: torch.device,
@@ -224,17 +228,19 @@ def _row(
 ) -> Row:
     us, moved = timed.us, size.bytes(one.precision)
     return {
-        **_head(one, size, where),
+        **_row_head(one, size, where),
         **{**timed.row(), "checked": bool(errors)},
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
         **one.more,
-        **stamp(),
+        **stamp_row(),
     }
 
 
-def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row:
+def _make_wrong_row(
+    one: Entry, size: Size, where: torch.device, error: Exception
+) -> Row:
     """The row of a kernel that was not timed: it says why.
 
     A kernel that took the GPU with it ends the run.
@@ -246,11 +252,11 @@ def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row
     none = dict.fromkeys(
         ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
     )
-    row = _head(one, size, where) | none
-    return row | {"timer": None, "cache": None, WRONG: told, **stamp()}
+    row = _row_head(one, size, where) | none
+    return row | {"timer": None, "cache": None, WRONG: told, **stamp_row()}
 
 
-def _head(one: Entry, size: Size, where: torch.device) -> Row:
+def _row_head(one: Entry, size: Size, where: torch.device) -> Row:
     return {
         **{"op": "matmul", "impl": one.impl, "rung": one.rung},
         **{"precision": one.precision, "layout": one.layout, "target": where.type},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .goals import best, goals, is_cold, ratio_of, run_of
+from .goals import compare_goals, fastest_row, is_cold, ratio_of, run_of
 from .series import (
     OURSELVES,
     PRECISIONS,
-    at,
     committed_results,
-    opponent,
+    find_opponent,
+    select_size,
+    select_timed,
     size_of,
-    timed,
 )
 
 SIZE = (4096, 4096, 4096)
@@ -31,7 +31,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     """
     found = committed_results() if committed is None else committed
     every = found[0]["rows"] if found else []
-    rows = [row for row in at(timed(every), SIZE) if not is_cold(row)]
+    rows = [row for row in select_size(select_timed(every), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
     lines = ["Every rung at m = k = n = 4096:", ""]
@@ -42,22 +42,26 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         names = _lying_well(ours)
         for name in names:
             same = (r for r in ours if (r["rung"], r["layout"]) == name)
-            lines.append(_line(name[0], best(same, OURSELVES)))
-        peer = opponent(rows, kind)
+            lines.append(_write_line(name[0], fastest_row(same, OURSELVES)))
+        peer = find_opponent(rows, kind)
         # 3xtf32 stands beside the one in fp32.
         if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
-            lines.append(_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
+            lines.append(_write_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
     machine = found[0]["machine"]
     said = (
         f"{machine['device']}, driver {machine['driver']}, CUDA "
-        f"{machine['toolkit']}, PyTorch {machine['torch']}, {_dates(rows)}. Medians "
-        f"{_known(rows)}, caches warm (a and b are those of the call before), "
-        f"{_runs(timed(every))} of {RUN}; ratios are within a run, 3xtf32 is beside "
+        f"{machine['toolkit']}, PyTorch {machine['torch']}, "
+        f"{_write_dates(rows)}. Medians "
+        f"{_write_spread(rows)}, caches warm (a and b are those of the call before), "
+        f"{_write_runs(select_timed(every))} of {RUN}; ratios are within a run, "
+        "3xtf32 is beside "
         "cuBLAS in fp32 in the layout that suits it best. Error: root mean square, "
         "relative, against float64."
     )
-    own = [line for results in found[1:] for line in _processor(results)]
-    return "\n".join([*lines, "", said, *_goals(every), *_transposed(every), *own])
+    own = [line for results in found[1:] for line in _write_processor(results)]
+    return "\n".join(
+        [*lines, "", said, *_write_goals(every), *_write_transposed(every), *own]
+    )
 
 
 def _lying_well(rows: list[Row]) -> list[tuple[str, str]]:
@@ -74,12 +78,12 @@ def _lying_well(rows: list[Row]) -> list[tuple[str, str]]:
     ]
 
 
-def _dates(rows: list[Row]) -> str:
+def _write_dates(rows: list[Row]) -> str:
     dates = sorted({row["date"] for row in rows})
     return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
 
 
-def _known(rows: list[Row]) -> str:
+def _write_spread(rows: list[Row]) -> str:
     """How well the medians are known: the worst, and how many are not known so."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
@@ -88,7 +92,7 @@ def _known(rows: list[Row]) -> str:
     return f"({', '.join(filter(None, (worst, told)))})"
 
 
-def _runs(rows: list[Row]) -> str:
+def _write_runs(rows: list[Row]) -> str:
     """How many runs the rows are of, and when these began."""
     runs = sorted({run_of(row) or "" for row in rows})
     began = {row["run"] for row in rows if row.get("run")}
@@ -102,9 +106,9 @@ def _runs(rows: list[Row]) -> str:
     )
 
 
-def _goals(rows: list[Row]) -> list[str]:
+def _write_goals(rows: list[Row]) -> list[str]:
     """Our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
-    gpus = [line for line in goals(rows) if line["target"] == "cuda"]
+    gpus = [line for line in compare_goals(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
     lines = [
@@ -116,13 +120,18 @@ def _goals(rows: list[Row]) -> list[str]:
     ]
     lines += ["|---|---|---:|---:|"]
     for line in gpus:
-        cold = _three(line["cold"]) if line["cold"] else "–"
-        cells = [line["precision"], line["size"], _three(line["ratio"]), cold]
+        cold = _write_three_digits(line["cold"]) if line["cold"] else "–"
+        cells = [
+            line["precision"],
+            line["size"],
+            _write_three_digits(line["ratio"]),
+            cold,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
-def _transposed(rows: list[Row]) -> list[str]:
+def _write_transposed(rows: list[Row]) -> list[str]:
     """Our best beside cuBLAS with a or b transposed, and in batches; or nothing."""
     told: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -143,7 +152,9 @@ def _transposed(rows: list[Row]) -> list[str]:
     lines += ["", f"| times cuBLAS | {' | '.join(names)} |"]
     lines += ["|---" + "|---:" * len(names) + "|"]
     for kind, there in told.items():
-        cells = [_three(there[name]) if name in there else "–" for name in names]
+        cells = [
+            _write_three_digits(there[name]) if name in there else "–" for name in names
+        ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     said = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS has the same layout, in "
     said += "tf32 and 3xtf32 that of its layouts which is fastest; batches: torch.bmm."
@@ -155,15 +166,15 @@ def _in_order(name: str) -> tuple[bool, int, str]:
     return " of " in name, int(name.split()[0]), name
 
 
-def _three(value: float) -> str:
+def _write_three_digits(value: float) -> str:
     """Three digits, a zero at the end, too: 1.20, 73.0, 108."""
     return f"{value:#.3g}".rstrip(".")
 
 
-def _processor(results: dict[str, Any]) -> list[str]:
+def _write_processor(results: dict[str, Any]) -> list[str]:
     """The fastest rung in plain C beside NumPy and torch.mm, for a processor."""
-    rows = timed(results["rows"])
-    wanted = [line for line in goals(rows) if line["target"] == "cpu"]
+    rows = select_timed(results["rows"])
+    wanted = [line for line in compare_goals(rows) if line["target"] == "cpu"]
     if not wanted:
         return []
     lines = ["", "Plain C on a processor, beside NumPy and torch.mm, GFLOP/s:", ""]
@@ -171,23 +182,32 @@ def _processor(results: dict[str, Any]) -> list[str]:
     lines += ["|---|---:|---|---:|---:|---:|---:|"]
     for line in wanted:
         threads, size = line["threads"], size_of(line["size"])
-        there = [r for r in at(rows, size) if r.get("threads") == threads]
-        racers = [best(there, (impl,)) for impl in ("weft", "numpy", "torch")]
-        speeds = [_three(1e3 * row["tflops"]) if row else "–" for row in racers]
-        factor = best(there, ("numpy", "torch"))["us"] / racers[0]["us"]
-        cells = [line["size"], threads, line["ours"], *speeds, _three(factor)]
+        there = [r for r in select_size(rows, size) if r.get("threads") == threads]
+        racers = [fastest_row(there, (impl,)) for impl in ("weft", "numpy", "torch")]
+        speeds = [
+            _write_three_digits(1e3 * row["tflops"]) if row else "–" for row in racers
+        ]
+        factor = fastest_row(there, ("numpy", "torch"))["us"] / racers[0]["us"]
+        cells = [
+            line["size"],
+            threads,
+            line["ours"],
+            *speeds,
+            _write_three_digits(factor),
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     machine = results["machine"]
     said = (
         "Factor: our speed over that of the faster of the two. fp32, as many threads "
-        f"for each, {machine['device']}, PyTorch {machine['torch']}, {_dates(rows)}, "
+        f"for each, {machine['device']}, PyTorch {machine['torch']}, "
+        f"{_write_dates(rows)}, "
     )
-    return [*lines, "", f"{said}{_runs(rows)} of `python -m weft bench matmul`."]
+    return [*lines, "", f"{said}{_write_runs(rows)} of `python -m weft bench matmul`."]
 
 
-def _line(name: str, row: Row) -> str:
-    speed, ratio = _three(row["tflops"]), row.get("vs_cublas")
-    share = f"{_three(100 * ratio)} %" if ratio else "–"
+def _write_line(name: str, row: Row) -> str:
+    speed, ratio = _write_three_digits(row["tflops"]), row.get("vs_cublas")
+    share = f"{_write_three_digits(100 * ratio)} %" if ratio else "–"
     error = f"{row['error_rms']:.1e}" if row.get("error_rms") else "–"
     idea = row.get("idea") or ""
     name += " (Numba)" if row["impl"] == "numba" else ""

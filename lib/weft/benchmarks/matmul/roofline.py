@@ -18,21 +18,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...base.style import INK, draw_unmeasured, reference, style
+from ...base.style import INK, draw_unmeasured, reference_line, style
 from ...see.figures.charts import new_figure
 from ...timing.peaks import ceilings
 from ..race.race_marks import BESIDE
-from .goals import best
+from .goals import fastest_row
 from .plot import KEY, MARKS, colour_of, name_of, tell
 from .series import (
     OURSELVES,
     PRECISIONS,
     Found,
     Row,
-    at,
     committed_results,
-    fullest,
-    opponent,
+    find_fullest_size,
+    find_opponent,
+    select_size,
     series_of,
     size_of,
     size_text,
@@ -44,7 +44,7 @@ LETTER = 5.8  # SVG points, about
 UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precision
 
 
-def roofline(
+def plot_roofline(
     rows: Sequence[Row],
     committed: Iterable[Found] | None = None,
     size: str | None = None,
@@ -65,10 +65,12 @@ def roofline(
             return figure
         ((machine, found),) = series
         roofs = ceilings(rows if machine is None else _rows_of(others, machine))
-        chosen = size_of(size) if size else fullest(series)
+        chosen = size_of(size) if size else find_fullest_size(series)
         kinds = [p for p in PRECISIONS if p in (precisions or PRECISIONS)]
         ours = [row for row in found if row["race"] in kinds]
-        marked = _marked(at(ours, chosen), at(found, chosen), kinds)
+        marked = _select_marked(
+            select_size(ours, chosen), select_size(found, chosen), kinds
+        )
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = new_figure(920, 180 + 16 * max(18, len(marked)))
         axes = figure.subplots()
@@ -78,11 +80,11 @@ def roofline(
         speeds = [row["tflops"] for row in marked]
         speeds += [roofs[kind] for kind in kinds if kind in roofs]
         axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
-        _roofs(axes, roofs, kinds)
-        others_too = _small(axes, ours, chosen)
+        _draw_roofs(axes, roofs, kinds)
+        others_too = _draw_small(axes, ours, chosen)
         for row in marked:
             _mark(axes, row, machine is not None)
-        _names(axes, marked, kinds)
+        _write_names(axes, marked, kinds)
         # A processor's speeds are told in GFLOP/s.
         unit, scale = ("T", 1) if axes.get_ylim()[1] > 1 else ("G", 1000)
         axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
@@ -100,7 +102,7 @@ def roofline(
         return figure
 
 
-def intensity(row: Row) -> float:
+def count_intensity(row: Row) -> float:
     """Flops per byte that must move."""
     return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
 
@@ -109,7 +111,7 @@ def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
     return next(found["rows"] for found in others if found["machine"] is machine)
 
 
-def _marked(
+def _select_marked(
     asked: Sequence[Row], every: Sequence[Row], kinds: Sequence[str]
 ) -> list[Row]:
     """All of ours, each in the layout in which it is fastest, and the opponents.
@@ -120,11 +122,11 @@ def _marked(
     for row in sorted(asked, key=lambda row: row["us"]):
         if row["impl"] in OURSELVES:
             ours.setdefault(tuple(row[name] for name in KEY), row)
-    peers = [opponent(every, kind) for kind in kinds if kind != "3xtf32"]
+    peers = [find_opponent(every, kind) for kind in kinds if kind != "3xtf32"]
     return [*ours.values(), *filter(None, peers)]
 
 
-def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
+def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     """The slope of memory, and a ceiling for each precision's units."""
     if "gbs" not in roofs:
         return
@@ -133,11 +135,11 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     levels.pop("fp16" if "bf16" in levels else "", None)  # the same
     for kind, peak in levels.items():
         ends = [peak / slope, NAMES / 1.3]
-        axes.plot(ends, [peak] * 2, **reference(width=1.4), zorder=1)
+        axes.plot(ends, [peak] * 2, **reference_line(width=1.4), zorder=1)
         _roof_name(axes, UNITS.get(kind, kind), f"{_number(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
     ends = [0.1, top / slope], [0.1 * slope, top]
-    axes.plot(*ends, **reference(width=1.6), zorder=1)
+    axes.plot(*ends, **reference_line(width=1.6), zorder=1)
     text = f"copy: {_number(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
@@ -174,21 +176,23 @@ def _number(tera: float) -> str:
     return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
 
 
-def _small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> bool:
+def _draw_small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> bool:
     """Our best of each other size and precision; whether there is any."""
     any_there = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
     for *size, kind in keys:
-        row = best(r for r in at(rows, tuple(size)) if r["precision"] == kind)
+        row = fastest_row(
+            r for r in select_size(rows, tuple(size)) if r["precision"] == kind
+        )
         if row and tuple(size) != chosen:
             look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
-            axes.plot(intensity(row), row["tflops"], ".", **look)
+            axes.plot(count_intensity(row), row["tflops"], ".", **look)
             any_there = True
     return any_there
 
 
 def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
-    x, y, colour = intensity(row), row["tflops"], colour_of(row)
+    x, y, colour = count_intensity(row), row["tflops"], colour_of(row)
     if row["impl"] not in OURSELVES:
         ends = [x / 1.25, x * 1.25]
         axes.plot(ends, [y, y], color=colour, lw=1.8, zorder=2)
@@ -200,24 +204,24 @@ def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
     axes.plot(x, y, MARKS[row["impl"]], ms=7, mfc=fill, mec=colour, mew=1.4, zorder=3)
 
 
-def _names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
+def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
     """Names in a column on the right, as high as the marks, none on another."""
     low, high = (math.log(end) for end in axes.get_ylim())
     ordered = sorted(marked, key=lambda row: -row["tflops"])
     least = (high - low) / max(1.25 * len(ordered), 24)
     wanted = [math.log(row["tflops"]) for row in ordered]
-    places = _apart(wanted, least, low + 0.6 * least)
+    places = _spread_heights(wanted, least, low + 0.6 * least)
     for row, place in zip(ordered, places):
         speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
         text = f"{name_of(row)}  {speed:.3g}"
         look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
         arrow |= {"relpos": (0, 0.5)}  # to the name's left end, not under it
-        point = intensity(row), row["tflops"]
+        point = count_intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
 
 
-def _apart(wanted: Sequence[float], least: float, floor: float) -> list[float]:
+def _spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
     """Heights near the wanted ones, from the top, each at least `least` below another.
 
     Where they would sink below the floor all above move up.

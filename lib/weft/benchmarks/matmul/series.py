@@ -12,7 +12,7 @@ from typing import Any
 
 from ...base.paths import ROOT
 from ...timing import read_json
-from .goals import BETTER, best, is_cold, is_usual
+from .goals import BETTER, fastest_row, is_cold, is_usual
 
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
@@ -27,11 +27,11 @@ RESULTS = ROOT / "notebooks" / "results"
 def committed_results() -> list[Found]:
     """What came with the lab: notebooks/results/matmul_*.json, those of GPUs first."""
     found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
-    found = [results for results in found if timed(results["rows"])]
+    found = [results for results in found if select_timed(results["rows"])]
     return sorted(found, key=lambda results: results["rows"][0]["target"] == "cpu")
 
 
-def timed(rows: Iterable[Row]) -> list[Row]:
+def select_timed(rows: Iterable[Row]) -> list[Row]:
     """The rows of products that were timed; no batches, none transposed.
 
     But where the better layout counts (goals.BETTER) all are there.
@@ -52,8 +52,11 @@ def series_of(
     What a processor did elsewhere stands beside processors alone.
     """
     others = committed_results() if committed is None else committed
-    every = [(None, _alike(timed(rows)))]
-    every += [(found["machine"], _alike(timed(found["rows"]))) for found in others]
+    every = [(None, _select_alike(select_timed(rows)))]
+    every += [
+        (found["machine"], _select_alike(select_timed(found["rows"])))
+        for found in others
+    ]
     every = [(machine, found) for machine, found in every if found]
     first = {row["target"] for row in every[0][1]} if every else set()
     return [
@@ -63,14 +66,14 @@ def series_of(
     ]
 
 
-def _alike(rows: Sequence[Row]) -> list[Row]:
+def _select_alike(rows: Sequence[Row]) -> list[Row]:
     """The warm ones, if there are some, and on a processor those of most threads."""
     there = [row for row in rows if not is_cold(row)] or rows
     most = max((row.get("threads") or 0 for row in there), default=0)
     return [row for row in there if (row.get("threads") or most) == most]
 
 
-def at(rows: Iterable[Row], size: Size | None) -> list[Row]:
+def select_size(rows: Iterable[Row], size: Size | None) -> list[Row]:
     """The rows of one size."""
     return [row for row in rows if (row["m"], row["k"], row["n"]) == size]
 
@@ -96,7 +99,7 @@ def peer_name(rows: Sequence[Row]) -> str:
     return PEERS["cublas" if any(r["impl"] == "cublas" for r in rows) else "torch"]
 
 
-def opponent(rows: Iterable[Row], precision: str) -> Row | None:
+def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
     """The row at which a precision's rungs have 100 %: see beside_fastest()."""
     against = "fp32" if precision == "3xtf32" else precision
     those = [
@@ -105,10 +108,10 @@ def opponent(rows: Iterable[Row], precision: str) -> Row | None:
         if row["precision"] == against
         and (row["layout"] == "nn" or precision in BETTER)
     ]
-    return best(those, ("cublas",)) or best(those, ("torch",))
+    return fastest_row(those, ("cublas",)) or fastest_row(those, ("torch",))
 
 
-def fullest(series: Sequence[tuple]) -> Size | None:
+def find_fullest_size(series: Sequence[tuple]) -> Size | None:
     """The size with most of our rungs; of several the largest."""
     first = series[0][1] if series else []
     counts: dict[Size, int] = {}

@@ -61,20 +61,20 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 def rows_of(args: argparse.Namespace) -> list[Row]:
     """The rows for the options of the command line; --json is written part by part."""
     target = args.device.partition(":")[0]
-    batches = [_whole(batch) for batch in _words(args.batches)]
-    measures = _words(args.measure)
+    batches = [_parse_whole(batch) for batch in _split_words(args.batches)]
+    measures = _split_words(args.measure)
     for name in measures:
         if name not in MEASURES:
             raise ArgumentError(f"--measure {name}: want some of {','.join(MEASURES)}")
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
     found: list[Row] = []
-    parts = _parts(
+    parts = _run_parts(
         *[args.device, measures],
         batches=batches or BATCHES.get(target, BATCHES["cuda"]),
-        precisions=_words(args.precisions) or PRECISIONS.get(target, ("fp32",)),
-        rungs=_words(args.rungs) or None,
-        twins=None if args.twins is None else _words(args.twins),
+        precisions=_split_words(args.precisions) or PRECISIONS.get(target, ("fp32",)),
+        rungs=_split_words(args.rungs) or None,
+        twins=None if args.twins is None else _split_words(args.twins),
         rounds=args.rounds,
         warm=args.warm,
     )
@@ -94,14 +94,14 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """
     if not Path(path).exists():
         return rows
-    new = {_key(row) for row in rows}
+    new = {_row_key(row) for row in rows}
     there = read_json(path)["rows"]
     devices = {row["device"] for row in rows}
-    kept = [r for r in there if r["device"] in devices and _key(r) not in new]
+    kept = [r for r in there if r["device"] in devices and _row_key(r) not in new]
     return sorted([*kept, *rows], key=_place)
 
 
-def goals(rows: Sequence[Row]) -> list[Row]:
+def compare_best(rows: Sequence[Row]) -> list[Row]:
     """Both sides' best: a line for each precision and batch that has them.
 
     On a GPU with the lab's goals, which were set for an H200.
@@ -110,8 +110,10 @@ def goals(rows: Sequence[Row]) -> list[Row]:
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
         here = [r for r in steps if (r["precision"], r["batch"]) == (precision, batch)]
-        ours = min((r for r in here if r["impl"] == "weft"), key=_us, default=None)
-        best = min((r for r in here if r["impl"] == "torch"), key=_us, default=None)
+        ours = min((r for r in here if r["impl"] == "weft"), key=_time_of, default=None)
+        best = min(
+            (r for r in here if r["impl"] == "torch"), key=_time_of, default=None
+        )
         if ours and best:
             ratio = best["us"] / ours["us"]
             line = {
@@ -122,7 +124,7 @@ def goals(rows: Sequence[Row]) -> list[Row]:
             }
             if ours["target"] == "cuda":
                 must, goal = GOALS.get(precision, {}).get(batch, (None, None))
-                met = goal and _met(ratio, must, goal)
+                met = goal and _describe_ratio(ratio, must, goal)
                 line |= {"must": must, "goal": goal, "met": met}
             lines.append(line)
     return lines
@@ -130,7 +132,7 @@ def goals(rows: Sequence[Row]) -> list[Row]:
 
 def note(rows: list[Row]) -> str:
     """What stands under the table."""
-    lines = goals(rows)
+    lines = compare_best(rows)
     said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
     if lines:
         said = [table(lines, [*lines[0]]), *said]
@@ -141,11 +143,11 @@ def note(rows: list[Row]) -> str:
     return "\n".join(["", *said])
 
 
-def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
+def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     # `bench --help` does without PyTorch.
     from . import milestones, roofs
     from .race import race
-    from .warm import warm
+    from .warm import warm_twins
 
     both = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]
@@ -153,37 +155,43 @@ def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Ro
     if options["warm"]:
         cells = [(name, batch) for name in precisions for batch in batches]
         cells = cells or [(name, milestones.EPOCH.batch) for name in precisions]
-        warm(cells, device, options["twins"], _say)
+        warm_twins(cells, device, options["twins"], _report)
     for precision in precisions:
         for batch in batches:
-            _say(f"{precision}, batch {batch}")
+            _report(f"{precision}, batch {batch}")
             rounds = options["rounds"]
-            yield race(precision, batch, device=device, rounds=rounds, say=_say, **both)
+            yield race(
+                precision, batch, device=device, rounds=rounds, say=_report, **both
+            )
     for precision in precisions:
         if "roof" in measures:
-            yield roofs.roof(precision, device)
+            yield roofs.find_roof(precision, device)
         trained = [name for name in measures if name in milestones.SCHEDULES]
         if trained:
-            yield milestones.trained(trained, precision, device, say=_say, **both)
+            yield milestones.train_sides(
+                trained, precision, device, say=_report, **both
+            )
         if "cold" in measures:
-            yield milestones.cold(precision, device, rungs=both["rungs"], say=_say)
+            yield milestones.time_cold_starts(
+                precision, device, rungs=both["rungs"], say=_report
+            )
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(f"weft: {line}", file=sys.stderr, flush=True)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise ArgumentError(f"--batches {text}: want whole numbers of at least 1")
     return int(text)
 
 
-def _key(row: Row) -> tuple:
+def _row_key(row: Row) -> tuple:
     return tuple(row.get(name) for name in KEY)
 
 
@@ -198,9 +206,9 @@ def _place(row: Row) -> tuple:
     )
 
 
-def _us(row: Row) -> float:
+def _time_of(row: Row) -> float:
     return row["us"]
 
 
-def _met(ratio: float, must: float, goal: float) -> str:
+def _describe_ratio(ratio: float, must: float, goal: float) -> str:
     return "goal" if ratio >= goal else "must" if ratio >= must else "no"

@@ -23,7 +23,7 @@ from ...base.style import (
     THREAD,
     WRITTEN,
     draw_unmeasured,
-    faint,
+    fade_colour,
     outlined,
     style,
 )
@@ -31,7 +31,7 @@ from ...mnist.cnn import Cnn
 from ...see.figures.charts import new_figure
 from ...see.figures.images import draw_image, mosaic
 from ...see.figures.view import sheet
-from .limits import Part, limits, whole
+from .limits import Part, find_limits, sum_parts
 from .race_marks import BESIDE, time_text
 from .row import Row
 
@@ -54,16 +54,16 @@ def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
         axes = figure.subplots(3, 3, height_ratios=(4, 8, 5))
         draw_image(axes[0, 0], image / 255, "the image: 784 bytes")
         for ax, name in (axes[0, 1], "p1"), (axes[1, 0], "c2"), (axes[1, 1], "m2"):
-            draw_image(ax, mosaic(maps_of(cnn, name, number)), _titled(cnn, name))
+            draw_image(ax, mosaic(maps_of(cnn, name, number)), _make_title(cnn, name))
         for ax, name in (axes[0, 2], "code1"), (axes[1, 2], "code2"):
-            _draw_codes(ax, maps_of(cnn, name, number), _titled(cnn, name))
+            _draw_codes(ax, maps_of(cnn, name, number), _make_title(cnn, name))
         hidden = cnn.peek("h")[number]
         shades = hidden.reshape(8, -1) / (hidden.max() or 1.0)
         draw_image(axes[2, 0], shades, f"h: {hidden.size} numbers")
         _draw_logits(axes[2, 1], cnn.peek("logits")[number])
         owed = maps_of(cnn, "dp2", number)
         grey = 0.5 + 0.5 * owed / (np.abs(owed).max() or 1.0)
-        draw_image(axes[2, 2], mosaic(grey, scaled=False), _titled(cnn, "dp2"))
+        draw_image(axes[2, 2], mosaic(grey, scaled=False), _make_title(cnn, "dp2"))
         return figure
 
 
@@ -74,7 +74,7 @@ def maps_of(cnn: Cnn, name: str, number: int = 0) -> np.ndarray:
     return pixels.reshape(side, side, -1).transpose(2, 0, 1)
 
 
-def _titled(cnn: Cnn, name: str) -> str:
+def _make_title(cnn: Cnn, name: str) -> str:
     channels, side, _ = maps_of(cnn, name).shape
     return f"{name}: {channels} of {side}x{side}"
 
@@ -141,8 +141,8 @@ def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
 
     row, roof, launch_us: as limits() takes them.
     """
-    sections = limits(row, roof, launch_us)
-    back = whole([
+    sections = find_limits(row, roof, launch_us)
+    back = sum_parts([
         part for part in sections
         if part.section.startswith("backward.") and "conv2" in part.section
     ])  # fmt: skip
@@ -171,7 +171,7 @@ def _draw_flow(ax: Axes) -> None:
     sheet(ax, 113, 28)
     ax.set_ylim(28, -4.6)
     for name, text, colour, (left, top, width, height) in BACK_BOXES:
-        look = {"fc": faint(colour), "ec": colour, "lw": 1.4}
+        look = {"fc": fade_colour(colour), "ec": colour, "lw": 1.4}
         _draw_box(ax, (left, top, width, height), look)
         middle = {"ha": "center", "va": "center"}
         x = left + width / 2
@@ -185,7 +185,7 @@ def _draw_flow(ax: Axes) -> None:
         ax.annotate("", end, start, arrowprops=arrow)
     kinds = {"read": READ, "shared memory": SHARED, "registers": THREAD}
     kinds |= {"written": WRITTEN}
-    marks = [Patch(fc=faint(c), ec=c, label=name) for name, c in kinds.items()]
+    marks = [Patch(fc=fade_colour(c), ec=c, label=name) for name, c in kinds.items()]
     ax.legend(handles=marks, loc="lower left", bbox_to_anchor=(0, -0.03), ncols=4)
 
 
@@ -199,7 +199,7 @@ def _draw_bars(ax: Axes, times: Mapping[str, Part], device: str, here: bool) -> 
     if not times:
         return draw_unmeasured(ax, "mnist")
     looks = {
-        name: {"ec": colour, "lw": 1.2, "fc": faint(colour) if here else "none"}
+        name: {"ec": colour, "lw": 1.2, "fc": fade_colour(colour) if here else "none"}
         for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
     }
     for place, part in enumerate(times.values()):

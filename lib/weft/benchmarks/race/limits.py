@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .row import Row
-from .work import work
+from .work import count_work
 
 OUTSIDE = "batch"  # a run's arguments, and sums that the step before makes otherwise
 
@@ -41,7 +41,7 @@ class Part:
         return max(names, key=lambda name: getattr(self, name))
 
 
-def limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
+def find_limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
     """A Part for each section of a step's row; roof: a row "roof" of its precision.
 
     A clock between two sections costs time, so that they take longer together than the
@@ -54,14 +54,14 @@ def limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
     scale = row["us"] / sum(layers.values())
     parts = []
     for section, us in layers.items():
-        done = work(section, [*layers], row["batch"], row["precision"])
+        done = count_work(section, [*layers], row["batch"], row["precision"])
         flops, bytes_ = (done.flops, done.bytes) if done else (0.0, 0.0)
         at_roof = flops / roof["tflops"] / 1e6, bytes_ / roof["gbs"] / 1e3
         parts.append(Part(section, us * scale, *at_roof, launch_us))
     return parts
 
 
-def whole(parts: Sequence[Part]) -> Part:
+def sum_parts(parts: Sequence[Part]) -> Part:
     """The sections as one: what binds the step."""
     keys = ("us", "products", "bytes", "launch")
     return Part("step", *[sum(getattr(part, key) for part in parts) for key in keys])

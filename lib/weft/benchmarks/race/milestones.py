@@ -38,7 +38,7 @@ from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize
-from ...timing.results import compare_with_torch, first_line, stamp
+from ...timing.results import compare_with_torch, first_line, stamp_row
 from ...timing.samples import synchronize
 from ...toolchain import native
 from .race import Say, twins_of
@@ -160,7 +160,7 @@ class Theirs:
 Side = Ours | Theirs
 
 
-def trained(
+def train_sides(
     measures: Sequence[str],
     precision: str,
     device: str,
@@ -187,8 +187,10 @@ def trained(
         for measure in measures:
             schedule = SCHEDULES[measure]
             if schedule.batch not in sides:
-                made = _makers(precision, schedule, where, train, test, rungs, twins)
-                sides[schedule.batch] = _sides(made, schedule, train, stack, say)
+                made = _list_makers(
+                    precision, schedule, where, train, test, rungs, twins
+                )
+                sides[schedule.batch] = _make_sides(made, schedule, train, stack, say)
             here = sides[schedule.batch]
             say(f"{measure}: {precision}, {count} times on {len(here)} sides")
             runs = [
@@ -196,11 +198,11 @@ def trained(
                 for seed in range(count)
             ]
             if here:
-                rows += _rows(measure, schedule, precision, where, here, runs)
+                rows += _make_rows(measure, schedule, precision, where, here, runs)
     return rows
 
 
-def _sides(
+def _make_sides(
     makers: Iterable[tuple[str, Callable[[], Side]]],
     schedule: Schedule,
     train: data.Split,
@@ -223,7 +225,7 @@ def _sides(
     return sides
 
 
-def _makers(
+def _list_makers(
     precision: str, schedule: Schedule, where: torch.device,
     train: data.Split, test: data.Split,
     rungs: Sequence[str] | None, twins: Sequence[str] | None,
@@ -264,7 +266,7 @@ def side_device(side: Side) -> torch.device:
     return side.cnn.device if isinstance(side, Ours) else side.twin.device
 
 
-def _rows(
+def _make_rows(
     measure: str, schedule: Schedule, precision: str, where: torch.device,
     sides: list[Side], runs: list[list[tuple[float, float]]],
 ) -> list[Row]:  # fmt: skip
@@ -280,7 +282,7 @@ def _rows(
             **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
             **{"samples": len(runs), "test_accuracies": accuracies},
             **{"test_accuracy": float(np.mean(accuracies))},
-            **{"threads": torch.get_num_threads(), **stamp()},
+            **{"threads": torch.get_num_threads(), **stamp_row()},
         })  # fmt: skip
     compare_with_torch(rows)
     return rows
@@ -311,7 +313,7 @@ print(json.dumps({"accuracy": accuracy, "at": at, "torch": "torch" in sys.module
 COLD_PARTS = ("start", "import", "data", "open", "epoch", "end")
 
 
-def cold(
+def time_cold_starts(
     precision: str,
     device: str,
     *,
@@ -341,7 +343,9 @@ def cold(
         found = []
         for _ in range(1 + runs):
             start = time.perf_counter()  # the same clock in every process
-            done = subprocess.run(program, capture_output=True, text=True, env=_env())
+            done = subprocess.run(
+                program, capture_output=True, text=True, env=_make_environment()
+            )
             end = time.perf_counter()
             if done.returncode:
                 say(f"absent: weft {rung}: {done.stderr.strip().splitlines()[-1]}")
@@ -361,12 +365,12 @@ def cold(
             **{"batch": EPOCH.batch, "samples": runs},
             **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
             **{"imports_torch": timed[0]["torch"]},
-            **{"test_accuracy": timed[0]["accuracy"], **stamp()},
+            **{"test_accuracy": timed[0]["accuracy"], **stamp_row()},
         })  # fmt: skip
     return rows
 
 
-def _env() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """This process's environment, with this package in reach."""
     paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

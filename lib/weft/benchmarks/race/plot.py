@@ -42,10 +42,10 @@ def plot_steps(
     not this machine's own: all bars are then hollow.
     """
     with style():
-        elsewhere = _elsewhere(committed)
+        elsewhere = _rows_elsewhere(committed)
         figure = new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere, measured is not None)
-        _caption(figure, rows, *_notes(rows, elsewhere), measured=measured)
+        _write_caption(figure, rows, *_write_notes(rows, elsewhere), measured=measured)
         return figure
 
 
@@ -54,7 +54,7 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
     with style():
         figure = new_figure(620, 420)
         _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
-        _caption(figure, rows)
+        _write_caption(figure, rows)
         return figure
 
 
@@ -68,7 +68,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
             for part in PARTS
         }
         _draw_groups(figure.subplots(), groups, shown)
-        _caption(figure, shown)
+        _write_caption(figure, shown)
         return figure
 
 
@@ -79,21 +79,21 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
         groups = layer_groups([row["layers_us"] for row in shown])
         figure = new_figure(760, 110 + 22 * sum(map(len, groups.values())))
         _draw_groups(figure.subplots(), groups, shown)
-        _caption(figure, shown)
+        _write_caption(figure, shown)
         return figure
 
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
     """Time per step on the left, loss and accuracy on the right."""
     with style():
-        elsewhere = _elsewhere(committed)
+        elsewhere = _rows_elsewhere(committed)
         figure = new_figure(920, 430)
         left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
         for part in (left, right):
             part.set_facecolor("none")
         _draw_steps(left.subplots(), rows, elsewhere)
         _draw_training(right.subplots(2, 1, height_ratios=(3, 2)), rows, smooth=50)
-        _caption(figure, rows, *_notes(rows, elsewhere))
+        _write_caption(figure, rows, *_write_notes(rows, elsewhere))
         return figure
 
 
@@ -113,16 +113,16 @@ def layer_groups(
     """
     groups: list[set[str]] = []
     for name in (name for side in sides for name in side):
-        joined = set(_layers(name))
+        joined = set(_split_layers(name))
         for group in [g for g in groups if g & joined]:
             joined |= group
             groups.remove(group)
         groups.append(joined)
     found = {}
     for name in (name for side in sides for name in side):
-        group = next(g for g in groups if g & set(_layers(name)))
+        group = next(g for g in groups if g & set(_split_layers(name)))
         if group in groups:
-            title = _title(group, sides)
+            title = _title_of(group, sides)
             found[title] = [_sum(side, group) for side in sides]
     return found
 
@@ -138,7 +138,7 @@ def _draw_steps(
 ) -> None:
     rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # these first
     shown = [*elsewhere, *rows]
-    unit, scale = _unit(max(row["us"] for row in shown))
+    unit, scale = _choose_unit(max(row["us"] for row in shown))
     longest = max(row["us_high"] for row in shown) / scale
     peers = sorted(
         (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
@@ -157,8 +157,8 @@ def _draw_steps(
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
         peer = best_of.get(row["precision"])
         ratio = row.get("vs_torch_best") if there else peer and peer["us"] / row["us"]
-        text = _short(row["us"] / scale) + f" {unit}"
-        text += f" · {_ratio(ratio)}" if ratio else ""
+        text = _shorten_time(row["us"] / scale) + f" {unit}"
+        text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
             edge = best["us"] / scale  # not across PyTorch's line
@@ -192,7 +192,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         }  # fmt: skip
         mark = {"marker": ("s" if python else "o") if ours else "D"}
         name = label_row(row) if ours else f"PyTorch {label_row(row)}"
-        means = _smooth(np.array(row["losses"]), smooth)
+        means = _smooth_values(np.array(row["losses"]), smooth)
         steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
         per_epoch = len(row["losses"]) / row["epochs"]
         loss.plot(steps / per_epoch, means, label=name, **look)
@@ -238,7 +238,7 @@ def _draw_groups(
 ) -> None:
     """Bars side by side: one group per entry, one bar in it per row."""
     largest = max(us for values in groups.values() for us in values if us)
-    unit, scale = _unit(largest)
+    unit, scale = _choose_unit(largest)
     thick = 0.8 / max(1, len(rows))
     for number, row in enumerate(rows):
         colour = colour_of(row)
@@ -251,7 +251,7 @@ def _draw_groups(
         widths = [(us or 0) / scale for us in values]
         axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
         for place, us in zip(places, values):
-            text = "–" if us is None else f"{_short(us / scale)} {unit}"
+            text = "–" if us is None else f"{_shorten_time(us / scale)} {unit}"
             axes.annotate(text, ((us or 0) / scale, place), (5, 0), **_BESIDE)
     axes.set_yticks(range(len(groups)), [_fold(name) for name in groups])
     axes.set_xlim(0, 1.2 * largest / scale)
@@ -268,7 +268,7 @@ _BESIDE: dict[str, Any] = {
 }
 
 
-def _caption(
+def _write_caption(
     figure: Figure,
     rows: Sequence[Row],
     *notes: str,
@@ -288,7 +288,7 @@ def _caption(
 # ---- numbers and names -----------------------------------------------------------
 
 
-def _notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
+def _write_notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     """What the ratios and the hollow bars of plot_steps() mean."""
     notes = []
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
@@ -298,7 +298,7 @@ def _notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _elsewhere(committed: Iterable[Row]) -> list[Row]:
+def _rows_elsewhere(committed: Iterable[Row]) -> list[Row]:
     """Our rows of committed results, each with where and when it was measured."""
     return [
         row | {"measured": f"{row['device']}, {results['machine']['date']}"}
@@ -322,22 +322,22 @@ def _name(row: Row, elsewhere: bool) -> str:
     return label_row(row)
 
 
-def _layers(section: str) -> list[str]:
+def _split_layers(section: str) -> list[str]:
     """ "forward.conv1+bn1" -> ["forward.conv1", "forward.bn1"]"""
     direction, _, names = section.partition(".")
     return [f"{direction}.{name}" for name in names.split("+")]
 
 
-def _title(group: set[str], sides: Sequence[dict[str, float]]) -> str:
+def _title_of(group: set[str], sides: Sequence[dict[str, float]]) -> str:
     """The group's layers in the order in which some side runs them."""
-    order = [layer for side in sides for name in side for layer in _layers(name)]
+    order = [layer for side in sides for name in side for layer in _split_layers(name)]
     names = [layer for layer in dict.fromkeys(order) if layer in group]
     direction = names[0].partition(".")[0]
     return f"{direction}." + "+".join(name.partition(".")[2] for name in names)
 
 
 def _sum(side: dict[str, float], group: set[str]) -> float | None:
-    times = [us for name, us in side.items() if group & set(_layers(name))]
+    times = [us for name, us in side.items() if group & set(_split_layers(name))]
     return sum(times) if times else None
 
 
@@ -346,19 +346,19 @@ def _fold(text: str, width: int = 30) -> str:
     return textwrap.fill(text.replace("+", "+ "), width).replace("+ ", "+")
 
 
-def _unit(largest_us: float) -> tuple[str, float]:
+def _choose_unit(largest_us: float) -> tuple[str, float]:
     return ("ms", 1e3) if largest_us >= 10_000 else ("µs", 1.0)
 
 
-def _short(value: float) -> str:
+def _shorten_time(value: float) -> str:
     return f"{value:#.3g}" if value < 100 else f"{value:.0f}"
 
 
-def _ratio(value: float) -> str:
+def _write_ratio(value: float) -> str:
     return f"{value:.2f}×" if value >= 0.1 else f"{value:.2g}×"
 
 
-def _smooth(values: np.ndarray, over: int) -> np.ndarray:
+def _smooth_values(values: np.ndarray, over: int) -> np.ndarray:
     """The mean of each value and those before it, `over` in all."""
     over = min(over, len(values))
     return np.convolve(values, np.ones(over) / over, "valid")

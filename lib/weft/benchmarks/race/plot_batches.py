@@ -17,7 +17,15 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from ...base.style import INK, OPPONENT, OURS, style
 from ...see.figures.charts import new_figure
-from .race_marks import BESIDE, PRECISIONS, Found, missing, per_batch, series_of, tell
+from .race_marks import (
+    BESIDE,
+    PRECISIONS,
+    Found,
+    mark_missing,
+    per_batch,
+    series_of,
+    tell,
+)
 from .row import Row
 
 KINDS = {  # PyTorch's, from slow to fast: its mark
@@ -36,12 +44,12 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure
         shown = [name for name in PRECISIONS if name in here]
         figure = new_figure(920, 400)
         if not shown:
-            return missing(figure, figure.subplots())
+            return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for axes, precision in zip(panels, shown):
             for number, (machine, found) in enumerate(series):
                 those = [row for row in found if row["precision"] == precision]
-                _lines(axes, those, machine is not None, named=number == 0)
+                _draw_lines(axes, those, machine is not None, named=number == 0)
             _batch_axis(axes, [r for _, f in series for r in f], precision)
         panels[0].set_ylabel("µs per image (down is better)")
         panels[0].legend(loc="upper right", handlelength=2.6)
@@ -49,18 +57,18 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure
         return figure
 
 
-def _lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
+def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
     for kind, mark in KINDS.items():
         those = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
         look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
         name = f"PyTorch {kind}" if named else None
-        _line(axes, per_batch(those), name, elsewhere, look)
+        _draw_line(axes, per_batch(those), name, elsewhere, look)
     look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}
-    _line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
+    _draw_line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
     look = {"color": OURS, "lw": 2.2, "marker": "o", "ms": 7, "zorder": 3}
-    _line(axes, ours, "weft" if named else None, elsewhere, look)
+    _draw_line(axes, ours, "weft" if named else None, elsewhere, look)
     for row in ours if named else []:
         if row.get("vs_torch_best"):
             at = row["batch"], row["us"] / row["batch"]
@@ -69,7 +77,7 @@ def _lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> Non
             axes.annotate(words, at, (0, -8), **look)
 
 
-def _line(
+def _draw_line(
     axes: Axes,
     rows: Sequence[Row],
     name: str | None,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...base.style import OPPONENT, reference, style
+from ...base.style import OPPONENT, reference_line, style
 from ...see.figures.charts import mark_powers, new_figure
 from .plot import colour_of
 from .race_marks import (
@@ -22,7 +22,7 @@ from .race_marks import (
     Found,
     best_of,
     is_ours,
-    missing,
+    mark_missing,
     roofs_of,
     row_of,
     rows_of,
@@ -51,17 +51,17 @@ def plot_ladder(
         figure = new_figure(920, 150 + 34 * len(order))
         axes = figure.subplots()
         if not every:
-            return missing(figure, axes)
+            return mark_missing(figure, axes)
         axes.set_xscale("log")
         for number, (machine, found) in enumerate(series):
-            _climb(axes, found, order, machine is not None)
-            _opponents(axes, found, order, machine is not None, named=number == 0)
-        _floors(
+            _draw_climb(axes, found, order, machine is not None)
+            _draw_opponents(axes, found, order, machine is not None, named=number == 0)
+        _draw_floors(
             axes, [r for rs in (rows, rows_of(committed)) for r in rs], order, batch
         )
         low, high = axes.get_xlim()
         axes.set_xlim(low, 25 * high)  # room for the words on the right
-        _words(axes, series, order, 1.3 * high)
+        _write_column(axes, series, order, 1.3 * high)
         mark_powers(axes, high)
         axes.set_yticks(range(len(order)), [rung for _, rung in order])
         axes.set_ylim(len(order) - 0.4, -0.8)
@@ -77,7 +77,7 @@ def plot_ladder(
         return figure
 
 
-def _climb(
+def _draw_climb(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], elsewhere: bool
 ) -> None:
     """A mark for each rung, joined to the one above."""
@@ -103,7 +103,7 @@ def _climb(
             before = place, us
 
 
-def _words(
+def _write_column(
     axes: Axes, series: Sequence[tuple], order: Sequence[tuple], x: float
 ) -> None:
     """Times and ratios in a column: this machine's, and below it the others'."""
@@ -115,9 +115,9 @@ def _words(
                 continue
             words = [time_text(row["us"])]
             if row.get("vs_torch_best"):
-                words.append(f"{_factor(row['vs_torch_best'])}×")
+                words.append(f"{_write_factor(row['vs_torch_best'])}×")
             if above and row["impl"] == "weft":
-                words.append(f"÷{_factor(above / row['us'])}")
+                words.append(f"÷{_write_factor(above / row['us'])}")
             if row["impl"] == "weft":
                 above = row["us"]
             if machine and len(series) > 1:
@@ -128,7 +128,7 @@ def _words(
             axes.annotate(" · ".join(words), (x, place), (0, -down), **look)
 
 
-def _opponents(
+def _draw_opponents(
     axes: Axes,
     rows: Sequence[Row],
     order: Sequence[tuple],
@@ -153,14 +153,14 @@ def _opponents(
         )  # fmt: skip
 
 
-def _floors(
+def _draw_floors(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], batch: int
 ) -> None:
     roofs = roofs_of(rows)
     for place, (precision, _) in enumerate(order):
         if precision in roofs:
             us = floor_us(batch, roofs[precision]["tflops"])
-            axes.plot([us] * 2, [place - 0.3, place + 0.3], **reference(width=2))
+            axes.plot([us] * 2, [place - 0.3, place + 0.3], **reference_line(width=2))
             first = [name for name, _ in order].index(precision)
             if first == place:
                 text = f"floor {time_text(us)}"
@@ -169,5 +169,5 @@ def _floors(
                 axes.annotate(text, (us, place + 0.32), (-2, -1), **beside)
 
 
-def _factor(value: float) -> str:
+def _write_factor(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:#.2g}"

@@ -15,21 +15,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, reference, style
+from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, reference_line, style
 from ...see.figures.charts import new_figure
 from .race_marks import (
     BESIDE,
     PRECISIONS,
     Found,
     fastest_of,
-    missing,
+    mark_missing,
     roofs_of,
     rows_of,
     series_of,
     tell,
 )
 from .row import Row
-from .work import intensities
+from .work import list_intensities
 
 RIGHT = 3000  # flops per byte, where the picture ends
 
@@ -60,19 +60,19 @@ def plot_roofline(
         ]
         figure = new_figure(920, 430)
         if not fastest:
-            return missing(figure, figure.subplots())
+            return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for axes, precision in zip(panels, shown):
             those = [row for row in fastest if row["precision"] == precision]
-            _roof(axes, roofs, precision)
-            _sections(axes, those, machine is not None)
+            _draw_roof(axes, roofs, precision)
+            _draw_sections(axes, those, machine is not None)
         panels[0].set_ylabel("TFLOP/s of the products (up is better)")
         roofs_are = "roofs: a copy and multiply-adds there"
         tell(figure, series[:1], roofs_are, "lines: largest batch")
         return figure
 
 
-def _roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
+def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(f"flops per byte, {precision}")
@@ -86,17 +86,17 @@ def _roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
     peak, gbs = roof["tflops"], roof["gbs"]
     ridge = 1e3 * peak / gbs
     line = [1, ridge, RIGHT], [gbs / 1e3, peak, peak]
-    axes.plot(*line, **reference(width=1.6), zorder=1)
+    axes.plot(*line, **reference_line(width=1.6), zorder=1)
     text = f"roofs: {peak:.0f} TFLOP/s, {gbs / 1e3:.1f} TB/s"
     axes.text(0.03, 0.97, text, va="top", transform=axes.transAxes)
 
 
-def _sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
+def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
     marks = ("o", "s", "D", "^")
     for mark, row in zip(marks, rows):
-        found = intensities(row["layers_us"], row["batch"], row["precision"])
+        found = list_intensities(row["layers_us"], row["batch"], row["precision"])
         for section, (intensity, tflops) in found.items():
-            colour = _named(section)[1]
+            colour = _name_section(section)[1]
             fill = "none" if elsewhere else colour
             axes.plot(intensity, tflops, mark, ms=8, mfc=fill, mec=colour, mew=1.4)
         name = f"batch {row['batch']}"
@@ -113,7 +113,7 @@ def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
     at = math.inf
     for section, (x, y) in sorted(found.items(), key=lambda item: -item[1][1]):
         at = min(math.log(y), at - least)
-        name, colour = _named(section)
+        name, colour = _name_section(section)
         look = BESIDE | {"fontsize": 9, "color": colour}
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkB": 5}
         axes.annotate(
@@ -122,7 +122,7 @@ def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
         )  # fmt: skip
 
 
-def _named(section: str) -> tuple[str, str]:
+def _name_section(section: str) -> tuple[str, str]:
     """A section's short name and the colour of its product."""
     direction, _, names = section.partition(".")
     if section.endswith(".weight"):

@@ -14,11 +14,11 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
+from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, fade_colour, style
 from ...see.figures.charts import mark_powers, new_figure
 from .limits import Part
 from .plot import layer_groups
-from .race_marks import BESIDE, Found, is_ours, missing, series_of, tell, time_text
+from .race_marks import BESIDE, Found, is_ours, mark_missing, series_of, tell, time_text
 from .row import Row
 
 LOOKS = ((THREAD, "s"), (WRITTEN, "D"), (OURS, "o"), (SHARED, "^"))
@@ -51,7 +51,7 @@ def plot_sections(
         figure = new_figure(920, 110 + 24 * max(2, len(groups)))
         axes = figure.subplots()
         if not found:
-            return missing(figure, axes)
+            return mark_missing(figure, axes)
         axes.set_xscale("log")
         for place, times in enumerate(groups.values()):
             there = [us for us in times if us]
@@ -65,7 +65,7 @@ def plot_sections(
             )  # fmt: skip
         high = axes.get_xlim()[1]
         mark_powers(axes, high)
-        axes.set_yticks(range(len(groups)), [_short(name) for name in groups])
+        axes.set_yticks(range(len(groups)), [_shorten_name(name) for name in groups])
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
@@ -81,7 +81,7 @@ def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure
     """
 
     def fill(colour: str) -> Any:
-        return faint(colour) if here and colour != INK else "none"
+        return fade_colour(colour) if here and colour != INK else "none"
 
     with style():
         figure = new_figure(920, 110 + 30 * len(parts))
@@ -106,7 +106,9 @@ def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure
         marks = [Patch(fc=fill(c), ec=c, label=name) for name, c in names.items()]
         above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(marks)}
         axes.legend(handles=marks, **above)
-        axes.set_yticks(range(len(parts)), [_short(part.section) for part in parts])
+        axes.set_yticks(
+            range(len(parts)), [_shorten_name(part.section) for part in parts]
+        )
         axes.set_ylim(len(parts) - 0.4, -0.6)
         axes.set_xlim(0, 1.3 * max(part.us for part in parts))
         axes.tick_params(axis="y", length=0)
@@ -115,7 +117,7 @@ def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure
         return figure
 
 
-def _short(section: str) -> str:
+def _shorten_name(section: str) -> str:
     """ "backward.pool2+bn2+conv2" -> "back: pool2 bn2 conv2", or in two lines."""
     direction, _, names = section.partition(".")
     words = names.replace("+", " ").replace(".weight", ", weights")

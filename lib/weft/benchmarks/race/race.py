@@ -26,10 +26,10 @@ from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
-from ...timing.results import compare_with_torch, first_line, stamp
+from ...timing.results import compare_with_torch, first_line, stamp_row
 from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
-from .row import Gradients, Row, errors, free, layer_times
+from .row import Gradients, Row, free, layer_times, mean_errors
 
 Say = Callable[[str], object]
 
@@ -105,7 +105,7 @@ def race(
     try:
         with native.on_device(where):
             contenders += _gather(heat, rungs, twins)
-            rows = _rows(heat, contenders)
+            rows = _make_rows(heat, contenders)
     finally:
         for one in contenders:
             one.close()
@@ -131,9 +131,11 @@ def _gather(
     device = heat.device
     if rungs is None:
         rungs = rungs_of(heat.precision, device, heat.batch)
-    makers = [(f"weft {rung}", lambda rung=rung: _ours(heat, rung)) for rung in rungs]
+    makers = [
+        (f"weft {rung}", lambda rung=rung: _make_ours(heat, rung)) for rung in rungs
+    ]
     for name in twins_of(device) if twins is None else twins:
-        makers.append((f"PyTorch {name}", lambda name=name: _theirs(heat, name)))
+        makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
     for name, make in makers:
         found: list[Contender] = []
         try:
@@ -153,7 +155,7 @@ def _gather(
         yield from found
 
 
-def _ours(heat: Heat, rung: str) -> list[Contender]:
+def _make_ours(heat: Heat, rung: str) -> list[Contender]:
     cnn = trainer(rung, heat.device, max_batch=heat.batch, **heat.model)
     if cnn.rung.precision != heat.precision:
         cnn.close()
@@ -181,7 +183,7 @@ def _ours(heat: Heat, rung: str) -> list[Contender]:
     return [Contender(f"weft {rung}", row, run, *rest)]
 
 
-def _theirs(heat: Heat, name: str) -> list[Contender]:
+def _make_theirs(heat: Heat, name: str) -> list[Contender]:
     """A twin, and what it is without its graph."""
     rung, _, layout = name.partition(" ")
     kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
@@ -193,10 +195,10 @@ def _theirs(heat: Heat, name: str) -> list[Contender]:
         **heat.model,
     )
     pair = [twin, twin.without_graph()] if "graph" in rung else [twin]
-    return [_twin(heat, one) for one in pair]
+    return [_make_twin(heat, one) for one in pair]
 
 
-def _twin(heat: Heat, twin: TwinTrainer) -> Contender:
+def _make_twin(heat: Heat, twin: TwinTrainer) -> Contender:
     parts = twin.order(heat.order).split(heat.batch)
 
     def run(steps: int) -> None:
@@ -217,10 +219,10 @@ def _twin(heat: Heat, twin: TwinTrainer) -> Contender:
 # ---- what is measured of them ------------------------------------------------------
 
 
-def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
-    exact = _exact(heat)
+def _make_rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
+    exact = _compute_exact(heat)
     free(heat.device)
-    found = {one.name: _alone(heat, one, exact) for one in contenders}
+    found = {one.name: _measure_alone(heat, one, exact) for one in contenders}
     alone = {name: row for name, row in found.items() if row}
     there = [one for one in contenders if one.name in alone]
     blocks = {one.name: one.run for one in there}
@@ -235,7 +237,7 @@ def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
             **{"batch": heat.batch, "samples": timings[one.name].samples},
             **alone[one.name],
             **{"peak_bytes": one.peak(), "seed": heat.seed},
-            **{"threads": torch.get_num_threads(), **stamp()},
+            **{"threads": torch.get_num_threads(), **stamp_row()},
         }
         for one in there
     ]
@@ -243,10 +245,10 @@ def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
     return rows
 
 
-def _alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
+def _measure_alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
     """What is measured of a contender by itself; nothing if it fails."""
     try:
-        wrong = errors(one.gradients, zip(_parts(heat), exact))
+        wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
         return {
             "steps": count_steps(one.run, heat.device),
@@ -261,20 +263,20 @@ def _alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
         return {}
 
 
-def _exact(heat: Heat) -> list[Step]:
+def _compute_exact(heat: Heat) -> list[Step]:
     """Some batches in float64; none where that takes too much memory."""
     try:
         images, labels = heat.train.images, heat.train.labels
         return [
             exact_step(heat.weights, images[part], labels[part], heat.device)
-            for part in _parts(heat)
+            for part in _split_batches(heat)
         ]
     except torch.OutOfMemoryError:
         heat.say(f"no errors at batch {heat.batch}: float64 takes too much memory")
         return []
 
 
-def _parts(heat: Heat) -> np.ndarray:
+def _split_batches(heat: Heat) -> np.ndarray:
     """The batches that are compared with float64."""
     checked = CHECKED if heat.batch <= 1024 else 1
     return heat.order.reshape(-1, heat.batch)[:checked]

@@ -106,6 +106,6 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     write_caption(figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes]))
 
 
-def missing(figure: Figure, axes: Axes) -> Figure:
+def mark_missing(figure: Figure, axes: Axes) -> Figure:
     draw_unmeasured(axes, "mnist")
     return figure

@@ -6,11 +6,11 @@ from typing import Any
 
 from ...mnist.trainer import checked_device
 from ...timing.peaks import ceilings, peaks
-from ...timing.results import stamp
+from ...timing.results import stamp_row
 from .row import Row
 
 
-def roof(precision: str, device: str, **_: Any) -> list[Row]:
+def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
     """One row: tflops of multiply-adds in that precision, gbs read and written.
 
     None where that precision has no multiply-adds of its own, on a CPU bf16.
@@ -25,5 +25,5 @@ def roof(precision: str, device: str, **_: Any) -> list[Row]:
         **copy,
         **{"op": "mnist", "measure": "roof", "rung": "peaks", "layout": None},
         **{"precision": precision, "batch": None},
-        **{"tflops": best[precision], "gbs": best["gbs"], **stamp()},
+        **{"tflops": best[precision], "gbs": best["gbs"], **stamp_row()},
     }]  # fmt: skip

@@ -24,7 +24,7 @@ def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
     return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
 
 
-def errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Row:
+def mean_errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Row:
     """The means of a contender's relative errors over some batches.
 
     exact: each batch's images, and its step in float64; without any, nulls.

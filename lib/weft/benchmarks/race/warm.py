@@ -25,7 +25,7 @@ _PROGRAM = (
 )
 
 
-def warm(
+def warm_twins(
     cells: Iterable[tuple[str, int]],
     device: str,
     twins: Sequence[str] | None = None,

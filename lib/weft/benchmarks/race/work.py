@@ -53,7 +53,7 @@ class Work:
         return self.flops / self.bytes
 
 
-def work(
+def count_work(
     section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
 ) -> Work | None:
     """Flops and bytes of a section as Cnn.profile() names it; None if not known.
@@ -61,14 +61,14 @@ def work(
     sections: the names of all sections of that step. Which product a section computes
     depends on them: conv2's gradient may be one or two.
     """
-    flops = _flops(section, sections)
+    flops = _count_flops(section, sections)
     counted = _FUSED.get(section)
     if counted is not None:
         images, once = counted
         size = BYTES[precision]
         bytes_ = batch * images(size) + once(size)
     else:
-        bytes_ = _single(section, batch)
+        bytes_ = _count_layer_bytes(section, batch)
     return Work(batch * flops, bytes_) if flops and bytes_ else None
 
 
@@ -77,7 +77,7 @@ def floor_us(batch: int, tflops: float) -> float:
     return batch * STEP_FLOPS / tflops / 1e6
 
 
-def _flops(section: str, sections: Sequence[str]) -> float:
+def _count_flops(section: str, sections: Sequence[str]) -> float:
     direction, _, names = section.partition(".")
     if section == _WEIGHT:
         return PRODUCTS["conv2"]
@@ -133,7 +133,7 @@ _FUSED = {
 }
 
 
-def _single(section: str, batch: int) -> float | None:
+def _count_layer_bytes(section: str, batch: int) -> float | None:
     """Bytes of a section that is one layer in fp32; None if it is several."""
     direction, _, name = section.partition(".")
     if name not in OUTPUTS:
@@ -148,14 +148,16 @@ def _single(section: str, batch: int) -> float | None:
     return WHOLE * batch * (OUTPUTS[name] + into + after) + 2 * weights
 
 
-def intensities(layers_us: Mapping[str, float], batch: int, precision: str) -> dict:
+def list_intensities(
+    layers_us: Mapping[str, float], batch: int, precision: str
+) -> dict:
     """{section: (flops per byte, TFLOP/s)} of the sections whose work is known.
 
     Without those that have less than a hundredth of the step's.
     """
     found, least = {}, 0.01 * batch * STEP_FLOPS
     for section, us in layers_us.items():
-        done = work(section, [*layers_us], batch, precision)
+        done = count_work(section, [*layers_us], batch, precision)
         if done and done.flops >= least and us > 0:
             found[section] = (done.intensity, done.flops / us / 1e6)
     return found

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from ...timing import read_json
-from ...timing.results import stamp
+from ...timing.results import stamp_row
 from . import limits, sums
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
@@ -56,7 +56,7 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
     wanted = [name for name in OPS if name in (ops or OPS)]
-    made = stamp()
+    made = stamp_row()
     return [row | made for name in wanted for row in OPS[name](where)]
 
 

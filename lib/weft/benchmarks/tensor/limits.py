@@ -88,7 +88,7 @@ Row = dict[str, Any]
 Product = tuple[str, str, int, int]  # one of WATCHED
 
 
-def _heat(where: AnyDevice) -> Iterator[Row]:
+def _measure_heat(where: AnyDevice) -> Iterator[Row]:
     """Bursts of a product, timed one by one, while the card says how it is."""
     if where.type == "cpu":
         return
@@ -100,12 +100,12 @@ def _heat(where: AnyDevice) -> Iterator[Row]:
         for impl, multiply in products_of(kind, where):
             for mode in modes:
                 time.sleep(REST)  # as cool as before
-                found = _burned(functools.partial(multiply, a, b), mode, where)
+                found = _time_bursts(functools.partial(multiply, a, b), mode, where)
                 head = head_of(where, "heat", impl, kind)
                 yield head | {"mode": mode, "numbers": numbers, **found}
 
 
-def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
+def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
     """The speed of bursts, with pauses or without, and clock and power meanwhile."""
     flop = 2.0 * HEATED**3
     for _ in range(2):
@@ -135,17 +135,17 @@ def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
     return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
 
 
-def _clock(where: AnyDevice) -> Iterator[Row]:
+def _measure_clock(where: AnyDevice) -> Iterator[Row]:
     """At which clock each of COUNTED runs when it is cool."""
     if where.type == "cpu":
         return
     products = ((*one, SIDE, SIDE) for one in COUNTED)
-    for (kind, rung, *_), call in _calls(products, where):
+    for (kind, rung, *_), call in _make_calls(products, where):
         head = head_of(where, "clock", rung or "cublas", kind)
-        yield head | _clocked(call, where) | {"n": SIDE}
+        yield head | _count_cycles(call, where) | {"n": SIDE}
 
 
-def _clocked(call: Callable[[], object], where: AnyDevice) -> Row:
+def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
     """Cycles over time of cool bursts, and what the driver says of the clock."""
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
@@ -173,13 +173,13 @@ def _clocked(call: Callable[[], object], where: AnyDevice) -> Row:
     return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
 
 
-def _counters(where: AnyDevice) -> Iterator[Row]:
+def _read_counters(where: AnyDevice) -> Iterator[Row]:
     """ncu runs this module in a process of its own and counts its kernels."""
     if where.type == "cpu":
         return
-    text = _watched(list(METRICS.values()))
+    text = _run_ncu(list(METRICS.values()))
     parts: list[list[tuple[str, dict[str, float]]]] = [[]]
-    for name, found in _launches(text):
+    for name, found in _list_launches(text):
         if MARK in name:
             parts.append([])
         else:
@@ -188,10 +188,12 @@ def _counters(where: AnyDevice) -> Iterator[Row]:
         raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(WATCHED)))
     for (kind, rung, side, k), launches in zip(WATCHED, parts[1:]):
         head = head_of(where, "ncu", rung or "cublas", kind)
-        yield head | _told(launches, side, k)
+        yield head | _summarize_kernels(launches, side, k)
 
 
-def _told(launches: list[tuple[str, dict[str, float]]], side: int, k: int) -> Row:
+def _summarize_kernels(
+    launches: list[tuple[str, dict[str, float]]], side: int, k: int
+) -> Row:
     """Of a product's kernels: the longest one's counters, the others' time."""
     time_of = METRICS["us"]
     name, main = max(launches, key=lambda launch: launch[1][time_of])
@@ -203,7 +205,7 @@ def _told(launches: list[tuple[str, dict[str, float]]], side: int, k: int) -> Ro
     return told | {"m": side, "k": k, "n": side, "kernel": kernel}
 
 
-def _watched(metrics: list[str]) -> str:
+def _run_ncu(metrics: list[str]) -> str:
     """What ncu prints; a metric that this GPU does not have is left out."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
@@ -220,7 +222,7 @@ def _watched(metrics: list[str]) -> str:
         metrics = [name for name in metrics if name not in unknown]
 
 
-def _launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
+def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
     """Each kernel's name and metrics, in order, from what `ncu --csv` prints."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
@@ -232,7 +234,7 @@ def launch_all() -> None:
     """What ncu watches: each of WATCHED once, behind a kernel that marks it."""
     where = torch.device("cuda", torch.cuda.current_device())
     mark = torch.zeros(1, dtype=torch.int64, device=where)
-    for _, call in _calls(WATCHED, where):
+    for _, call in _make_calls(WATCHED, where):
         call()
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
@@ -242,7 +244,7 @@ def launch_all() -> None:
         torch.cuda.cudart().cudaProfilerStop()
 
 
-def _calls(
+def _make_calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
     """Each of them, as WATCHED has them, and a call that multiplies by it."""
@@ -261,9 +263,9 @@ def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> No
 
 
 OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
-    "heat": _heat,
-    "clock": _clock,
-    "ncu": _counters,
+    "heat": _measure_heat,
+    "clock": _measure_clock,
+    "ncu": _read_counters,
 }
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from ...base.style import (
     draw_unmeasured,
     hollow,
     outlined,
-    reference,
+    reference_line,
 )
 
 Row = dict[str, Any]
@@ -46,7 +46,9 @@ KINDS = {  # by precision: colour and mark
 BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 
 
-def of(op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any) -> Series:
+def select_series(
+    op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any
+) -> Series:
     """The rows of an op, this machine's first; more: keys that they must have."""
     wanted = {"op": op} | more
     every = [(rows, True), *((found["rows"], False) for found in others)]
@@ -57,23 +59,23 @@ def of(op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any) -> Se
     return [(found, here) for found, here in series if found]
 
 
-def value(
+def find_value(
     key: str, op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any
 ) -> float:
     """A number of the first row that has it: of a GPU if there is one. NaN if none."""
-    series = of(op, rows, others, **more)
+    series = select_series(op, rows, others, **more)
     found = [row for those, _ in series for row in those if row.get(key) is not None]
     found.sort(key=lambda row: row["target"] != "cuda")
     return found[0][key] if found else math.nan
 
 
-def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     """What becomes of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
-    series = of("staircase", rows, others)
+    series = select_series("staircase", rows, others)
     if not series:
         return draw_unmeasured(ax, "tensor")
     x = np.linspace(0, 2, 401)
-    ax.plot(x, x, **reference(), label="exact")
+    ax.plot(x, x, **reference_line(), label="exact")
     ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
     for found, here in series:
         simulated = found[0]["target"] == "cpu"
@@ -89,11 +91,11 @@ def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     ax.legend(loc="upper left", fontsize=9)
 
 
-def promotions(
+def plot_promotions(
     ax: Axes, rows: Sequence[Row], others: Sequence[Found], signs: str = "both"
 ) -> None:
     """Errors over k, a line for each length of the tensor cores' own sums."""
-    series = of("promotion", rows, others, signs=signs)
+    series = select_series("promotion", rows, others, signs=signs)
     series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
     if not series:
         return draw_unmeasured(ax, "tensor")
@@ -103,17 +105,19 @@ def promotions(
         for every in dict.fromkeys(row["every"] for row in found):
             line = [row for row in found if row["every"] == every]
             name = f"every {every}" if every else "never"
-            ends[name] = _line(ax, line, INKS[every], MARKS[every], here)
+            ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], here)
     # Panels of other signs have the same scale.
-    found = [row for those, _ in of("promotion", rows, others) for row in those]
+    found = [
+        row for those, _ in select_series("promotion", rows, others) for row in those
+    ]
     shown = [row["error_rms"] for row in found if row["target"] == "cuda"]
     ax.set_ylim(0.6 * min(shown), 1.8 * max(shown))
     _over_k(ax, series, ends)
 
 
-def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     """Errors of a product over k: ours by precision, cuBLAS without marks."""
-    series = of("error", rows, others)
+    series = select_series("error", rows, others)
     if not series:
         return draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
@@ -128,13 +132,15 @@ def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
                 ax.plot(*points, color=OPPONENT, lw=1, zorder=1)
             if line:
-                ends[kind] = _line(ax, line, colour, mark, here)
+                ends[kind] = _draw_line(ax, line, colour, mark, here)
     _over_k(ax, series, ends)
 
 
-def heats(axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_heats(
+    axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]
+) -> None:
     """A panel each for TFLOP/s and watts over time: hot and cool, random and zeros."""
-    series = of("heat", rows, others, precision="bf16", impl="weft")
+    series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
         return draw_unmeasured(axes[0], "tensor")
     for found, here in series:
@@ -156,11 +162,11 @@ def heats(axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]) ->
         ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
 
 
-def pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     """How busy each rung keeps the tensor cores, by Nsight Compute."""
     series = [
         ([row for row in found if row.get("tensor_pipe") is not None], here)
-        for found, here in of("ncu", rows, others)
+        for found, here in select_series("ncu", rows, others)
     ]
     series = [(found, here) for found, here in series if found]
     if not series:
@@ -180,7 +186,7 @@ def pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def caption(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
+def write_caption_text(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
     """Whose numbers the rows of `op` are, and of which days."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]
@@ -199,7 +205,7 @@ def _name(row: Row) -> str:
     return f"cuBLAS {row['precision']}" if row["impl"] == "cublas" else row["rung"]
 
 
-def _line(
+def _draw_line(
     ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
 ) -> tuple[float, float]:
     """Marks on a line; where its last one is."""

@@ -34,7 +34,7 @@ TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 Row = dict[str, Any]
 
 
-def promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
+def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
     """a (m,k) @ b (k,n) in half, (m,n) float32; sums begin anew every `every` of k.
 
     m, k, n and `every` are multiples of 16; every 0: never.
@@ -47,7 +47,7 @@ def promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
     return c
 
 
-def staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
+def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
     """For x in quarters: what a tensor core makes of 1 + x / 2^23, less 1, in 2^-23.
 
     1 comes with the first 16 of k, x with the second: a sum of two instructions.
@@ -57,16 +57,16 @@ def staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
     a[:STEPS, 0], a[:STEPS, 16] = 1.0, (steps * 2.0**-11).half()
     b = torch.zeros(32, 16, dtype=torch.float16)
     b[0], b[16] = 1.0, 2.0**-12
-    c = promoted(a.to(device), b.to(device), 0)[:STEPS, 0].double().cpu()
+    c = multiply_promoted(a.to(device), b.to(device), 0)[:STEPS, 0].double().cpu()
     return list(zip(steps.tolist(), ((c - 1) * 2**23).tolist()))
 
 
-def _staircase(where: AnyDevice) -> Iterator[Row]:
-    for x, added in staircase(where):
+def _staircase_rows(where: AnyDevice) -> Iterator[Row]:
+    for x, added in measure_staircase(where):
         yield head_of(where, "staircase", "promoted", "fp16") | {"x": x, "added": added}
 
 
-def _promotion(where: AnyDevice) -> Iterator[Row]:
+def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
     side, depths = SIZES[where.type]
     for signs in ("both", "positive"):
         for k in depths:
@@ -76,12 +76,12 @@ def _promotion(where: AnyDevice) -> Iterator[Row]:
             a, b = a.half(), b.half()
             want = a.double() @ b.double()
             for every in (e for e in EVERY if e < k):
-                lost = _errors(promoted(a, b, every), want)
+                lost = _measure_errors(multiply_promoted(a, b, every), want)
                 head = head_of(where, "promotion", "promoted", "fp16")
                 yield head | {"k": k, "every": every, "signs": signs, **lost}
 
 
-def _error(where: AnyDevice) -> Iterator[Row]:
+def _error_rows(where: AnyDevice) -> Iterator[Row]:
     """Of products of float32 numbers, which each precision first has to round."""
     side, depths = SIZES[where.type]
     for k in depths:
@@ -90,7 +90,7 @@ def _error(where: AnyDevice) -> Iterator[Row]:
         for kind in PRECISIONS:
             for impl, multiply in products_of(kind, where):
                 given = [x.to(TYPES.get(kind, torch.float32)) for x in (a, b)]
-                lost = _errors(multiply(*given), want)
+                lost = _measure_errors(multiply(*given), want)
                 yield head_of(where, "error", impl, kind) | {"k": k, **lost}
 
 
@@ -126,7 +126,7 @@ def numbers_of(
     return a, torch.randn(k, side, generator=generator).to(where)
 
 
-def _errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
+def _measure_errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
     """How wrong c is, relative to its own size; NaN if any of it is."""
     off, size = got.double() - want, float(want.square().mean().sqrt())
     rms = float(off.square().mean().sqrt()) / size
@@ -142,7 +142,7 @@ def head_of(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
 
 
 OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
-    "staircase": _staircase,
-    "promotion": _promotion,
-    "error": _error,
+    "staircase": _staircase_rows,
+    "promotion": _promotion_rows,
+    "error": _error_rows,
 }

@@ -83,10 +83,10 @@ class Region:
         back = self.start + self.nbytes
         slack = self.base + self.room - back
         if _libc.memcmp(back, _filled, slack):
-            return back + _first(_bytes(back, slack))
+            return back + _find_first(_view_bytes(back, slack))
         front = self.start - self.base
         if _libc.memcmp(self.base, _filled, front):
-            return self.start - 1 - _first(_bytes(self.base, front)[::-1])
+            return self.start - 1 - _find_first(_view_bytes(self.base, front)[::-1])
         return None
 
 
@@ -101,7 +101,7 @@ class Arena:
         self.arrays = arrays
         self.regions: list[Region] = []
         self.failed = False
-        parts = spans(arrays, align)
+        parts = merge_spans(arrays, align)
         self._ends = [end for _, end, _ in parts]
         for start, end, alignment in parts:
             region = _take(end - start + -end % alignment)
@@ -124,7 +124,7 @@ class Arena:
 
     def memory_of(self, array: Array) -> memoryview:
         """The bytes of an array's copy, writable."""
-        return memory(self._address(array), array.nbytes)
+        return view_memory(self._address(array), array.nbytes)
 
     def _region_of(self, array: Array) -> Region:
         # An empty array may begin where another ends: any place will do for it.
@@ -161,7 +161,9 @@ class Arena:
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
         """What the copies of these arrays hold now; None for the others."""
         every = zip(self.arrays, self.addresses(), written)
-        return [_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every]
+        return [
+            _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every
+        ]
 
     def release(self) -> None:
         """Give the memory back: to the next launch, or to the system."""
@@ -177,7 +179,7 @@ def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[i
     return [array.address if array is not None else 0 for array in arrays]
 
 
-def alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
+def list_alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
     """What the copies must be aligned to: the type, or 16 bytes for a struct and in a
     cell that casts its pointers to vector types."""
     if _VECTOR.search(source):
@@ -201,7 +203,7 @@ def _take(nbytes: int) -> Region:
     room = -(-max(nbytes, 1) // PAGE) * PAGE
     waiting = _free.get(room)
     if waiting:
-        return _taken(waiting, room)
+        return _take_region(waiting, room)
     guard = GUARD
     while guard >= 16 * PAGE:
         total = guard + room + guard
@@ -222,20 +224,20 @@ def _take(nbytes: int) -> Region:
 def _give_back(region: Region) -> None:
     global _kept, _pieces
     if region.room > KEEP:
-        return _unmap(region)
+        return _unmap_region(region)
     _kept += region.room
     _pieces += 1
     _free.setdefault(region.room, []).append(region)
     while _kept > KEEP or _pieces > KEEP_REGIONS:
         room, oldest = next(iter(_free.items()))
-        _unmap(_taken(oldest, room))
+        _unmap_region(_take_region(oldest, room))
 
 
-def _unmap(region: Region) -> None:
+def _unmap_region(region: Region) -> None:
     _libc.munmap(region.base - region.guard, region.room + 2 * region.guard)
 
 
-def _taken(waiting: list[Region], room: int) -> Region:
+def _take_region(waiting: list[Region], room: int) -> Region:
     global _kept, _pieces
     _kept -= room
     _pieces -= 1
@@ -245,7 +247,7 @@ def _taken(waiting: list[Region], room: int) -> Region:
     return region
 
 
-def spans(
+def merge_spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
     """The memory of the arrays, those that overlap as one: (start, end, alignment),
@@ -261,15 +263,15 @@ def spans(
     return [(start, end, alignment) for start, end, alignment in found]
 
 
-def _first(data: bytes | bytearray) -> int:
+def _find_first(data: bytes | bytearray) -> int:
     """The index of the first byte that is not the canary's."""
     return len(data) - len(bytes(data).lstrip(bytes([FILL])))
 
 
-def _bytes(address: int, length: int) -> bytes:
+def _view_bytes(address: int, length: int) -> bytes:
     return ffi.unpack(ffi.cast("char *", address), length)
 
 
-def memory(address: int, length: int) -> memoryview:
+def view_memory(address: int, length: int) -> memoryview:
     """The bytes there, writable; the caller knows that they are."""
     return memoryview(ffi.buffer(ffi.cast("char *", address), length)).cast("B")

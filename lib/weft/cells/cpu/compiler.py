@@ -35,8 +35,8 @@ from ...report.cells import CellSource
 from ...toolchain import build, keys
 from .. import flags, prelude, variables
 from . import host_functions, unset
-from .launch import Launcher, ffi, runtime, runtime_path
-from .launcher import FILE, launcher
+from .launch import Launcher, ffi, open_runtime, runtime_path
+from .launcher import FILE, write_launcher
 from .watched import CheckedLauncher
 
 
@@ -118,11 +118,13 @@ def compile(
     watched. Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()
-    made = _made(source, name, tuple(flags_), tuple(expressions), headers or {})
+    made = _build_library(
+        source, name, tuple(flags_), tuple(expressions), headers or {}
+    )
     made = replace(made, checked=checked)
     digest = made.digest()
-    path = cache.folder("cells") / f"{digest}.so"
-    cached = cache.holds(path)
+    path = cache.cache_folder("cells") / f"{digest}.so"
+    cached = cache.has_file(path)
     if cached:
         os.utime(path)
     else:
@@ -164,7 +166,7 @@ class _Made:
     def digest(self) -> str:
         parts = [self.source, self.name, *self.flags, *self.expressions]
         parts += [f"{name}\1{text}" for name, text in self.headers]
-        return build._hash(_toolchain(self.checked), *parts)
+        return build._hash(_hash_toolchain(self.checked), *parts)
 
     def everything(self) -> str:
         """The source and its headers."""
@@ -175,21 +177,23 @@ class _Made:
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
-            for name in prelude.std_headers(signature.blank(self.everything())):
+            for name in prelude.std_headers(
+                signature.blank_comments(self.everything())
+            ):
                 include += ["-include", name]
-            with whole.beside(path) as beside:
-                more, macros = flags.apart(self.flags)
+            with whole.replace_file(path) as beside:
+                more, macros = flags.split_defines(self.flags)
                 flags_ = [*more, *include]
-                done = _gxx(flags_, macros + text, beside, self.checked)
+                done = _run_gxx(flags_, macros + text, beside, self.checked)
                 if done.returncode and self.variables and FILE in done.stderr:
                     text = replace(self, variables=())._text()  # one is under an #if
-                    done = _gxx(flags_, macros + text, beside, self.checked)
+                    done = _run_gxx(flags_, macros + text, beside, self.checked)
                 found = self._said(done, text)
                 library = beside.read_bytes()
                 if not library:
                     raise BuildError(build.running.said_by(done))
-                if refused := host_functions.called(library):
-                    found = [host_functions.refusal(refused[0], self.source)]
+                if refused := host_functions.list_called(library):
+                    found = [host_functions.refuse_call(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
                 os.chmod(beside, 0o755)
             return found
@@ -213,13 +217,13 @@ class _Made:
         except rewriter.RewriteError as error:
             found = diagnostics.parse_rewriter(str(error))
             raise CompileError(found, self.source, self.name, str(error)) from None
-        code = signature.blank(self.everything())
+        code = signature.blank_comments(self.everything())
         cooperative = bool(_COOPERATIVE.search(code))
         kernels = list(zip(self.expressions, self.counts))
-        return text + launcher(kernels, cooperative, self.variables)
+        return text + write_launcher(kernels, cooperative, self.variables)
 
 
-def _made(
+def _build_library(
     source: str,
     name: str,
     flags_: tuple[str, ...],
@@ -240,23 +244,34 @@ def _made(
     counts = tuple(kernels[e.split("<")[0]] for e in expressions)
     return _Made(
         *(source, name, tuple(flags.for_cpu(flags_)), expressions, counts),
-        *(tuple(sorted(used.items())), variables.settable([source, *used.values()])),
+        *(
+            tuple(sorted(used.items())),
+            variables.list_settable([source, *used.values()]),
+        ),
     )
 
 
-def _gxx(
+def _run_gxx(
     more: list[str], text: str, output: Path, checked: bool
 ) -> CompletedProcess[str]:
     """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
     runtime = str(runtime_path())
-    header = _precompiled(checked)
+    header = _precompile_header(checked)
     # With another language or optimisation g++ would misread the precompiled form.
     other = any(
         flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in more
     )
     name = header.with_name("plain.h") if other else header
     head = ["-include", str(name), f"-I{header.parent / 'c'}"]
-    command = [build.tool("g++"), *head, *_flags(checked), *more, "-x", "c++", "-"]
+    command = [
+        build.find_tool("g++"),
+        *head,
+        *_list_flags(checked),
+        *more,
+        "-x",
+        "c++",
+        "-",
+    ]
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
@@ -305,37 +320,37 @@ _FLAGS = [
 ]
 
 
-def _fibers() -> list[str]:
+def _fiber_flags() -> list[str]:
     flavour = build.Flavour.here("cpu")
     return ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
 
 
-def _flags(checked: bool) -> list[str]:
+def _list_flags(checked: bool) -> list[str]:
     """How every cell is compiled."""
-    more = [*build.CHECK_FLAGS, *unset.flags()] if checked else []
-    return [*_FLAGS, *more, *_fibers()]
+    more = [*build.CHECK_FLAGS, *unset.unset_flags()] if checked else []
+    return [*_FLAGS, *more, *_fiber_flags()]
 
 
 @functools.cache
-def _toolchain(checked: bool) -> str:
+def _hash_toolchain(checked: bool) -> str:
     """What a library depends on besides its cell, as a hash."""
-    version = build.version_of(build.tool("g++"))
+    version = build.version_of(build.find_tool("g++"))
     given = [_HEADER, *prelude.CPU_HEADERS.values()]
     return build._hash(
         version,
         *given,
-        *_flags(checked),
+        *_list_flags(checked),
         str(runtime_path()),
         keys.hash_sources(*keys.CELL),
     )
 
 
-def _precompiled(checked: bool) -> Path:
+def _precompile_header(checked: bool) -> Path:
     """A header that includes simt's; beside it, if g++ can, its precompiled form.
 
     g++ takes that where it fits and reads the header itself where it does not.
     """
-    folder = cache.folder("cells", f"simt_{_toolchain(checked)}")
+    folder = cache.cache_folder("cells", f"simt_{_hash_toolchain(checked)}")
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
         (folder / "c").mkdir(exist_ok=True)
@@ -344,7 +359,7 @@ def _precompiled(checked: bool) -> Path:
             whole.write(folder / "c" / name, text)
         for name in ("cell.h", "plain.h"):
             whole.write(folder / name, _HEADER)
-        command = [build.tool("g++"), *_flags(checked), "-x", "c++-header"]
+        command = [build.find_tool("g++"), *_list_flags(checked), "-x", "c++-header"]
         with contextlib.suppress(BuildError):
             build._run([*command, str(header)], Path(f"{header}.gch"))
     with contextlib.suppress(FileNotFoundError):
@@ -358,7 +373,7 @@ def _header_folder(headers: Sequence[tuple[str, str]]):
     if not headers:
         yield None
         return
-    with tempfile.TemporaryDirectory(dir=cache.folder("cells")) as name:
+    with tempfile.TemporaryDirectory(dir=cache.cache_folder("cells")) as name:
         for header, text in headers:
             path = Path(name) / header
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -373,21 +388,21 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, made: _Made) -> Any:
-    runtime()  # its name is then known to the loader
-    if _STATE.search(signature.blank(made.everything())):
+    open_runtime()  # its name is then known to the loader
+    if _STATE.search(signature.blank_comments(made.everything())):
         # Its global variables begin afresh, as those of a loaded module do: the
         # loader opens a file it has open already only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()
-            symbols.alias(copy.name, str(path))
-            return _dlopen(Path(copy.name), made)
+            symbols.note_alias(copy.name, str(path))
+            return _open_library(Path(copy.name), made)
     if path not in _opened:
-        _opened[path] = _dlopen(path, made)
+        _opened[path] = _open_library(path, made)
     return _opened[path]
 
 
-def _dlopen(path: Path, made: _Made) -> Any:
+def _open_library(path: Path, made: _Made) -> Any:
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -395,12 +410,12 @@ def _dlopen(path: Path, made: _Made) -> Any:
         if not missing:
             raise
         path.unlink(missing_ok=True)
-        named = _demangled(missing[1])
-        found = diagnostics.undefined(named, made.source)
+        named = _demangle(missing[1])
+        found = diagnostics.diagnose_undefined(named, made.source)
         raise CompileError([found], made.source, made.name, str(error)) from None
 
 
-def _demangled(symbol: str) -> str:
+def _demangle(symbol: str) -> str:
     found = shutil.which("c++filt")
     if not found:
         return symbol
@@ -410,5 +425,5 @@ def _demangled(symbol: str) -> str:
 
 def _report(made: _Made) -> str:
     kernels = ", ".join(made.expressions) or "compiled"
-    threads = runtime().simt_threads()
+    threads = open_runtime().simt_threads()
     return f"{kernels} · CPU, {threads} core{'s' * (threads != 1)}"

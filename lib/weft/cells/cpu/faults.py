@@ -69,9 +69,9 @@ class Scene:
 
 def explain(fault: Fault, scene: Scene) -> KernelFault:
     """The exception for a failed launch."""
-    who = f"thread {_index(fault.thread)} of block {_index(fault.block)}"
+    who = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
     what = {
-        ADDRESS: lambda: f"{who} {_address(fault, scene)}",
+        ADDRESS: lambda: f"{who} {_describe_address(fault, scene)}",
         STACK: lambda: (
             f"{who} used up its stack of 64 KB: make its local arrays smaller, or end "
             f"the recursion"
@@ -95,20 +95,20 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
     }.get(fault.kind, lambda: fault.text)()
     what = re.sub(rf"^{re.escape(scene.kernel)}: ", "", what)
     made = KernelFault(
-        f"{scene.kernel}: {what}{_state(scene)}",
+        f"{scene.kernel}: {what}{_describe_state(scene)}",
         scene.kernel,
-        _known(fault.block),
-        _known(fault.thread),
+        _known_place(fault.block),
+        _known_place(fault.thread),
     )
     made.kind = fault.kind
     return made
 
 
-def strayed(address: int, scene: Scene) -> KernelFault:
+def make_stray_fault(address: int, scene: Scene) -> KernelFault:
     """The exception for a canary that was found written over after the launch."""
-    where = _nearest(address, scene)
+    where = _describe_nearest(address, scene)
     return KernelFault(
-        f"{scene.kernel}: a thread wrote {where}{_guard()}{_state(scene)}",
+        f"{scene.kernel}: a thread wrote {where}{_guard()}{_describe_state(scene)}",
         scene.kernel,
     )
 
@@ -122,11 +122,11 @@ def read_only(kernel: str, param: Param) -> KernelFault:
     )
 
 
-def _known(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
+def _known_place(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
     return None if index[0] == NOBODY else index
 
 
-def _state(scene: Scene) -> str:
+def _describe_state(scene: Scene) -> str:
     if scene.arena is None:
         return ". It worked in place: its arrays may be half written."
     return AS_BEFORE
@@ -136,16 +136,16 @@ def _guard() -> str:
     return ": guard the access with an if, or check the sizes it was launched with"
 
 
-def _address(fault: Fault, scene: Scene) -> str:
+def _describe_address(fault: Fault, scene: Scene) -> str:
     verb = {1: "wrote", 0: "read"}.get(fault.write, "touched")
     if fault.address < NULL_PAGES:
         nulls = [str(p) for p, _, a, _ in scene.pointers() if a is None]
         hint = f": None was passed for {', '.join(nulls)}" if nulls else ""
         return f"{verb} through a null pointer (address 0x{fault.address:x}){hint}"
-    return f"{verb} {_nearest(fault.address, scene)}{_guard()}"
+    return f"{verb} {_describe_nearest(fault.address, scene)}{_guard()}"
 
 
-def _nearest(address: int, scene: Scene) -> str:
+def _describe_nearest(address: int, scene: Scene) -> str:
     """`out[1030], 6 elements past the end of its 1024`."""
     best: tuple[int, str] | None = None
     for param, kind, array, start in scene.pointers():
@@ -160,9 +160,9 @@ def _nearest(address: int, scene: Scene) -> str:
             continue
         name = f"{param.name or 'an array'}[{index}]"
         if index < 0:
-            text = f"{name}, {_elements(-index)} before its start"
+            text = f"{name}, {_count_elements(-index)} before its start"
         elif beyond >= 0:
-            past = f"{_elements(beyond)} past" if beyond else "just past"
+            past = f"{_count_elements(beyond)} past" if beyond else "just past"
             text = f"{name}, {past} the end of its {count}"
         else:
             text = f"{name} of {count}, which it may not"
@@ -173,9 +173,9 @@ def _nearest(address: int, scene: Scene) -> str:
     return best[1]
 
 
-def _elements(count: int) -> str:
+def _count_elements(count: int) -> str:
     return f"{count} element{'s' * (count != 1)}"
 
 
-def _index(index: tuple[int, int, int]) -> str:
+def _write_index(index: tuple[int, int, int]) -> str:
     return "({},{},{})".format(*index)

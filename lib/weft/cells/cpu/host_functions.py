@@ -37,10 +37,10 @@ _DEVICE_FUNCTION = re.compile(
 )
 
 
-def called(library: bytes) -> list[str]:
+def list_called(library: bytes) -> list[str]:
     """Those that a shared library calls."""
-    strings = symbols.section(library, b".dynstr")
-    table = symbols.section(library, b".dynsym")
+    strings = symbols.read_section(library, b".dynstr")
+    table = symbols.read_section(library, b".dynsym")
     names = set()
     for start, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):  # Elf64_Sym
         if section == 0:  # defined elsewhere
@@ -48,10 +48,10 @@ def called(library: bytes) -> list[str]:
     return sorted(_HOST & names)
 
 
-def refusal(name: str, source: str) -> Diagnostic:
+def refuse_call(name: str, source: str) -> Diagnostic:
     """The error for a cell that calls one, at its first call in device code."""
     shown = "std::terminate" if name == "_ZSt9terminatev" else name
-    code, what = signature.blank(source), f"{shown}(), a function of the host"
+    code, what = signature.blank_comments(source), f"{shown}(), a function of the host"
     for head in _DEVICE_FUNCTION.finditer(code):
         body = code[head.end() : signature.close(code, head.end() - 1)]
         if call := re.search(rf"\b{shown.split('::')[-1]}\s*\(", body):

@@ -16,10 +16,10 @@ from ...base.errors import ArgumentError
 from ...csource.signature import Param
 from ...toolchain import build
 from .. import output
-from ..arguments import Array, Binder, common_device, held
-from ..reached import Reached, reached, take_back, translate
+from ..arguments import Array, Binder, common_device, list_held_arrays
+from ..reached import Reached, reach_arrays, take_back, translate
 from . import faults
-from .arena import Arena, alignments, place
+from .arena import Arena, list_alignments, place
 from .launcher import CDEF
 
 TIMEOUT = 20.0  # seconds that a launch may take, by default
@@ -47,7 +47,7 @@ def runtime_path() -> Path:
 
 
 @functools.cache
-def runtime() -> Any:
+def open_runtime() -> Any:
     """The SIMT runtime, opened."""
     simt = ffi.dlopen(str(runtime_path()))
     simt.simt_set_most_printed(output.MOST_PRINTED)
@@ -65,7 +65,7 @@ class Prepared:
     offsets: tuple[int, ...]
     config: list[int]
     shared: int
-    reached: Reached | None = None
+    reach_arrays: Reached | None = None
 
 
 class Launcher:
@@ -98,7 +98,7 @@ class Launcher:
         self.inplace, self.reached = inplace, None
         self.source, self.prints = source, "printf" in source
         pointers = [(p, t) for p, t in zip(params, self.binder.types) if p.pointer]
-        self.align = alignments(source, [t for _, t in pointers])
+        self.align = list_alignments(source, [t for _, t in pointers])
         self.written = [not p.const for p, _ in pointers]
 
     def __call__(
@@ -110,7 +110,7 @@ class Launcher:
         args: Sequence[Any],
     ) -> None:
         with self._prepared(grid, block, shared, args) as launch:
-            with output.captured(self.prints):
+            with output.capture_output(self.prints):
                 self._run(launch)
             arena = launch.scene.arena
             if arena is not None:
@@ -130,12 +130,12 @@ class Launcher:
         last, and are in self.reached. The arrays stay as they are, and what is printed
         is not shown."""
         with self._prepared(grid, block, shared, args) as launch:
-            runtime().simt_set_order(order)
+            open_runtime().simt_set_order(order)
             try:
-                with output.captured(self.prints, shown=False):
+                with output.capture_output(self.prints, shown=False):
                     self._run(launch)
             finally:
-                runtime().simt_set_order(0)
+                open_runtime().simt_set_order(0)
             assert launch.scene.arena is not None
             self._take_back(launch)
             self.reached = launch.reached
@@ -152,12 +152,12 @@ class Launcher:
         bound = self.binder.bind(args)
         self._check_structs(bound)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
-        where = common_device(self.name, arrays + held(bound))
+        where = common_device(self.name, arrays + list_held_arrays(bound))
         if where and where[0] != "cpu":
             raise ArgumentError(f"{self.name}: its arrays lie on {where[0]}, not here")
         found, written = None, self.written
         if self.binder.holds_addresses:
-            found = reached(self.binder, bound)
+            found = reach_arrays(self.binder, bound)
             arrays, written = arrays + found.arrays, written + found.written
         arena = None if self.inplace else self._fenced(arrays, found)
         try:
@@ -183,7 +183,7 @@ class Launcher:
     def _alignments(self, found: Reached | None) -> list[int]:
         if found is None:
             return self.align
-        return self.align + alignments(self.source, found.types)
+        return self.align + list_alignments(self.source, found.types)
 
     def _take_back(self, launch: Prepared) -> None:
         """What the copies hold of addresses becomes the arrays' own."""
@@ -200,7 +200,7 @@ class Launcher:
         return [a or b for a, b in zip(launch.written, changed)]
 
     def _run(self, launch: Prepared) -> None:
-        simt = runtime()
+        simt = open_runtime()
         simt.simt_set_timeout(int(self.timeout * 1000))
         try:
             error = self.C.weft_launch(
@@ -210,11 +210,11 @@ class Launcher:
         finally:
             simt.simt_set_timeout(0)
         if error:
-            raise _failure(launch.scene)
+            raise _make_failure(launch.scene)
         arena = launch.scene.arena
         address = arena.strayed() if arena is not None else None
         if address is not None:
-            raise faults.strayed(address, launch.scene)
+            raise faults.make_stray_fault(address, launch.scene)
 
     def _check_sizes(self) -> list[int]:
         """The sizes of the parameters, as g++ has them, against what we pack."""
@@ -243,16 +243,16 @@ class Launcher:
                 )
 
 
-def _failure(scene: faults.Scene) -> BaseException:
+def _make_failure(scene: faults.Scene) -> BaseException:
     """The exception for the launch of this thread that has just failed."""
-    c_fault = runtime().simt_last_launch_fault()
+    c_fault = open_runtime().simt_last_launch_fault()
     fault = faults.Fault(
         *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),
         tuple(c_fault.block),
         tuple(c_fault.thread),
         ffi.string(c_fault.text).decode(errors="replace"),
     )
-    runtime().simt_clear_fault()
+    open_runtime().simt_clear_fault()
     if fault.kind == faults.INTERRUPT:
         return faults.Stopped(f"{scene.kernel} was stopped")
     return faults.explain(fault, scene)

@@ -51,7 +51,7 @@ static int weft_measure(void (*)(weft_p...), unsigned *weft_out,
 """
 
 
-def launcher(
+def write_launcher(
     expressions: Sequence[tuple[str, int]],
     cooperative: bool = False,
     variables: Sequence[str] = (),

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...base.ipython import shell
+from ...base.ipython import running_shell
 from ...report.shown import show
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _last: Seen | None = None
 _gathering: list[list[Finding]] = []  # of each gather() that is open
 
 
-def remember(seen: Seen) -> None:
+def keep_report(seen: Seen) -> None:
     """Keep what the last watched launch showed."""
     global _last
     _last = seen
@@ -54,7 +54,7 @@ def tell(module: Cell, seen: Seen, always: bool = False) -> None:
     """
     if seen.ok:
         return
-    running = shell()
+    running = running_shell()
     run = running.execution_count if running is not None else None
     fresh = []
     for one in seen.report.findings:

@@ -30,9 +30,9 @@ FLOATS = ("float32", "float64")
 
 
 @functools.cache
-def flags() -> tuple[str, ...]:
+def unset_flags() -> tuple[str, ...]:
     """What makes g++ fill local variables; () if it cannot."""
-    version = re.search(r"(\d+)\.\d+\.\d+", build.version_of(build.tool("g++")))
+    version = re.search(r"(\d+)\.\d+\.\d+", build.version_of(build.find_tool("g++")))
     is_new = version is not None and int(version[1]) >= 12
     return ("-ftrivial-auto-var-init=pattern",) if is_new else ()
 
@@ -46,12 +46,12 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
     for (param, _, array, _), yes in zip(launch.scene.pointers(), launch.written):
         if not yes or array is None or array.dtype not in FLOATS:
             continue
-        stored = _stored(launch, array)
+        stored = _find_stored(launch, array)
         if not stored.size:
             continue
         if any(map(_known_before, launch.arrays)):
             return []
-        file, line, column, names = _declared(kernel, texts)
+        file, line, column, names = _find_declared(kernel, texts)
         first = int(stored[0])
         made.append(
             Finding(
@@ -69,21 +69,24 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
     return made
 
 
-def _stored(launch: Prepared, array: Array) -> np.ndarray:
+def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
     """The indices where the copy of an array holds the pattern."""
     fenced = launch.scene.arena
     assert fenced is not None
-    return _indices(fenced.memory_of(array), array.dtype)
+    return _list_indices(fenced.memory_of(array), array.dtype)
 
 
 def _known_before(array: Array | None) -> bool:
     """Whether an array held the pattern before the launch, to be copied from there."""
     if array is None or array.dtype not in FLOATS:
         return False
-    return _indices(arena.memory(array.address, array.nbytes), array.dtype).size > 0
+    return (
+        _list_indices(arena.view_memory(array.address, array.nbytes), array.dtype).size
+        > 0
+    )
 
 
-def _indices(data: memoryview, dtype: str) -> np.ndarray:
+def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
     found = np.frombuffer(data, np.uint64)
@@ -105,12 +108,14 @@ _OTHERS = {
 }
 
 
-def _declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
+def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
     """Where the kernel declares locals without a value: file, line, column of the
     first, and their names; ("", 0, 0, "") if there are none."""
     for file, text in texts.items():
-        code = signature.DIRECTIVE.sub(signature.spaces, signature.blank(text))
-        found = list(_locals(code, kernel))
+        code = signature.DIRECTIVE.sub(
+            signature.fill_spaces, signature.blank_comments(text)
+        )
+        found = list(_list_locals(code, kernel))
         if found:
             names = [name for name, _ in found]
             at = found[0][1]
@@ -120,7 +125,7 @@ def _declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str
     return "", 0, 0, ""
 
 
-def _locals(code: str, kernel: str) -> Iterator[tuple[str, int]]:
+def _list_locals(code: str, kernel: str) -> Iterator[tuple[str, int]]:
     head = re.search(rf"\b{re.escape(kernel)}\s*\([^;{{]*\{{", code)
     if not head:
         return

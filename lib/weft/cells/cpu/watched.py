@@ -19,11 +19,11 @@ from ...base.errors import KernelFault
 from ...report import raw
 from ...report.cells import CellSource
 from ...report.model import Finding, Report
-from ...report.text import finding as told
+from ...report.text import write_finding as told
 from ..arguments import Array
 from ..reached import Reached
 from . import arena, faults, unset
-from .launch import Launcher, Prepared, ffi, runtime
+from .launch import Launcher, Prepared, ffi, open_runtime
 
 TIMEOUT = 60.0  # seconds that a checked launch may take, by default
 SLOWDOWN = "about 20 times slower than the plain build"
@@ -68,7 +68,7 @@ class Seen:
     @functools.cached_property
     def count(self) -> int:
         """How many findings there are; quick."""
-        return len(raw.found(self.text)) + len(self.more)
+        return len(raw.list_findings(self.text)) + len(self.more)
 
     @functools.cached_property
     def report(self) -> Report:
@@ -107,7 +107,7 @@ class CheckedLauncher(Launcher):
         return CheckedArena(arrays, self._alignments(found), sizes, names)
 
     def _run(self, launch: Prepared) -> None:
-        simt = runtime()
+        simt = open_runtime()
         failure = None
         with _turn:
             simt.simt_check_begin()
@@ -124,7 +124,7 @@ class CheckedLauncher(Launcher):
         self.last = Seen(text, self.readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:
-            raise _explained(failure, self.last, self.timeout)
+            raise _explain_fault(failure, self.last, self.timeout)
 
 
 class CheckedArena(arena.Arena):
@@ -142,13 +142,13 @@ class CheckedArena(arena.Arena):
         names: Sequence[str],
     ) -> None:
         self.arrays, self.regions = arrays, []
-        parts = arena.spans(arrays, align)
+        parts = arena.merge_spans(arrays, align)
         self._ends = [end for _, end, _ in parts]
         starts = {a.address: size for a, size in zip(arrays, sizes) if a}
         called = {a.address: name.encode() for a, name in zip(arrays, names) if a}
         for start, end, _ in parts:
             nbytes = end - start
-            memory = runtime().simt_check_alloc(
+            memory = open_runtime().simt_check_alloc(
                 nbytes, starts.get(start, 1), called.get(start) or ffi.NULL, 1
             )
             if memory == ffi.NULL:
@@ -169,22 +169,22 @@ class CheckedArena(arena.Arena):
     def release(self) -> None:
         """Give the memory back to the runtime."""
         for region in self.regions:
-            runtime().simt_check_release(ffi.cast("void *", region.base))
+            open_runtime().simt_check_release(ffi.cast("void *", region.base))
         self.regions = []
 
 
 def raw_report() -> str:
     """What the runtime saw since simt_check_begin(), as simt_check.h has it."""
-    made = runtime().simt_check_report()
+    made = open_runtime().simt_check_report()
     if made == ffi.NULL:
         raise MemoryError("no memory for the report of a checked launch")
     try:
         return ffi.string(made).decode(errors="replace")
     finally:
-        runtime().simt_check_free(made)
+        open_runtime().simt_check_free(made)
 
 
-def _explained(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
+def _explain_fault(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
     """The fault with what was found, at its line, and the report."""
     report = seen.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)

@@ -76,7 +76,7 @@ DEVICE = {
 
 
 @functools.cache
-def library() -> Any:
+def open_library() -> Any:
     """libcuda; KernelError where there is no driver."""
     try:
         return ffi.dlopen("libcuda.so.1")
@@ -93,10 +93,10 @@ def check(status: int, doing: str) -> None:
     if not status:
         return
     if status in STICKY:
-        native.lose(lost_message(status, doing))
-        raise DeviceLost(native.lost())
+        native.mark_lost(lost_message(status, doing))
+        raise DeviceLost(native.explain_lost())
     kind = OutOfMemory if status == 2 else KernelError
-    raise kind(f"{doing}: {error(status)}")
+    raise kind(f"{doing}: {describe_error(status)}")
 
 
 def lost_message(status: int, doing: str) -> str:
@@ -112,27 +112,27 @@ def lost_message(status: int, doing: str) -> str:
     )
 
 
-def error(status: int) -> str:
+def describe_error(status: int) -> str:
     """A CUresult in words: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
     texts = []
-    for ask in (library().cuGetErrorName, library().cuGetErrorString):
+    for ask in (open_library().cuGetErrorName, open_library().cuGetErrorString):
         text = ffi.new("char const **")
         known = ask(status, text) == 0 and text[0] != ffi.NULL
         texts.append(ffi.string(text[0]).decode() if known else "unknown")
     return f"{texts[0]} ({status}), {texts[1]}"
 
 
-def version() -> tuple[int, int]:
+def driver_version() -> tuple[int, int]:
     """The CUDA version that the driver is for."""
-    number = _integer(library().cuDriverGetVersion)
+    number = _read_integer(open_library().cuDriverGetVersion)
     return number // 1000, number % 1000 // 10
 
 
 @contextlib.contextmanager
-def device(index: int) -> Iterator[None]:
+def use_device(index: int) -> Iterator[None]:
     """Make the primary context of device `index` current, as torch would."""
-    if native.lost():
-        raise DeviceLost(native.lost())
+    if native.explain_lost():
+        raise DeviceLost(native.explain_lost())
     with torch.cuda.device(index):
         make_current(index)
         yield
@@ -140,63 +140,63 @@ def device(index: int) -> Iterator[None]:
 
 def make_current(index: int) -> None:
     """The primary context of a device for this thread; a new thread has none."""
-    library().cuCtxSetCurrent(_context(index))
+    open_library().cuCtxSetCurrent(_primary_context(index))
 
 
 @functools.cache
-def _context(index: int) -> int:
+def _primary_context(index: int) -> int:
     torch.cuda.init()
-    handle = _integer(library().cuDeviceGet, index)
+    handle = _read_integer(open_library().cuDeviceGet, index)
     context = ffi.new("uintptr_t *")
     doing = f"taking the context of cuda:{index}"
     # Never released: torch holds it for as long as the process lives.
-    check(library().cuDevicePrimaryCtxRetain(context, handle), doing)
+    check(open_library().cuDevicePrimaryCtxRetain(context, handle), doing)
     return context[0]
 
 
 @functools.cache
 def device_attribute(index: int, name: str) -> int:
     """A number of DEVICE, of cuda:`index`."""
-    return _integer(library().cuDeviceGetAttribute, DEVICE[name], index)
+    return _read_integer(open_library().cuDeviceGetAttribute, DEVICE[name], index)
 
 
 def limit(name: str) -> int:
     """A number of LIMIT, of the current context."""
     value = ffi.new("size_t *")
-    check(library().cuCtxGetLimit(value, LIMIT[name]), f"reading the limit {name}")
+    check(open_library().cuCtxGetLimit(value, LIMIT[name]), f"reading the limit {name}")
     return value[0]
 
 
 def set_limit(name: str, value: int) -> None:
     """Set a number of LIMIT of the current context; the driver may round it."""
     doing = f"setting the limit {name} to {value}"
-    check(library().cuCtxSetLimit(LIMIT[name], value), doing)
+    check(open_library().cuCtxSetLimit(LIMIT[name], value), doing)
 
 
 def function_attribute(function: int, name: str) -> int:
     """A number of FUNCTION."""
-    return _integer(library().cuFuncGetAttribute, FUNCTION[name], function)
+    return _read_integer(open_library().cuFuncGetAttribute, FUNCTION[name], function)
 
 
 def load(image: bytes, doing: str) -> int:
     """Load machine code into the current context. Never unloaded."""
     module = ffi.new("uintptr_t *")
-    check(library().cuModuleLoadData(module, ffi.from_buffer(image)), doing)
+    check(open_library().cuModuleLoadData(module, ffi.from_buffer(image)), doing)
     return module[0]
 
 
-def function(module: int, name: str) -> int:
+def find_function(module: int, name: str) -> int:
     """The kernel of that (mangled) name."""
     found = ffi.new("uintptr_t *")
-    status = library().cuModuleGetFunction(found, module, name.encode())
+    status = open_library().cuModuleGetFunction(found, module, name.encode())
     check(status, f"looking for kernel {name}")
     return found[0]
 
 
-def variable(module: int, name: str) -> tuple[int, int]:
+def find_variable(module: int, name: str) -> tuple[int, int]:
     """The address and the bytes of the variable of that (mangled) name."""
     address, size = ffi.new("uintptr_t *"), ffi.new("size_t *")
-    status = library().cuModuleGetGlobal_v2(address, size, module, name.encode())
+    status = open_library().cuModuleGetGlobal_v2(address, size, module, name.encode())
     check(status, f"looking for variable {name}")
     return address[0], size[0]
 
@@ -204,28 +204,30 @@ def variable(module: int, name: str) -> tuple[int, int]:
 def upload(address: int, data: bytes, doing: str) -> None:
     """Copy to the device when all that is queued there is done."""
     _wait(doing)
-    check(library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing)
-    synchronize(None, doing)  # the copy itself may be queued
+    check(
+        open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
+    )
+    wait_for_stream(None, doing)  # the copy itself may be queued
 
 
 def download(address: int, size: int, doing: str) -> bytes:
     """Copy from the device when all that is queued there is done."""
     _wait(doing)
     data = bytearray(size)
-    check(library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
+    check(open_library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
     return bytes(data)
 
 
 def _wait(doing: str) -> None:
     if torch.cuda.is_current_stream_capturing():
         raise KernelError(f"{doing}: not while a graph is captured: do so before")
-    synchronize(None, doing)
+    wait_for_stream(None, doing)
 
 
 def parameter_sizes(function: int) -> list[int] | None:
     """The bytes of each parameter; None: the driver is too old to say (12.4)."""
     try:
-        ask = library().cuFuncGetParamInfo
+        ask = open_library().cuFuncGetParamInfo
     except AttributeError:
         return None
     sizes: list[int] = []
@@ -235,10 +237,10 @@ def parameter_sizes(function: int) -> list[int] | None:
     return sizes
 
 
-def occupancy(function: int, threads: int, shared: int, index: int) -> float:
+def count_occupancy(function: int, threads: int, shared: int, index: int) -> float:
     """The part of a multiprocessor's threads that are resident, 0 to 1."""
-    blocks = _integer(
-        library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
+    blocks = _read_integer(
+        open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
         *(function, threads, shared),
     )
     return blocks * threads / device_attribute(index, "threads_per_multiprocessor")
@@ -248,20 +250,20 @@ def best_block(function: int) -> int:
     """The block size with the highest occupancy, without dynamic shared memory."""
     block = ffi.new("int *")
     grid = ffi.new("int *")
-    ask = library().cuOccupancyMaxPotentialBlockSize
+    ask = open_library().cuOccupancyMaxPotentialBlockSize
     check(ask(grid, block, function, ffi.NULL, 0, 0), "asking for the occupancy")
     return block[0]
 
 
-def synchronize(stream: int | None, doing: str) -> None:
+def wait_for_stream(stream: int | None, doing: str) -> None:
     """Wait for a stream (None: all of the current device); faults show up here."""
     if stream is None:
-        check(library().cuCtxSynchronize(), doing)
+        check(open_library().cuCtxSynchronize(), doing)
     else:
-        check(library().cuStreamSynchronize(stream), doing)
+        check(open_library().cuStreamSynchronize(stream), doing)
 
 
-def _integer(ask: Any, *args: int) -> int:
+def _read_integer(ask: Any, *args: int) -> int:
     value = ffi.new("int *")
     check(ask(value, *args), "asking the CUDA driver")
     return value[0]

@@ -19,7 +19,7 @@ from cffi import FFI
 
 from ...base.errors import ArgumentError
 from ...toolchain import native
-from ..arguments import Array, Binder, common_device, held
+from ..arguments import Array, Binder, common_device, list_held_arrays
 
 ffi = FFI()
 Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function
@@ -77,12 +77,12 @@ class Room:
     def __init__(self, plan: Plan, size: int, offsets: Iterable[int]) -> None:
         memory = ffi.new("char[]", _ARGUMENTS + size + 16)
         # CUDA reads a float4 from where a float4 may lie.
-        start = -_address(memory) % 16
-        self.configuration = _address(memory) + start
+        start = -_address_of(memory) % 16
+        self.configuration = _address_of(memory) + start
         first = self.configuration + _ARGUMENTS
         table = ffi.new("uintptr_t[]", [first + offset for offset in offsets] or [0])
         self.buffer = memoryview(ffi.buffer(memory))[start:]
-        self.table = _address(table)
+        self.table = _address_of(table)
         self.held = memory, table
         _GRID.pack_into(self.buffer, 0, *plan.grid, *plan.block, plan.shared)
 
@@ -107,8 +107,8 @@ class Launcher:
         self.sizes = sizes if binder.has_structs else None
         self._attributes = ffi.new("char[]", target.attributes or b"\0")
         count = len(target.attributes) // 72
-        self._head = struct.pack("=QI", _address(self._attributes), count)
-        self._make = _quick(binder, target, self._head)
+        self._head = struct.pack("=QI", _address_of(self._attributes), count)
+        self._make = _make_quick_launch(binder, target, self._head)
 
     def __call__(
         self,
@@ -131,8 +131,8 @@ class Launcher:
             _check_structs(binder, bound, self.sizes)
         arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
         addresses = [array.address if array else 0 for array in arrays]
-        arrays += held(bound) if binder.holds_addresses else []
-        device = _device(binder.kernel, arrays, target)
+        arrays += list_held_arrays(bound) if binder.holds_addresses else []
+        device = _device_of(binder.kernel, arrays, target)
         packed, offsets = binder.pack(bound, addresses)
         with target.enter(device):
             plan = target.plan(device, grid, block, shared)
@@ -174,7 +174,7 @@ class Launcher:
         return self._make(rooms, otherwise)
 
 
-def dims(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
+def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
     """A grid or a block as three numbers: from 7, (4, 4), or what has x, y, z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
@@ -209,7 +209,9 @@ def stream_number(stream: Any) -> int:
 # ---- the quick way ------------------------------------------------------------
 
 
-def _quick(binder: Binder, target: Target, head: bytes) -> Callable[..., Any] | None:
+def _make_quick_launch(
+    binder: Binder, target: Target, head: bytes
+) -> Callable[..., Any] | None:
     """make(rooms, otherwise) -> launch(*args); None: all must go the careful way."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
@@ -218,8 +220,8 @@ def _quick(binder: Binder, target: Target, head: bytes) -> Callable[..., Any] | 
         **{"native": native, "after": target.after},
         **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
         "current": target.current,
-        "pack_into": _layout(binder, bool(target.attributes)).pack_into,
-        **_dtypes(binder),
+        "pack_into": _make_layout(binder, bool(target.attributes)).pack_into,
+        **_bind_dtypes(binder),
     }
     exec(compile("\n".join(lines), f"<launch of {binder.kernel}>", "exec"), names)
     return names["make"]
@@ -296,7 +298,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     return found
 
 
-def _dtypes(binder: Binder) -> dict[str, Any]:
+def _bind_dtypes(binder: Binder) -> dict[str, Any]:
     """dtypes_a0, ...: the one or several torch dtypes of each parameter's arrays."""
     found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
@@ -316,7 +318,7 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
     )
 
 
-def _layout(binder: Binder, attributes: bool) -> struct.Struct:
+def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
     """How struct packs a configuration from its stream on, and the arguments."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
@@ -338,7 +340,7 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
             )
 
 
-def _device(kernel: str, arrays: list[Array | None], target: Target) -> int:
+def _device_of(kernel: str, arrays: list[Array | None], target: Target) -> int:
     where = common_device(kernel, arrays)
     if where is None:
         return target.default()
@@ -358,7 +360,7 @@ def _keep(arrays: list[Array | None], number: int, device: int) -> None:
             array.owner.record_stream(other)
 
 
-def _address(memory: Any) -> int:
+def _address_of(memory: Any) -> int:
     return int(ffi.cast("uintptr_t", memory))
 
 

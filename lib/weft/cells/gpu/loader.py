@@ -76,7 +76,9 @@ class Compiled:
         whole = "\n".join([self.source, *self.headers.values()])
         binder = Binder(kernel, params, whole)
         sizes = self._checked_sizes(expression, binder)
-        text = "\n".join([signature.blank(self.source), *self.headers.values()])
+        text = "\n".join(
+            [signature.blank_comments(self.source), *self.headers.values()]
+        )
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:
             lowered = self.program.lowered[expression]
@@ -84,24 +86,24 @@ class Compiled:
 
         def plan(device: int, grid: Any, block: Any, shared: int) -> launch.Plan:
             function = self.function(expression, device)
-            return _plan(kernel, function, device, grid, block, shared)
+            return _plan_launch(kernel, function, device, grid, block, shared)
 
         def fail(status: int, device: int) -> None:
             driver.check(status, f"launching {kernel} on cuda:{device}")
 
         def wait(device: int, stream: int) -> None:
             if not torch.cuda.is_current_stream_capturing():
-                with output.captured(True):
-                    driver.synchronize(stream, kernel)
+                with output.capture_output(True):
+                    driver.wait_for_stream(stream, kernel)
 
         several = torch.cuda.device_count() > 1
         return launch.Launcher(
             binder,
             launch.Target(
-                call=driver.library().cuLaunchKernelEx,
+                call=driver.open_library().cuLaunchKernelEx,
                 plan=plan,
                 stream=torch._C._cuda_getCurrentRawStream,
-                enter=driver.device,
+                enter=driver.use_device,
                 fail=fail,
                 default=torch.cuda.current_device,
                 current=torch._C._cuda_getDevice if several else None,
@@ -115,10 +117,10 @@ class Compiled:
         """The kernel's handle on a device, loaded there if need be."""
         key = device, expression
         if key not in self._functions:
-            with driver.device(device):
+            with driver.use_device(device):
                 module = self._module(device)
                 lowered = self._program(device).lowered[expression]
-                self._functions[key] = driver.function(module, lowered)
+                self._functions[key] = driver.find_function(module, lowered)
         return self._functions[key]
 
     def size(self, variable: str) -> int:
@@ -131,7 +133,7 @@ class Compiled:
         """What a variable holds on torch's current GPU, if kernels ran there."""
         here = torch.cuda.current_device()
         device = here if here in self._modules else self.device
-        with driver.device(device):
+        with driver.use_device(device):
             where = self._variable(device, variable)
             return driver.download(*where, f"reading {variable} on cuda:{device}")
 
@@ -143,14 +145,14 @@ class Compiled:
             self._upload(device, variable, data)
 
     def _upload(self, device: int, variable: str, data: bytes) -> None:
-        with driver.device(device):
+        with driver.use_device(device):
             address, _ = self._variable(device, variable)
             driver.upload(address, data, f"setting {variable} on cuda:{device}")
 
     def _variable(self, device: int, variable: str) -> tuple[int, int]:
-        with driver.device(device):
+        with driver.use_device(device):
             lowered = self._program(device).lowered[f"&{variable}"]
-            return driver.variable(self._module(device), lowered)
+            return driver.find_variable(self._module(device), lowered)
 
     def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
         """The part of a multiprocessor's threads resident at a block size, 0 to 1.
@@ -158,9 +160,9 @@ class Compiled:
         threads: 0 takes the best block size.
         """
         function = self.function(expression, self.device)
-        with driver.device(self.device):
+        with driver.use_device(self.device):
             threads = threads or driver.best_block(function)
-            return driver.occupancy(function, threads, shared, self.device)
+            return driver.count_occupancy(function, threads, shared, self.device)
 
     def _module(self, device: int) -> int:
         if device not in self._modules:
@@ -173,9 +175,9 @@ class Compiled:
         return self._modules[device]
 
     def _program(self, device: int) -> Program:
-        if arch(device) == arch(self.device):
+        if name_arch(device) == name_arch(self.device):
             return self.program
-        return _program(self, arch(device))[0]
+        return _load_program(self, name_arch(device))[0]
 
     def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
         """The parameters' sizes as the compiler has them, against what we pack."""
@@ -213,8 +215,8 @@ def compile(
     without NVRTC or a GPU, DeviceLost after a fault.
     """
     begin = time.perf_counter()
-    if native.lost():  # torch may well say then that there is no GPU
-        raise DeviceLost(native.lost())
+    if native.explain_lost():  # torch may well say then that there is no GPU
+        raise DeviceLost(native.explain_lost())
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
@@ -222,7 +224,7 @@ def compile(
         *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
         *(Program(b"", "", {}, ""), False),
     )
-    made.program, made.cached = _program(made, arch(index))
+    made.program, made.cached = _load_program(made, name_arch(index))
     made.warnings = diagnostics.parse_nvrtc(made.program.log, stored.CELL)
     for expression in made.expressions:
         made.function(expression, index)
@@ -241,7 +243,7 @@ def compile_only(
 ) -> Compiled:
     """The cell as machine code for `sm` ("sm_90"), to be read: no GPU is needed."""
     begin = time.perf_counter()
-    program, cached = stored.program(source, name, sm, flags, expressions, headers)
+    program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
     made = Compiled(
         *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
         *(program, cached, _read_only(program, expressions, sm)),
@@ -251,7 +253,7 @@ def compile_only(
     return made
 
 
-def ptx(
+def compile_ptx(
     source: str,
     name: str = "cell",
     flags: Sequence[str] = (),
@@ -263,7 +265,7 @@ def ptx(
     return _for_reading(source, name, flags, expressions, headers, sm).ptx
 
 
-def sass(
+def compile_sass(
     source: str,
     name: str = "cell",
     flags: Sequence[str] = (),
@@ -276,35 +278,37 @@ def sass(
     return disassembler.disassemble(program.cubin)
 
 
-def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -> None:
+def wait_for_device(
+    device: int | None = None, doing: str = "waiting for the GPU"
+) -> None:
     """Wait for all that is queued on a device; faults show up here as DeviceLost."""
     index = torch.cuda.current_device() if device is None else device
-    with driver.device(index):
-        driver.synchronize(None, doing)
+    with driver.use_device(index):
+        driver.wait_for_stream(None, doing)
 
 
-def used() -> bool:
+def is_used() -> bool:
     """Whether code of ours may be running on a GPU now, outside a graph's capture."""
     with contextlib.suppress(RuntimeError):  # after a fault torch fails to say
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
 
 
-def fault() -> str:
+def find_fault() -> str:
     """Wait for every GPU that has code of ours; what a fault left to say, or "".
 
     For whoever saw torch fail, or ends a notebook's cell: it never raises.
     """
     try:
         for index in sorted(_used):
-            synchronize(index)
+            wait_for_device(index)
     except (KernelError, RuntimeError) as error:
-        return native.lost() or str(error)
-    return native.lost()
+        return native.explain_lost() or str(error)
+    return native.explain_lost()
 
 
 @once
-def arch(device: int) -> str:
+def name_arch(device: int) -> str:
     """What NVRTC calls the architecture of a GPU: sm_90a for an H200.
 
     The architecture-specific target has wgmma and TMA.
@@ -316,33 +320,33 @@ def arch(device: int) -> str:
 # ---- compiling ----------------------------------------------------------------
 
 
-def _program(made: Compiled, sm: str) -> tuple[Program, bool]:
+def _load_program(made: Compiled, sm: str) -> tuple[Program, bool]:
     """Machine code for `sm`, and whether it came from the cache."""
     what = made.source, made.name, sm, made.flags
-    names = variables.settable([made.source, *made.headers.values()])
+    names = variables.list_settable([made.source, *made.headers.values()])
     asked = made.expressions + tuple(f"&{name}" for name in names)
     try:
-        return stored.program(*what, asked, made.headers)
+        return stored.load_program(*what, asked, made.headers)
     except CompileError as error:
         if not names or "__nv_name_map" not in error.log:
             raise
-    return stored.program(*what, made.expressions, made.headers)  # under an #if?
+    return stored.load_program(*what, made.expressions, made.headers)  # under an #if?
 
 
 def _for_reading(source, name, flags, expressions, headers, sm) -> Program:
     if not sm:
         here = torch.cuda.is_available()
-        sm = arch(torch.cuda.current_device()) if here else "sm_80"
+        sm = name_arch(torch.cuda.current_device()) if here else "sm_80"
     if not expressions:
         expressions = [
             s.scope + s.name for s in signature.parse(source) if not s.template
         ]
-    return stored.program(source, name, sm, flags, expressions, headers or {})[0]
+    return stored.load_program(source, name, sm, flags, expressions, headers or {})[0]
 
 
 def _check_driver(doing: str) -> None:
     """Code of a newer CUDA release than the driver's does not load."""
-    ours, drivers = nvrtc.version(), driver.version()
+    ours, drivers = nvrtc.nvrtc_version(), driver.driver_version()
     if ours[0] > drivers[0]:
         raise KernelError(
             f"{doing}: NVRTC is of CUDA {ours[0]}.{ours[1]}, the driver of "
@@ -357,10 +361,11 @@ def _report(made: Compiled) -> str:
     for expression in made.expressions:
         function = made.function(expression, made.device)
         usage = made.program.usage.get(made.program.lowered[expression], Usage())
-        with driver.device(made.device):
+        with driver.use_device(made.device):
             parts.append(f"{expression} · {_needs(made, function, usage)}")
     return (
-        "; ".join([*parts, "compiled"][: len(parts) or 1]) + f" · {arch(made.device)}"
+        "; ".join([*parts, "compiled"][: len(parts) or 1])
+        + f" · {name_arch(made.device)}"
     )
 
 
@@ -378,18 +383,18 @@ def _needs(made: Compiled, function: int, usage: Usage) -> str:
     numbers = {n: driver.function_attribute(function, n) for n in driver.FUNCTION}
     words = [f"{numbers['registers']} registers"]
     if numbers["shared"]:
-        words.append(f"{_bytes(numbers['shared'])} shared")
+        words.append(f"{_write_bytes(numbers['shared'])} shared")
     if numbers["local"]:
-        words.append(f"{_bytes(numbers['local'])} local")
+        words.append(f"{_write_bytes(numbers['local'])} local")
     if usage.spill_stores or usage.spill_loads:
         words.append(f"spills {usage.spill_stores} B out, {usage.spill_loads} B in")
     threads = driver.best_block(function)
-    part = driver.occupancy(function, threads, 0, made.device)
+    part = driver.count_occupancy(function, threads, 0, made.device)
     words.append(f"{part:.0%} occupancy at {threads} threads a block")
     return " · ".join(words)
 
 
-def _bytes(count: int) -> str:
+def _write_bytes(count: int) -> str:
     return f"{count / 1024:.4g} KB" if count >= 1024 else f"{count} B"
 
 
@@ -407,12 +412,12 @@ def waits_for_its_grid(ptx: str, lowered: str) -> bool:
 # ---- launching ----------------------------------------------------------------
 
 
-def _plan(
+def _plan_launch(
     kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
 ) -> launch.Plan:
     """A launch's shape, checked against what this kernel can have here."""
-    grids = launch.dims(grid, "grid", kernel)
-    blocks = launch.dims(block, "block", kernel)
+    grids = launch.parse_dimensions(grid, "grid", kernel)
+    blocks = launch.parse_dimensions(block, "block", kernel)
     for what, sizes in (("grid", grids), ("block", blocks)):
         for axis, size in zip("xyz", sizes):
             most = driver.device_attribute(device, f"{what}_{axis}")
@@ -449,7 +454,7 @@ def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
     if shared + static > _DEFAULT_SHARED:
         current = driver.function_attribute(function, "dynamic")
         if shared > current:
-            status = driver.library().cuFuncSetAttribute(
+            status = driver.open_library().cuFuncSetAttribute(
                 function, driver.FUNCTION["dynamic"], shared
             )
             driver.check(status, f"{kernel}: {shared} bytes of shared memory")

@@ -128,26 +128,26 @@ def compile(
 _LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 
 
-def available() -> str:
+def explain_missing() -> str:
     """Why NVRTC cannot be used, with the cure; "" if it can."""
     try:
-        _library()
+        _open_library()
     except BuildError as error:
         return str(error)
     return ""
 
 
-def version() -> tuple[int, int]:
+def nvrtc_version() -> tuple[int, int]:
     """The CUDA version of the NVRTC that is used, (13, 0) for example."""
-    return _version(_library())
+    return _read_version(_open_library())
 
 
-def architectures() -> list[str]:
+def list_architectures() -> list[str]:
     """What it compiles for: sm_75, sm_80 ... without the letter some have."""
     count = ffi.new("int *")
-    _check(_library().nvrtcGetNumSupportedArchs(count))
+    _check(_open_library().nvrtcGetNumSupportedArchs(count))
     archs = ffi.new("int[]", count[0])
-    _check(_library().nvrtcGetSupportedArchs(archs))
+    _check(_open_library().nvrtcGetSupportedArchs(archs))
     return [f"sm_{arch}" for arch in archs]
 
 
@@ -155,13 +155,13 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
     """The options NVRTC gets: nvcc's defaults, the reader's flags, the headers."""
     given = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
-    if version() >= (12, 9):
+    if nvrtc_version() >= (12, 9):
         # Where there is a driver, these keep what they made in its cache, and of what
         # they find there ptxas says nothing. stored.py keeps both.
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
-    std = prelude.std_headers(signature.blank(source))
+    std = prelude.std_headers(signature.blank_comments(source))
     options += [f"--pre-include={name}" for name in (prelude.NAME, *std)]
     if not re.search(prelude.NEEDS_ATOMIC, source):
         # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
@@ -237,32 +237,32 @@ def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]
 
 
 def _compile(source, name, options, asked, texts) -> Program:
-    lib = _library()
+    lib = _open_library()
     start = time.perf_counter()
     program = ffi.new("nvrtcProgram *")
-    held, names = _strings(texts.values()), _strings(texts.keys())
+    held, names = _make_strings(texts.values()), _make_strings(texts.keys())
     _check(
         lib.nvrtcCreateProgram(
-            *(program, _bytes(source), _bytes(name), len(texts)),
+            *(program, _make_bytes(source), _make_bytes(name), len(texts)),
             *(ffi.new("char *[]", held), ffi.new("char *[]", names)),
         )
     )
     try:
         for written in asked.values():
-            _check(lib.nvrtcAddNameExpression(program[0], _bytes(written)))
-        words = _strings(options)
+            _check(lib.nvrtcAddNameExpression(program[0], _make_bytes(written)))
+        words = _make_strings(options)
         status = lib.nvrtcCompileProgram(
             program[0], len(words), ffi.new("char *[]", words)
         )
-        log = _text(program[0], "ProgramLog")
+        log = _read_text(program[0], "ProgramLog")
         if status == _COMPILATION:
             raise Rejected(_without_ptxas(log))
         if status:
-            raise BuildError(f"NVRTC: {log.strip() or _error(status)}")
+            raise BuildError(f"NVRTC: {log.strip() or _describe_error(status)}")
         return Program(
             _get(program[0], "CUBIN"),
-            _text(program[0], "PTX"),
-            {e: _lowered(program[0], written) for e, written in asked.items()},
+            _read_text(program[0], "PTX"),
+            {e: _lower_name(program[0], written) for e, written in asked.items()},
             _without_ptxas(log),
             parse_usage(log),
             time.perf_counter() - start,
@@ -326,31 +326,31 @@ def _only_constexpr(log: str, source: str) -> bool:
     )
 
 
-def _lowered(program: Any, expression: str) -> str:
+def _lower_name(program: Any, expression: str) -> str:
     name = ffi.new("char const **")
-    _check(_library().nvrtcGetLoweredName(program, _bytes(expression), name))
+    _check(_open_library().nvrtcGetLoweredName(program, _make_bytes(expression), name))
     return ffi.string(name[0]).decode()
 
 
 def _get(program: Any, what: str) -> bytes:
     size = ffi.new("size_t *")
-    lib = _library()
+    lib = _open_library()
     _check(getattr(lib, f"nvrtcGet{what}Size")(program, size))
     data = ffi.new("char[]", size[0])
     _check(getattr(lib, f"nvrtcGet{what}")(program, data))
     return bytes(ffi.buffer(data))
 
 
-def _text(program: Any, what: str) -> str:
+def _read_text(program: Any, what: str) -> str:
     return _get(program, what).rstrip(b"\0").decode(errors="replace")
 
 
-def _strings(texts: Any) -> list[Any]:
+def _make_strings(texts: Any) -> list[Any]:
     """char arrays; the caller holds the list while C uses their addresses."""
-    return [ffi.new("char[]", _bytes(text)) for text in texts]
+    return [ffi.new("char[]", _make_bytes(text)) for text in texts]
 
 
-def _bytes(text: str) -> bytes:
+def _make_bytes(text: str) -> bytes:
     return text.encode()
 
 
@@ -358,7 +358,7 @@ def _bytes(text: str) -> bytes:
 
 
 @functools.cache
-def _library() -> Any:
+def _open_library() -> Any:
     """NVRTC of the CUDA release that torch was built with, else the newest found."""
     from cuda import pathfinder
 
@@ -369,7 +369,7 @@ def _library() -> Any:
     except Exception as error:  # pathfinder has several, and they differ by version
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
-    if wanted in (None, _version(found)[0]):
+    if wanted in (None, _read_version(found)[0]):
         return found
     for other in _of_release(wanted):
         try:
@@ -397,7 +397,7 @@ def _torch_cuda() -> int | None:
     return int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
 
 
-def _version(lib: Any) -> tuple[int, int]:
+def _read_version(lib: Any) -> tuple[int, int]:
     major, minor = ffi.new("int *"), ffi.new("int *")
     if lib.nvrtcVersion(major, minor):
         raise BuildError("NVRTC does not tell its version")
@@ -405,9 +405,9 @@ def _version(lib: Any) -> tuple[int, int]:
 
 
 def _check_arch(arch: str) -> None:
-    known = architectures()
+    known = list_architectures()
     if arch.rstrip("af") not in known:
-        here = ".".join(map(str, version()))
+        here = ".".join(map(str, nvrtc_version()))
         raise BuildError(
             f"NVRTC {here} does not compile for {arch}; it knows {', '.join(known)}. "
             f"A newer GPU needs a newer one ({_CURE} --upgrade)"
@@ -416,8 +416,8 @@ def _check_arch(arch: str) -> None:
 
 def _check(status: int) -> None:
     if status:
-        raise BuildError(f"NVRTC: {_error(status)}")
+        raise BuildError(f"NVRTC: {_describe_error(status)}")
 
 
-def _error(status: int) -> str:
-    return ffi.string(_library().nvrtcGetErrorString(status)).decode()
+def _describe_error(status: int) -> str:
+    return ffi.string(_open_library().nvrtcGetErrorString(status)).decode()

@@ -19,26 +19,33 @@ from collections.abc import Callable
 import numpy as np
 
 from . import indices, inputs, values, where, wholes
-from .runs import pattern
+from .runs import describe_pattern
 from .scene import Scene
-from .spacing import Launched, spacing
+from .spacing import Launched, guess_spacing
 
-__all__ = ["Launched", "Scene", "guess", "pattern", "proof", "spacing"]
+__all__ = [
+    "Launched",
+    "Scene",
+    "describe_pattern",
+    "describe_proof",
+    "guess",
+    "guess_spacing",
+]
 
 Look = Callable[[Scene], str | None]
 
 
 def guess(scene: Scene) -> str:
     """The first guess that fits, as a sentence; "" if none does."""
-    return _first(scene, _LOOKS)
+    return _first_guess(scene, _LOOKS)
 
 
-def proof(scene: Scene) -> str:
+def describe_proof(scene: Scene) -> str:
     """What the numbers prove, however few they are, as a sentence; "" if nothing."""
-    return _first(scene, _PROOFS)
+    return _first_guess(scene, _PROOFS)
 
 
-def _first(scene: Scene, looks: list[Look]) -> str:
+def _first_guess(scene: Scene, looks: list[Look]) -> str:
     if not scene.want.size or not scene.bad.any():
         return ""
     with np.errstate(all="ignore"):
@@ -49,26 +56,26 @@ def _first(scene: Scene, looks: list[Look]) -> str:
     return ""
 
 
-_PROOFS: list[Look] = [indices.behind]
+_PROOFS: list[Look] = [indices.guess_padding]
 _LOOKS: list[Look] = [
     values.never_written,
-    values.undefined,
-    values.filled,
+    values.guess_undefined,
+    values.guess_filled,
     values.accumulated_on_start,
-    indices.behind,
-    indices.indices,
-    values.transposed,
+    indices.guess_padding,
+    indices.guess_indices,
+    values.guess_transposed,
     values.by_block,
-    wholes.rounding,
-    wholes.counted,
-    values.scaled,
-    inputs.precision,
+    wholes.guess_rounding,
+    wholes.guess_counts,
+    values.guess_scaled,
+    inputs.guess_precision,
     values.whole_numbers,
     values.byte_overflow,
-    values.flipped,
+    values.guess_flipped,
     inputs.other_inputs,
-    values.shifted,
-    values.offset,
+    values.guess_shifted,
+    values.guess_offset,
     where.place,
-    values.permuted,
+    values.guess_permuted,
 ]

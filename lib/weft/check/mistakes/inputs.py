@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...base.arrays import wide, wrong
+from ...base.arrays import find_wrong, widen_floats
 from .scene import Arrays, Scene
 
 
@@ -16,23 +16,23 @@ def other_inputs(s: Scene) -> str | None:
     if s.again is None or not s.inputs:
         return None
     for text, inputs in itertools.chain(
-        _swapped(s),
-        _turned(s),
-        _reversed(s),
+        _swap_inputs(s),
+        _turn_inputs(s),
+        _reverse_inputs(s),
         _terms_missing(s),
         _every_second(s),
-        _neighbours(s),
+        _shift_inputs(s),
     ):
         try:
             other = s.again(inputs)
         except Exception:  # the reference does not take these: no guess
             continue
-        if wrong(s.want, other, s.bound).any() and s.fits(other):
+        if find_wrong(s.want, other, s.bound).any() and s.fits(other):
             return text
     return None
 
 
-def _swapped(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _swap_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for a, b in itertools.combinations(s.inputs, 2):
         if s.inputs[a].shape == s.inputs[b].shape:
             yield (
@@ -45,7 +45,7 @@ def _swapped(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 yield f"{a} read where {b} is due", s.inputs | {b: s.inputs[a]}
 
 
-def _turned(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _turn_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
             text = f"{name} read along the wrong axis: rows for columns"
@@ -55,7 +55,7 @@ def _turned(s: Scene) -> Iterator[tuple[str, Arrays]]:
             yield text, s.inputs | {name: turned}
 
 
-def _reversed(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _reverse_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.shape[-1] > 1:
             turned = np.ascontiguousarray(value[..., ::-1])
@@ -81,7 +81,7 @@ def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
 
         def kept(start: int, stop: int, dim: str = dim) -> Arrays:
             return s.inputs | {
-                name: _only(s.inputs[name], dims.index(dim), start, stop)
+                name: _keep_range(s.inputs[name], dims.index(dim), start, stop)
                 for name, dims in s.axes.items()
                 if dim in dims
             }
@@ -133,7 +133,7 @@ def _every_second(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 )
 
 
-def _neighbours(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _shift_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.size > 3:
             for step, side in ((1, "before"), (-1, "after")):
@@ -144,7 +144,7 @@ def _neighbours(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 )
 
 
-def _only(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
+def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
     """value with zeros outside of [start, stop) along an axis."""
     made = np.zeros_like(value)
     at = [slice(None)] * value.ndim
@@ -156,12 +156,12 @@ def _only(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
 # ---- precision ------------------------------------------------------------------
 
 
-def precision(s: Scene) -> str | None:
+def guess_precision(s: Scene) -> str | None:
     """Small errors everywhere: what rounding of the inputs explains them?"""
-    if s.got.dtype.kind != "f" or not np.isfinite(wide(s.got)).all():
+    if s.got.dtype.kind != "f" or not np.isfinite(widen_floats(s.got)).all():
         return None
-    error = np.abs(wide(s.got) - wide(s.want))
-    scale = float(np.abs(wide(s.want)).max()) or 1.0
+    error = np.abs(widen_floats(s.got) - widen_floats(s.want))
+    scale = float(np.abs(widen_floats(s.want)).max()) or 1.0
     relative = float(error.max()) / scale
     if not 0 < relative < 0.05:
         return None
@@ -172,7 +172,7 @@ def precision(s: Scene) -> str | None:
                 key: rounded(value) if value.dtype.kind == "f" else value
                 for key, value in s.inputs.items()
             }
-            if not wrong(s.got, s.again(made), 8 * s.bound).any():
+            if not find_wrong(s.got, s.again(made), 8 * s.bound).any():
                 return f"inputs rounded to {name}: are tensor cores or casts in use?"
     if s.bad.sum() == 1 and relative > 2.0**-8:
         return None  # one wrong number says nothing of its digits
@@ -190,7 +190,7 @@ def precision(s: Scene) -> str | None:
     return None
 
 
-def _bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
+def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
     """Rounds float32 values to `kept` bits of mantissa, towards zero or nearest."""
 
     def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
@@ -204,12 +204,12 @@ def _bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _cut(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: _bits(kept)(values, False)  # type: ignore[call-arg]
+    return lambda values: _round_bits(kept)(values, False)  # type: ignore[call-arg]
 
 
 _ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "TF32 or float16": _bits(11),
+    "TF32 or float16": _round_bits(11),
     "TF32, cut off": _cut(11),
-    "bfloat16": _bits(8),
+    "bfloat16": _round_bits(8),
     "bfloat16, cut off": _cut(8),
 }

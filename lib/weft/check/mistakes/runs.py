@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.arrays import brief
+from ...base.arrays import shorten_shape
 
 Run = tuple[dict[str, int], tuple | None]  # its sizes and its block
 FACTORS = (1, 2, 4)  # of a block's side, that a thread may have elements
 
 
-def pattern(
+def describe_pattern(
     runs: list[tuple[dict[str, int], tuple | None, bool]],
     along: dict[str, int] | None = None,
     given: bool = False,
@@ -38,7 +38,7 @@ def pattern(
         and good_blocks.isdisjoint(bad_blocks)
         and len(good_blocks) == 1
     ):
-        only = brief(*good_blocks)
+        only = shorten_shape(*good_blocks)
         said = f"It is right with blocks of {only} only, as if it counted on that"
         return said + ("." if given else f": if it may, say block={only}.")
     said = _by_sizes(right, bad, along or {})
@@ -47,7 +47,8 @@ def pattern(
     fitting = _one_block(runs)
     if given and fitting:
         return (
-            f"It is right with blocks of {brief(fitting)}, and wrong with others, as "
+            f"It is right with blocks of {shorten_shape(fitting)}, and wrong "
+            "with others, as "
             f"if it counted on that."
         )
     if len(right) == 1 and len(bad) > 2:
@@ -66,15 +67,15 @@ def _by_ones(right: list[Run], bad: list[Run]) -> str:
             only.append(name)
     for how, names in (("wrong", wrong), ("right", only)):
         if names:
-            return f"It is {how} only where {_are(names)} 1."
+            return f"It is {how} only where {_write_verb(names)} 1."
     return ""
 
 
-def _are(names: Sequence[str]) -> str:
-    return f"{_and(names)} {'is' if len(names) == 1 else 'are'}"
+def _write_verb(names: Sequence[str]) -> str:
+    return f"{_join_names(names)} {'is' if len(names) == 1 else 'are'}"
 
 
-def _and(names: Sequence[str], word: str = "and") -> str:
+def _join_names(names: Sequence[str], word: str = "and") -> str:
     """m; m and n; m, n and k"""
     *before, last = names
     return f"{', '.join(before)} {word} {last}" if before else last
@@ -117,22 +118,22 @@ class _Rule:
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
     """Whether some sizes decide, as compared with the sides of the block."""
-    for rules, say in ((_multiples, _say_full), (_within, _say_within)):
+    for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
         every = [
             list(rules(name, axes, not along or name in along))
             for name in right[0][0]
-            if (axes := _axes(name, right, bad, along))
+            if (axes := _find_axes(name, right, bad, along))
         ]
-        found = _deciding(every, right, bad)
+        found = _select_rules(every, right, bad)
         if found:
             return say(found)
-        turned = _deciding(every, bad, right) if rules is _multiples else []
+        turned = _select_rules(every, bad, right) if rules is _multiple_rules else []
         if len(turned) == 1:
             return f"It is wrong only where {turned[0].name} is {turned[0].said}."
     return ""
 
 
-def _axes(
+def _find_axes(
     name: str, right: list[Run], bad: list[Run], along: dict[str, int]
 ) -> list[int]:
     """The sides of a block with which a size may be compared; none where chance could
@@ -148,7 +149,7 @@ def _axes(
     return [axis for axis in axes if min(block[axis] for block in blocks) > 1]  # type: ignore[index]
 
 
-def _multiples(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
+def _multiple_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
     for axis, factor in itertools.product(axes, FACTORS):
 
         def full(size: int, block: tuple, axis: int = axis, by: int = factor) -> bool:
@@ -159,13 +160,13 @@ def _multiples(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
         yield _Rule(name, side, covered, full)
 
 
-def _within(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
+def _limit_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
     for axis in axes:
         side = f"at most the block's {'xyz'[axis]}"
         yield _Rule(name, side, covered, lambda n, block, axis=axis: n <= block[axis])
 
 
-def _deciding(
+def _select_rules(
     every: list[list[_Rule]], right: list[Run], bad: list[Run]
 ) -> list[_Rule]:
     """The fewest rules, one for a size, that all hold in the right runs alone.
@@ -197,7 +198,8 @@ def _say_full(rules: list[_Rule]) -> str:
     each = [f"{rule.name} is {rule.said}" for rule in rules]
     what = "block" if all(rule.covered for rule in rules) else "tile"
     return (
-        f"It is right only where {_and(each)}: look at the last {what}, which is not "
+        f"It is right only where {_join_names(each)}: look at the last {what}, "
+        "which is not "
         f"full."
     )
 
@@ -205,9 +207,10 @@ def _say_full(rules: list[_Rule]) -> str:
 def _say_within(rules: list[_Rule]) -> str:
     if not all(rule.covered for rule in rules):
         each = [f"{rule.name} is {rule.said}" for rule in rules]
-        return f"It is right only where {_and(each)}."
+        return f"It is right only where {_join_names(each)}."
     return (
         f"It is right only as long as one block is enough for "
-        f"{_and([rule.name for rule in rules])}: does threadIdx stand where the global "
+        f"{_join_names([rule.name for rule in rules])}: does threadIdx stand "
+        "where the global "
         f"index is due?"
     )

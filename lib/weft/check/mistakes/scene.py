@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...base.arrays import wide, wrong
+from ...base.arrays import find_wrong, widen_floats
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,15 +39,15 @@ class Scene:
     @property
     def bad(self) -> np.ndarray:
         """Which elements are wrong."""
-        return wrong(self.got, self.want, self.bound)
+        return find_wrong(self.got, self.want, self.bound)
 
     def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
         """Whether `got` is `other` everywhere, which is not what was wanted."""
         if other.shape != self.got.shape:
             return False
-        room = slack * self.bound + 1e-6 * np.abs(wide(other))
+        room = slack * self.bound + 1e-6 * np.abs(widen_floats(other))
         room = 0.0 if self.got.dtype.kind in "biu" else room
-        return not wrong(self.got, other, room).any()
+        return not find_wrong(self.got, other, room).any()
 
     @property
     def tells(self) -> bool:
@@ -55,11 +55,11 @@ class Scene:
         return self.want.size >= 4 and np.unique(self.want).size >= 3
 
 
-def room(s: Scene) -> np.ndarray:
+def tolerance_of(s: Scene) -> np.ndarray:
     """What two results may differ by and still count as one."""
-    return 4 * s.bound + 1e-6 * np.abs(wide(s.want))
+    return 4 * s.bound + 1e-6 * np.abs(widen_floats(s.want))
 
 
-def sums(s: Scene) -> bool:
+def is_summed(s: Scene) -> bool:
     """Whether an input has a dimension that the output lacks, or has no names."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...base.arrays import element
+from ...base.arrays import name_element
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Launched:
     written: np.ndarray
 
 
-def spacing(
+def guess_spacing(
     name: str, shape: Sequence[int], first: Launched, runs: Sequence[Launched]
 ) -> str:
     """A literal, or another number, where blockDim.x is due, as a sentence; "" if not.
@@ -36,9 +36,9 @@ def spacing(
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
     is_right = step == first.threads  # then it is the blocks that are too few
-    if step and not is_right and _fits(runs, [step] * len(runs)):
-        return f"looks like {_literal(name, tuple(shape), first, step)}"
-    if _fits(runs, [run.blocks for run in runs]) and not is_right:
+    if step and not is_right and _is_spaced(runs, [step] * len(runs)):
+        return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
+    if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
         return (
             "looks like gridDim.x where blockDim.x is due: blocks begin as many "
             "elements apart as there are blocks"
@@ -56,22 +56,24 @@ def _step(run: Launched) -> int:
     return step if step > 0 and not rest else 0  # blocks that overlap, and end early
 
 
-def _fits(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
+def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
     """Whether each run wrote what blocks that begin so far apart write."""
     return all(
-        np.array_equal(run.written, _reached(run, step))
+        np.array_equal(run.written, _list_reached(run, step))
         for run, step in zip(runs, steps)
     )
 
 
-def _reached(run: Launched, step: int) -> np.ndarray:
+def _list_reached(run: Launched, step: int) -> np.ndarray:
     index = np.add.outer(step * np.arange(run.blocks), np.arange(run.threads))
     reached = np.zeros(run.written.size, bool)
     reached[index[index < reached.size]] = True
     return reached
 
 
-def _literal(name: str, shape: tuple[int, ...], run: Launched, step: int) -> str:
+def _describe_literal(
+    name: str, shape: tuple[int, ...], run: Launched, step: int
+) -> str:
     if step == 1:
         return (
             "blockIdx.x without blockDim.x: each block begins one element behind the "
@@ -79,7 +81,7 @@ def _literal(name: str, shape: tuple[int, ...], run: Launched, step: int) -> str
         )
 
     def at(flat: int) -> str:
-        return element(name, tuple(map(int, np.unravel_index(flat, shape))))
+        return name_element(name, tuple(map(int, np.unravel_index(flat, shape))))
 
     missing = at(int(np.argmin(run.written)))
     what = f"no thread writes {missing}"

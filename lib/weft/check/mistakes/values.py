@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from ...base.arrays import wide, wrong
-from .scene import Scene, room, sums
-from .where import region
+from ...base.arrays import find_wrong, widen_floats
+from .scene import Scene, is_summed, tolerance_of
+from .where import describe_region
 
 # ---- what was never written, and plain fillings ---------------------------------
 
@@ -23,16 +23,16 @@ def never_written(s: Scene) -> str | None:
         )
     if (s.bad & ~s.unwritten).any():
         return None  # something else is wrong as well
-    where = region(s, s.unwritten)
+    where = describe_region(s, s.unwritten)
     return f"{where} never written" if where else None
 
 
-def undefined(s: Scene) -> str | None:
+def guess_undefined(s: Scene) -> str | None:
     """NaNs that are not those of the output at the start: arithmetic made them."""
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
-    made = np.isnan(s.got) & ~np.isnan(wide(s.want))
-    if not made.any() or not np.isfinite(_inputs(s)).all():
+    made = np.isnan(s.got) & ~np.isnan(widen_floats(s.want))
+    if not made.any() or not np.isfinite(_join_inputs(s)).all():
         return None
     bits = f"u{s.got.dtype.itemsize}"
     mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1  # but for the one that is set
@@ -45,16 +45,16 @@ def undefined(s: Scene) -> str | None:
     )
 
 
-def _inputs(s: Scene) -> np.ndarray:
+def _join_inputs(s: Scene) -> np.ndarray:
     """All numbers that went in."""
-    every = [wide(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
+    every = [widen_floats(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
     return np.concatenate(every) if every else np.zeros(0)
 
 
-def filled(s: Scene) -> str | None:
+def guess_filled(s: Scene) -> str | None:
     got = s.got.ravel()
     if s.got.dtype.kind in "fc" and np.isnan(got).all():
-        if s.start is not None and not sums(s):
+        if s.start is not None and not is_summed(s):
             return (
                 "a result that begins with what the output held (NaN on purpose), or "
                 "0 / 0: an element must be written before it is read"
@@ -91,7 +91,7 @@ def accumulated_on_start(s: Scene) -> str | None:
 # ---- right values, elsewhere ------------------------------------------------------
 
 
-def transposed(s: Scene) -> str | None:
+def guess_transposed(s: Scene) -> str | None:
     if s.want.ndim != 2 or min(s.want.shape) < 2 or not s.tells:
         return None
     flat = np.ascontiguousarray(s.want.T).reshape(s.want.shape)
@@ -100,7 +100,7 @@ def transposed(s: Scene) -> str | None:
     return None
 
 
-def shifted(s: Scene) -> str | None:
+def guess_shifted(s: Scene) -> str | None:
     if not s.tells:
         return None
     for axis in range(s.want.ndim):
@@ -112,7 +112,7 @@ def shifted(s: Scene) -> str | None:
             inner[axis] = slice(1, None) if step > 0 else slice(None, -1)
             moved = np.roll(s.want, step, axis)
             at = tuple(inner)
-            near = wrong(s.got[at], moved[at], room(s)[at])
+            near = find_wrong(s.got[at], moved[at], tolerance_of(s)[at])
             if near.mean() <= 0.02 and s.bad[at].mean() > 0.5:
                 way = "before" if step > 0 else "after"
                 along = "" if s.want.ndim == 1 else f" along axis {axis}"
@@ -123,16 +123,16 @@ def shifted(s: Scene) -> str | None:
     return None
 
 
-def flipped(s: Scene) -> str | None:
+def guess_flipped(s: Scene) -> str | None:
     """The result, or an input that it is made of, in reverse order along some axes."""
     if not s.tells or s.want.ndim > 3:
         return None
     for name, x in s.inputs.items():
         if x.shape == s.want.shape and x.ndim > 1:
-            found, due = _flips(s, x), _flips(s, x, s.want)
+            found, due = _find_flips(s, x), _find_flips(s, x, s.want)
             if found is not None and due:
                 return _of_input(name, found, due, x.ndim)
-    found = _flips(s, s.want)
+    found = _find_flips(s, s.want)
     if not found:
         return None
     if s.want.ndim == 2:
@@ -145,7 +145,7 @@ def flipped(s: Scene) -> str | None:
     return f"the result in reverse order{along}"
 
 
-def _flips(
+def _find_flips(
     s: Scene, x: np.ndarray, result: np.ndarray | None = None
 ) -> tuple[int, ...] | None:
     """The axes along which x is turned round in `result` (in what came out); None: it
@@ -154,7 +154,7 @@ def _flips(
     result = s.got if result is None else result
     for count in range(len(long) + 1):
         for axes in itertools.combinations(long, count):
-            if not wrong(result, np.flip(x, axes), room(s)).any():
+            if not find_wrong(result, np.flip(x, axes), tolerance_of(s)).any():
                 return axes
     return None
 
@@ -197,11 +197,11 @@ def by_block(s: Scene) -> str | None:
     return None
 
 
-def permuted(s: Scene) -> str | None:
+def guess_permuted(s: Scene) -> str | None:
     if s.want.size < 8 or not s.tells or s.got.dtype.kind not in "fiu":
         return None
     got, want = np.sort(s.got.ravel()), np.sort(s.want.ravel())
-    if wrong(got, want, float(np.max(room(s)))).any():
+    if find_wrong(got, want, float(np.max(tolerance_of(s)))).any():
         return None
     return "the right values in the wrong places: the index of the store, or of a load"
 
@@ -209,8 +209,8 @@ def permuted(s: Scene) -> str | None:
 # ---- other arithmetic ---------------------------------------------------------------
 
 
-def scaled(s: Scene) -> str | None:
-    got, want = wide(s.got), wide(s.want)
+def guess_scaled(s: Scene) -> str | None:
+    got, want = widen_floats(s.got), widen_floats(s.want)
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
         return _one_scaled(s, got[bad][0], want[bad][0])
@@ -255,7 +255,7 @@ def byte_overflow(s: Scene) -> str | None:
     bytes_in = any(a.dtype.itemsize == 1 for a in s.inputs.values())
     if not bytes_in or s.got.dtype.kind not in "iu" or s.bad.sum() < 4:
         return None
-    lost = np.round(wide(s.want) - wide(s.got))[s.bad].astype(np.int64)
+    lost = np.round(widen_floats(s.want) - widen_floats(s.got))[s.bad].astype(np.int64)
     for divisor in (1, 2, 3, 4):
         off = (lost * divisor + 128) % 256 - 128
         if (np.abs(off) < divisor).all():
@@ -263,8 +263,8 @@ def byte_overflow(s: Scene) -> str | None:
     return None
 
 
-def offset(s: Scene) -> str | None:
-    difference = (wide(s.got) - wide(s.want))[s.bad]
+def guess_offset(s: Scene) -> str | None:
+    difference = (widen_floats(s.got) - widen_floats(s.want))[s.bad]
     if difference.size < 4 or not s.tells or not np.isfinite(difference).all():
         return None
     first = float(np.median(difference))
@@ -282,7 +282,7 @@ def whole_numbers(s: Scene) -> str | None:
     exact = want.dtype.kind in "iu" or bool((want == np.round(want)).all())
     if s.got.dtype.kind not in "iuf" or not exact or not np.isfinite(want).all():
         return None
-    if np.abs(wide(want)).max() >= 2**62:
+    if np.abs(widen_floats(want)).max() >= 2**62:
         return None
     whole = want.astype(np.int64)
     for kind in ("int8", "uint8", "int16", "uint16", "int32"):

@@ -6,27 +6,31 @@ import math
 
 import numpy as np
 
-from .scene import Scene, sums
+from .scene import Scene, is_summed
 
 EARLY = "an end that comes one too early: "  # of the output
 
 
 def place(s: Scene) -> str | None:
-    where = region(s, s.bad)
-    if where and sums(s):  # each element is one of many, the end may be another one
+    where = describe_region(s, s.bad)
+    if where and is_summed(
+        s
+    ):  # each element is one of many, the end may be another one
         where = where.removeprefix(EARLY)
     return f"{where} wrong, the rest right" if where else None
 
 
-def region(s: Scene, mask: np.ndarray) -> str | None:
+def describe_region(s: Scene, mask: np.ndarray) -> str | None:
     """`mask` in words, if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
-    found = _corner(s, mask) if mask.ndim == 2 and s.block is not None else None
+    found = (
+        _describe_corner(s, mask) if mask.ndim == 2 and s.block is not None else None
+    )
     if found:
         return found
     for axis in range(mask.ndim):
-        found = _along(s, mask, axis)
+        found = _describe_run(s, mask, axis)
         if found:
             return found
     index = np.flatnonzero(mask)
@@ -38,7 +42,7 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
         if threads > 1 and (mask.ravel() == (every % threads == 0)).all():
             return "the first element of each block is"
         if mask.ndim == 1 and 1 < threads < mask.size:
-            found = _ends(mask, threads)
+            found = _describe_ends(mask, threads)
             if found:
                 return found
     if index.size > 2 and mask.size > 4:
@@ -53,7 +57,7 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
     return None
 
 
-def _ends(mask: np.ndarray, threads: int) -> str | None:
+def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
     """The last few elements of every block behind which there is another: a halo."""
     every = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
@@ -68,7 +72,7 @@ def _ends(mask: np.ndarray, threads: int) -> str | None:
     )
 
 
-def _corner(s: Scene, mask: np.ndarray) -> str | None:
+def _describe_corner(s: Scene, mask: np.ndarray) -> str | None:
     """All but a corner at the top left, which the launch explains."""
     assert s.block is not None
     wide, high = s.block[:2]
@@ -97,7 +101,7 @@ def _corner(s: Scene, mask: np.ndarray) -> str | None:
     return None
 
 
-def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
+def _describe_run(s: Scene, mask: np.ndarray, axis: int) -> str | None:
     """A run of rows (axis 0 of 2), columns or elements at one end of an axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
     hit = lines.any(axis=1)
@@ -114,10 +118,10 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
     if at[-1] != length - 1:
         return None
     if s.grid is not None and mask.ndim == 1:
-        found = _threads(s, int(at[0]))
+        found = _describe_threads(s, int(at[0]))
         if found:
             return found
-    side = _side(s, mask.ndim, axis)
+    side = _count_lines(s, mask.ndim, axis)
     if side and at[0] == side and (at.size > 1 or side > 8):
         if s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1:
             return f"the {many} from {at[0]} on are"  # there is no other block
@@ -136,7 +140,7 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
     return f"the {many} from {at[0]} on are"
 
 
-def _threads(s: Scene, first: int) -> str | None:
+def _describe_threads(s: Scene, first: int) -> str | None:
     """Elements from `first` on: as many are there as the launch has of something."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
@@ -158,7 +162,7 @@ def _line_names(ndim: int, axis: int) -> tuple[str, str]:
     return f"slice along axis {axis}", f"slices along axis {axis}"
 
 
-def _side(s: Scene, ndim: int, axis: int) -> int:
+def _count_lines(s: Scene, ndim: int, axis: int) -> int:
     """How many of the lines along an axis one block covers; 0: not known."""
     if s.block is None or axis < ndim - 3:
         return 0

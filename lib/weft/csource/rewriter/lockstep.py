@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from ..scanner import RewriteError, Text, edit
+from ..scanner import RewriteError, Text, replace_spans
 
 _POINTER = r"(?:\s|\*|\bconst\b|\b__restrict__\b)*\*(?:\s|\bconst\b|\b__restrict__\b)*"
 _VOLATILE = re.compile(
@@ -27,10 +27,12 @@ _CLASS = re.compile(r"\b(?:struct|class|union)\b[^;{}()]*\Z")
 _ASSIGNED = r"\b(?P<name>{names})\s*\[[^;{{}}=]*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)"
 
 
-def lockstep(text: Text) -> str:
+def rewrite_lockstep(text: Text) -> str:
     scopes: dict[str, list[range]] = {}
     for match in _VOLATILE.finditer(text.code):
-        scopes.setdefault(match[match.lastgroup], []).append(_scope(text, match.end()))
+        scopes.setdefault(match[match.lastgroup], []).append(
+            _scope_before(text, match.end())
+        )
     if not scopes:
         return text.raw
 
@@ -56,10 +58,10 @@ def lockstep(text: Text) -> str:
             before = f" simt::lockstep([&] {{ return{space}"
             edits.append((match.end(), match.end(), before))
             edits.append((end, end, "; })"))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
-def _scope(text: Text, offset: int) -> range:
+def _scope_before(text: Text, offset: int) -> range:
     """Where the name that is declared before `offset` means what it does there.
 
     A parameter's is its function's body, that of any other the rest of the braces

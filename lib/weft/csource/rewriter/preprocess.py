@@ -53,12 +53,12 @@ def split(text: str, simt: str) -> Source:
         else:
             sorter.mark(mark.group(), int(mark[1]), mark[2], mark[3], mark[2] in own)
     sorter.end_aside()
-    files = {unquoted(m[2]) for m in marks if m}
+    files = {unquote_name(m[2]) for m in marks if m}
     names = sorted(name for name in files if not name.startswith("<"))
     return Source("\n".join(sorter.own), tuple(sorter.aside), tuple(names))
 
 
-def unquoted(name: str) -> str:
+def unquote_name(name: str) -> str:
     """The file that a `# line "file"` names, without the backslashes of g++."""
 
     def plain(match: re.Match[bytes]) -> bytes:
@@ -68,12 +68,12 @@ def unquoted(name: str) -> str:
     return os.fsdecode(_QUOTED.sub(plain, os.fsencode(name)))
 
 
-def position(text: str, offset: int) -> tuple[str, int] | None:
+def find_position(text: str, offset: int) -> tuple[str, int] | None:
     """The file and line at `offset` of a text with `# line "file"` in it."""
     before = text[:offset].split("\n")[:-1]
     for back, row in enumerate(reversed(before)):
         if mark := MARKER.fullmatch(row):
-            return unquoted(mark[2]), int(mark[1]) + back
+            return unquote_name(mark[2]), int(mark[1]) + back
     return None
 
 

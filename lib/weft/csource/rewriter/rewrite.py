@@ -33,13 +33,13 @@ from ..scanner import (
     LAUNCH,
     RewriteError,
     Text,
-    declarators,
-    edit,
     on_one_line,
+    replace_spans,
+    split_declarators,
 )
-from .lockstep import lockstep
+from .lockstep import rewrite_lockstep
 from .preprocess import Source
-from .shared import shared
+from .shared import rewrite_shared
 from .unsupported import ASM, device_bodies, refuse
 
 __all__ = ["RewriteError", "rewrite", "rewrite_program"]
@@ -59,7 +59,7 @@ def rewrite(source: str, path: str) -> str:
             "mark the rung as GPU-only (targets = WEFT_CUDA)",
         )
     name = path.replace("\\", "\\\\").replace('"', '\\"')
-    return f'#include "cuda_runtime.h"\n#line 1 "{name}"\n{_steps(text).raw}'
+    return f'#include "cuda_runtime.h"\n#line 1 "{name}"\n{_apply_steps(text).raw}'
 
 
 def rewrite_program(source: Source, path: str) -> str:
@@ -73,7 +73,7 @@ def rewrite_program(source: Source, path: str) -> str:
     refuse(text)
     names = " ".join(sorted(_device_variables(text)))
     device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # no line of the reader's moves
-    return '#include "program.h"\n' + source.restore(_steps(text).raw) + device
+    return '#include "program.h"\n' + source.restore(_apply_steps(text).raw) + device
 
 
 def _device_variables(text: Text) -> set[str]:
@@ -93,9 +93,15 @@ def _device_variables(text: Text) -> set[str]:
     return names
 
 
-def _steps(text: Text) -> Text:
-    before = (_clocks, _casts, _launches, lockstep, _returns)
-    for step in (*before, _kernels, shared, _names):
+def _apply_steps(text: Text) -> Text:
+    before = (
+        _rewrite_clocks,
+        _rewrite_casts,
+        _rewrite_launches,
+        rewrite_lockstep,
+        _rewrite_returns,
+    )
+    for step in (*before, _rewrite_kernels, rewrite_shared, _rewrite_names):
         text = Text(step(text), text.path)
     return text
 
@@ -103,13 +109,13 @@ def _steps(text: Text) -> Text:
 # ---- the clock ---------------------------------------------------------------
 
 
-def _clocks(text: Text) -> str:
+def _rewrite_clocks(text: Text) -> str:
     """On the device clock() is not the host's, which counts microseconds."""
     found = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     found = list(found)
     bodies = device_bodies(text) if found else []
     inside = [m for m in found if any(a < m.start() < b for a, b, _ in bodies)]
-    return edit(text, [(m.start(), m.end(), "clock64") for m in inside])
+    return replace_spans(text, [(m.start(), m.end(), "clock64") for m in inside])
 
 
 # ---- kernels as `void *` -------------------------------------------------------
@@ -119,7 +125,7 @@ _CAST = rf"(?:\(\s*{_VOID}\)|\b(?:reinterpret|static)_cast\s*<\s*{_VOID}>\s*\()\
 _KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+))\b")
 
 
-def _casts(text: Text) -> str:
+def _rewrite_casts(text: Text) -> str:
     """Have simt::typed() note a kernel's type where a cast would forget it."""
     found = list(_KERNEL_CAST.finditer(text.code))
     kernels = _kernel_names(text) if found else set()
@@ -131,7 +137,7 @@ def _casts(text: Text) -> str:
                 end = _angle_end(text, text.skip(end))
             start = match.start("kernel")
             edits.append((start, end, f"simt::typed({text.raw[start:end]})"))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
 def _kernel_names(text: Text) -> set[str]:
@@ -161,21 +167,21 @@ def _angle_end(text: Text, start: int) -> int:
 # ---- launches ----------------------------------------------------------------
 
 
-def _launches(text: Text) -> str:
+def _rewrite_launches(text: Text) -> str:
     edits = []
     for match in LAUNCH.finditer(text.code):
         start = match.start()
-        name = _callee(text, start)
+        name = _find_callee(text, start)
         last, end = _end_of_config(text, match)
         close = text.close(text.skip(end), "(", ")")
         config, breaks = on_one_line(text, match.end(), last)
         edits.append((name, name, f"(simt::Launch({config}), "))
         edits.append((start, end, breaks))
         edits.append((close, close + 1, "))"))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
-def _callee(text: Text, end: int) -> int:
+def _find_callee(text: Text, end: int) -> int:
     """Where the expression that is launched begins; it ends before `end`."""
     code = text.code
     i = text.skip_back(end)
@@ -227,7 +233,7 @@ def _end_of_config(text: Text, opening: re.Match[str]) -> tuple[int, int]:
 # ---- kernels -----------------------------------------------------------------
 
 
-def _kernels(text: Text) -> str:
+def _rewrite_kernels(text: Text) -> str:
     edits = []
     for match in re.finditer(r"\b__global__\b", text.code):
         edits.append((match.start(), match.end(), ""))
@@ -240,17 +246,17 @@ def _kernels(text: Text) -> str:
                 match.start(), "write __global__ at the kernel, not in a macro"
             )
         close = text.close(brace, "{", "}")
-        taking = "".join(f", &{n}" for n in _references(text, match.end(), brace))
+        taking = "".join(f", &{n}" for n in _list_references(text, match.end(), brace))
         body = f"SIMT_BODY_TAKING([={taking}])" if taking else "SIMT_BODY"
-        names = ", ".join(_parameters(text, match.end(), brace))
+        names = ", ".join(_list_parameters(text, match.end(), brace))
         named = f'"{names}", {names}' if names else '""'
         begin = f"{{SIMT_PARAMETERS({named}) {body}; "
         edits.append((brace, brace + 1, begin))
         edits.append((close, close + 1, " SIMT_END}"))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
-def _returns(text: Text) -> str:
+def _rewrite_returns(text: Text) -> str:
     """Have functions of the device say that they are left before their end.
 
     Kernels need not: a thread that comes to the end of one says so (SIMT_END).
@@ -263,17 +269,17 @@ def _returns(text: Text) -> str:
         around = {a for a, b, _ in bodies if a < match.start() < b}
         if around and not around & kernels:
             edits.append((*match.span(), "{SIMT_LEAVES return;}"))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
-def _references(text: Text, start: int, brace: int) -> list[str]:
+def _list_references(text: Text, start: int, brace: int) -> list[str]:
     """The names of a kernel's parameters that are references.
 
     A copy, which is what [=] takes, would keep from the caller what the kernel
     writes.
     """
     names = []
-    for declared in _declared(text, start, brace):
+    for declared in _list_declarations(text, start, brace):
         if found := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
             names.append(found[1] + ("..." if "..." in declared else ""))
     return names
@@ -294,10 +300,10 @@ _ONLY_WORDS = re.compile(
 )
 
 
-def _parameters(text: Text, start: int, brace: int) -> list[str]:
+def _list_parameters(text: Text, start: int, brace: int) -> list[str]:
     """The names of a kernel's parameters, of those that have one; no packs."""
     names = []
-    for declared in _declared(text, start, brace):
+    for declared in _list_declarations(text, start, brace):
         found = _PARAMETER.search(declared)
         if not found or "..." in declared or found["name"] in _TYPE_WORDS:
             continue
@@ -306,13 +312,13 @@ def _parameters(text: Text, start: int, brace: int) -> list[str]:
     return names
 
 
-def _declared(text: Text, start: int, brace: int) -> list[str]:
+def _list_declarations(text: Text, start: int, brace: int) -> list[str]:
     """The declarations of a kernel's parameters, without what they default to."""
     close = text.code.rfind(")", start, brace)
     if close < 0:  # `__global__ void k {`
         return []
     opening = text.open(close, "(", ")")
-    parts = declarators(text, opening + 1, close)
+    parts = split_declarators(text, opening + 1, close)
     return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]
 
 
@@ -338,7 +344,7 @@ _INLINE_BESIDE = re.compile(r"\b(?:inline|__inline__|__inline)\b[\w\s]*$")
 _INLINE_AFTER = re.compile(r"[\w\s]*?\b(?:inline|__inline__|__inline)\b")
 
 
-def _names(text: Text) -> str:
+def _rewrite_names(text: Text) -> str:
     edits = []
     for match in _NAMES.finditer(text.code):
         before = text.code[: match.start()].rstrip()[-2:]
@@ -356,4 +362,4 @@ def _names(text: Text) -> str:
         elif not before.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"
             edits.append((match.start(), match.end(), new))
-    return edit(text, edits)
+    return replace_spans(text, edits)

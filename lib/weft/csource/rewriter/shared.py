@@ -8,10 +8,10 @@ from ..scanner import (
     ATTRIBUTE,
     BLANK,
     Text,
-    declarators,
-    edit,
     function_depths,
     on_one_line,
+    replace_spans,
+    split_declarators,
 )
 
 # What may stand before __shared__: `static`, which says nothing, and words that
@@ -22,7 +22,7 @@ _BEFORE_SHARED = re.compile(
 _NOT_OF_THE_TYPE = re.compile(r"\b(?:extern|static|__device__|inline)\b")
 
 
-def shared(text: Text) -> str:
+def rewrite_shared(text: Text) -> str:
     edits = []
     depths = function_depths(text)
     for number, match in enumerate(re.finditer(r"\b__shared__\b", text.code)):
@@ -40,14 +40,16 @@ def shared(text: Text) -> str:
         after += rest.end() if rest else 0
         kind = _NOT_OF_THE_TYPE.sub("", before).strip()
         if rest or re.search(r"\bextern\b", before):
-            new = _dynamic(text, start, after, end, inside, kind)
+            new = _rewrite_dynamic(text, start, after, end, inside, kind)
             edits.append((start, end + 1, new))
             continue
         if not inside:
             raise text.error(
                 start, "move this __shared__ array into the kernel that uses it"
             )
-        names = [_declared(text, *part) for part in declarators(text, after, end)]
+        names = [
+            _declared_name(text, *part) for part in split_declarators(text, after, end)
+        ]
         refs = " ".join(
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )
@@ -56,7 +58,7 @@ def shared(text: Text) -> str:
         named = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
         tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {named}); {refs}"
         edits.append((end, end + 1, tail))
-    return edit(text, edits)
+    return replace_spans(text, edits)
 
 
 def _before_shared(text: Text, end: int) -> tuple[int, str]:
@@ -69,7 +71,7 @@ def _before_shared(text: Text, end: int) -> tuple[int, str]:
     return begin + 1 + found.start(), found.group()
 
 
-def _dynamic(
+def _rewrite_dynamic(
     text: Text, start: int, after: int, end: int, inside: bool, before: str
 ) -> str:
     """What `extern before __shared__ T name[];` becomes."""
@@ -91,7 +93,7 @@ def _dynamic(
     )
 
 
-def _declared(text: Text, start: int, end: int) -> str:
+def _declared_name(text: Text, start: int, end: int) -> str:
     """The name that the declarator in [start, end) declares."""
     code = ATTRIBUTE.sub(" ", text.code[start:end].replace(BLANK, " "))
     code = re.sub(r"\b(?:struct|union|class|enum)\b.*\}", " ", code, flags=re.S)

@@ -59,10 +59,10 @@ def refuse(text: Text) -> None:
             )
     bodies = device_bodies(text)
     for found in ASM.finditer(text.code):
-        if _within(bodies, found.start()) and not _is_empty(text, found.end()):
+        if _is_within(bodies, found.start()) and not _is_empty(text, found.end()):
             raise text.error(found.start(), "inline PTX cannot run on the CPU")
     for found in LAUNCH.finditer(text.code):
-        if _within(bodies, found.start()):
+        if _is_within(bodies, found.start()):
             raise text.error(
                 found.start(),
                 "a kernel that launches kernels (dynamic parallelism) does not run "
@@ -146,7 +146,7 @@ def kind_of_code(text: Text) -> Callable[[int], str]:
     return kind
 
 
-def _within(bodies: list[tuple[int, int, str]], offset: int) -> bool:
+def _is_within(bodies: list[tuple[int, int, str]], offset: int) -> bool:
     return any(start < offset < end for start, end, _ in bodies)
 
 

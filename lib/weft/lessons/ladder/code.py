@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 from ...base.errors import ArgumentError
-from ...base.ipython import shell
+from ...base.ipython import running_shell
 from ...base.paths import KERNELS
 from ...base.style import FAULT, PRE, SHARED
-from ...base.text import plural
-from ...report.highlight import coloured, highlighted
+from ...base.text import count_things
+from ...report.highlight import colour_text, highlight_text
 
 FOLDER = KERNELS / "matmul"
 OUTSIDE = '"matmul/matmul.h"'
@@ -77,8 +77,8 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
     lines = _compare_lines(before, after, before, after, context)
     marks = [line[:1] for line in lines]
     title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
-    title += f"{plural(marks.count('-'), 'line')} less, {marks.count('+')} more"
-    if shell() is None:
+    title += f"{count_things(marks.count('-'), 'line')} less, {marks.count('+')} more"
+    if running_shell() is None:
         print("\n".join([title, *lines]))
         return
     from IPython.display import HTML, display
@@ -91,7 +91,7 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
         f"<b>{html.escape(title)}</b>"
         f'<pre style="{PRE}">{_mark_changes(shown)}</pre>'
         f"<details><summary>All of {html.escape(file.name)}</summary>"
-        f"{highlighted(file.read_text())}</details>"
+        f"{highlight_text(file.read_text())}</details>"
     ))  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _highlight(code: str) -> str:
     return re.sub(
         r"(<span[^>]*>)(.*?)</span>",
         lambda m: "\n".join(f"{m[1]}{part}</span>" for part in m[2].split("\n")),
-        coloured(code),
+        colour_text(code),
         flags=re.S,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...base.style import INK, READ, THREAD, faint
+from ...base.style import INK, READ, THREAD, fade_colour
 
 Span = tuple[float, float]  # start and end
 Tile = tuple[int, int]  # row and column of tiles
@@ -62,12 +62,12 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
     for number, (row, col) in enumerate(order):
         first = number < blocks
         look = {"ec": THREAD if first else INK, "lw": 1.2 if first else 0.5}
-        look["fc"] = faint(THREAD) if first else "none"
+        look["fc"] = fade_colour(THREAD) if first else "none"
         ax.add_patch(Rectangle((col + 0.05, row + 0.05), 0.9, 0.9, **look))
         where = {"ha": "center", "va": "center", "size": 7.5}
         ax.text(col + 0.5, row + 0.53, str(number), **where)
     rows, cols = ({tile[i] for tile in order[:blocks]} for i in (0, 1))
-    blue = {"ec": READ, "fc": faint(READ), "lw": 1.2}
+    blue = {"ec": READ, "fc": fade_colour(READ), "lw": 1.2}
     for row in rows:
         ax.add_patch(Rectangle((-1.0, row + 0.05), 0.7, 0.9, **blue))
     for col in cols:
@@ -81,7 +81,7 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
 def _draw_span(
     ax: Axes, start: float, y: float, wide: float, high: float, colour: str, tile: int
 ) -> None:
-    box = Rectangle((start, y), wide, high, ec=colour, fc=faint(colour), lw=1.2)
+    box = Rectangle((start, y), wide, high, ec=colour, fc=fade_colour(colour), lw=1.2)
     ax.add_patch(box)
     where = {"ha": "center", "va": "center", "size": 8.5}
     ax.text(start + wide / 2, y + high / 2 + 0.02, str(tile), **where)

@@ -23,7 +23,7 @@ from ...base.paths import COMMON, KERNELS
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
 from ...benchmarks.matmul.plan import Race
 from ...benchmarks.matmul.race import Options, Speeds, race_rows
-from ...cells.cpu.launch import runtime
+from ...cells.cpu.launch import open_runtime
 from ...ops import checked
 from ...ops.check import Verdict
 from ...report.program import ProgramReport
@@ -166,7 +166,7 @@ class OneRung:
             "a": WatchedTensor(a, "a", True),
             "b": WatchedTensor(b, "b", True),
         }
-        runtime().simt_check_begin()
+        open_runtime().simt_check_begin()
         try:
             _run_product(lib, held, (m, n, k))
             report = report_watched(f"{self.name}, m = {m}, n = {n}, k = {k}")
@@ -203,7 +203,7 @@ def _write_table(name: str) -> Path:
     """matmul.cu with that name alone in its list."""
     text = _TABLE.format(name=name)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache.folder("ladders") / f"{name}_{digest}.cu"
+    path = cache.cache_folder("ladders") / f"{name}_{digest}.cu"
     if not path.exists():
         beside = path.with_suffix(".part")
         beside.write_text(text)

@@ -8,7 +8,12 @@ from typing import Any
 
 from ...benchmarks.matmul.goals import BETTER
 from ...benchmarks.matmul.plot import ladder_plot
-from ...benchmarks.matmul.series import at, committed_results, series_of, size_of
+from ...benchmarks.matmul.series import (
+    committed_results,
+    select_size,
+    series_of,
+    size_of,
+)
 from ...see.figures.view import show_figure
 from ...timing.peaks import ceilings
 
@@ -64,7 +69,7 @@ class Results:
         """The machine that tells of a size, None for this one, and its rows there."""
         sizes = size_of(str(size))
         for machine, rows in series_of(self.rows, self.told):
-            if there := at(rows, sizes):
+            if there := select_size(rows, sizes):
                 return machine, there
         return None, []
 
@@ -88,7 +93,7 @@ class Results:
         ]
         rows = _select_rungs(self.rows, rungs)
         everywhere = [rows, *(found["rows"] for found in told)]
-        there = any(at(found, size_of(str(size))) for found in everywhere)
+        there = any(select_size(found, size_of(str(size))) for found in everywhere)
         show_figure(ladder_plot(rows, told, str(size) if there else None))
 
     def source(self) -> str:

@@ -33,10 +33,10 @@ import torch
 from matplotlib.figure import Figure
 
 from ...base.errors import ArgumentError
-from ...base.ipython import shell
+from ...base.ipython import running_shell
 from ...base.style import INK, style
 from ...timing import Timing, summarize
-from ...toolchain.native import whole
+from ...toolchain.native import convert_int
 
 try:
     import anywidget
@@ -193,7 +193,7 @@ def paint(
 
 
 def _check_side(name: str, value: Any) -> int:
-    value = whole(f"paint: {name}", value)
+    value = convert_int(f"paint: {name}", value)
     if not 1 <= value <= LARGEST:
         raise ArgumentError(f"paint: {name}={value}, want 1 to {LARGEST} pixels")
     return value
@@ -202,7 +202,7 @@ def _check_side(name: str, value: Any) -> int:
 def _check_block(block: Sequence[int]) -> tuple[int, int]:
     if not isinstance(block, Sequence) or len(block) != 2:
         raise ArgumentError(f"paint: block={block!r}, want two numbers: (16, 16)")
-    x, y = (whole("paint: block", side) for side in block)
+    x, y = (convert_int("paint: block", side) for side in block)
     if x < 1 or y < 1 or x * y > BLOCK:
         raise ArgumentError(
             f"paint: block={(x, y)} is {x * y} threads, want 1 to {BLOCK}"
@@ -223,7 +223,7 @@ def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
 
 def _find_name(kernel: Any) -> str:
     """The variable that holds the kernel in the notebook; "" if there is none."""
-    names = shell().user_ns if shell() else {}
+    names = running_shell().user_ns if running_shell() else {}
     return next(
         (n for n, v in names.items() if v is kernel and not n.startswith("_")), ""
     )
@@ -231,7 +231,7 @@ def _find_name(kernel: Any) -> str:
 
 def _follow_cell(painting: Painting, name: str) -> None:
     """After every cell: if `name` is another kernel now, paint with that one."""
-    events, names = shell().events, shell().user_ns
+    events, names = running_shell().events, running_shell().user_ns
     there, kind = weakref.ref(painting), type(painting.kernel)
 
     def look(*_: Any) -> None:

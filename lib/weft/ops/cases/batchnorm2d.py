@@ -41,11 +41,11 @@ def cases(generator) -> Iterator[Case]:
         weight, bias = random(generator, c), random(generator, c)
         dy = random(generator, n, c, h, w)
         title = f"n={n} c={c} h={h} w={w} offset={offset}"
-        yield _forward(title, x, weight, bias, 1e-5)
-        yield _backward(title, x, weight, bias, dy, 1e-5)
+        yield _forward_case(title, x, weight, bias, 1e-5)
+        yield _backward_case(title, x, weight, bias, dy, 1e-5)
 
 
-def _moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
+def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
     """mean, rstd (c, float64) and the error bounds of both in float32."""
     count = x.numel() // x.shape[1]
     x64 = x.double()
@@ -59,8 +59,8 @@ def _moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
     return mean, rstd, mean_bound, rstd_bound
 
 
-def _forward(title, x, weight, bias, eps) -> Case:
-    mean, rstd, mean_bound, rstd_bound = _moments(x, eps)
+def _forward_case(title, x, weight, bias, eps) -> Case:
+    mean, rstd, mean_bound, rstd_bound = _compute_moments(x, eps)
     x64, weight64, bias64 = x.double(), column(weight.double()), column(bias.double())
     centred = x64 - column(mean)
     scaled = centred * column(rstd) * weight64
@@ -81,10 +81,10 @@ def _forward(title, x, weight, bias, eps) -> Case:
     return OP.case(title, inputs, answers, eps=eps)
 
 
-def _backward(title, x, weight, bias, dy, eps) -> Case:
+def _backward_case(title, x, weight, bias, dy, eps) -> Case:
     """The gradients by autograd; mean and rstd arrive rounded to float32."""
     count = x.numel() // x.shape[1]
-    mean, rstd, _, _ = _moments(x, eps)
+    mean, rstd, _, _ = _compute_moments(x, eps)
 
     def norm(x, weight, bias):
         return F.batch_norm(x, None, None, weight, bias, True, 0, eps)

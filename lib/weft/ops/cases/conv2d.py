@@ -58,17 +58,17 @@ def cases(generator) -> Iterator[Case]:
 
         forward, backward = autograd(conv, [x, weight, bias], dy)
         size, sizes = autograd(conv, absolute(x, weight, bias), dy.abs())
-        yield _forward(title, x, weight, bias, padding, forward, size)
-        yield _backward(title, x, weight, dy, padding, backward, sizes, index)
+        yield _forward_case(title, x, weight, bias, padding, forward, size)
+        yield _backward_case(title, x, weight, dy, padding, backward, sizes, index)
 
 
-def _forward(title, x, weight, bias, padding, want, size) -> Case:
+def _forward_case(title, x, weight, bias, padding, want, size) -> Case:
     answers = {"y": Answer(want, sum_bound(weight[0].numel() + 1, size))}
     inputs = {"x": x, "weight": weight, "bias": bias}
     return OP.case(title, inputs, answers, padding=padding)
 
 
-def _backward(title, x, weight, dy, padding, want, size, index) -> Case:
+def _backward_case(title, x, weight, dy, padding, want, size, index) -> Case:
     taps = weight.shape[0] * weight.shape[2] * weight.shape[3]
     pixels = dy.numel() // dy.shape[1]
     terms = {"dx": taps, "dweight": pixels, "dbias": pixels}

@@ -44,7 +44,7 @@ def cases(generator) -> Iterator[Case]:
         yield _entropy_backward(title, logits, target, None)
 
 
-def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """prob in float64 and the relative error of its float32 version, per element.
 
     x - max is rounded once, which exp() turns into a relative error of |x - max|
@@ -60,7 +60,7 @@ def _softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _entropy_forward(title, logits, target) -> Case:
     n = len(target)
-    prob, relative = _softmax(logits)
+    prob, relative = _compute_softmax(logits)
     logits64 = logits.double()
     rows = F.cross_entropy(logits64, target, reduction="none")
     depth = logits64.amax(1) - logits64.gather(1, target[:, None])[:, 0]

@@ -154,25 +154,28 @@ def error_bound(precision: str, k: int) -> float:
 
 def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
     """One call of weft_matmul(), with what it must give."""
-    a, b = _operands(generator, q, precision)
+    a, b = _make_operands(generator, q, precision)
     c = torch.randn(q.batch, q.m, q.n, generator=generator)
     bias = torch.randn(q.n, generator=generator) if q.bias else None
     if q.values == "special":
         _put_specials(a, b, c)
-    want, bound = _answer(q, precision, a, b, c, bias)
+    want, bound = _compute_answers(q, precision, a, b, c, bias)
     old = c if q.beta else torch.full_like(c, math.nan)
     flat, bounds = _with_gaps(want, q.gap, GAP), _with_gaps(bound, q.gap, 0.0)
-    inputs = {"a": _stored(a, q.trans[0], q), "b": _stored(b, q.trans[1], q)}
+    inputs = {
+        "a": _store_operands(a, q.trans[0], q),
+        "b": _store_operands(b, q.trans[1], q),
+    }
     inputs |= {"bias": bias} if q.bias else {}
     initial = {"c": _with_gaps(old, q.gap, GAP)} if q.beta or q.gap else {}
     return Case(
         *["matmul", q.title, inputs, {"c": Answer(flat, bounds)}],
-        *[_launcher(q), initial],
+        *[_make_launcher(q), initial],
         shift=dict.fromkeys(q.shift, 1),
     )
 
 
-def _operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
+def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
     """a (batch or 1, m, k) and b (batch or 1, k, n), as the rung will see them."""
     dtype = DTYPES.get(precision, torch.float32)
     found = []
@@ -206,7 +209,7 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     c[0, last_m // 5, 0] = inf
 
 
-def _answer(q: Product, precision: str, a, b, c, bias) -> list[torch.Tensor]:
+def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Tensor]:
     """In float64 what c becomes (batch, m, n), and how far it may be off."""
     a, b, c = a.double(), b.double(), c.double()
     product = a @ b
@@ -224,7 +227,7 @@ def _answer(q: Product, precision: str, a, b, c, bias) -> list[torch.Tensor]:
     return [want, torch.where(want.isfinite() & bound.isfinite(), bound, 0.0)]
 
 
-def _stored(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
+def _store_operands(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
     """A batch of operands as it lies in memory, NaN in the gaps."""
     x = x.transpose(1, 2) if way == "t" else x
     kept = _with_gaps(x.contiguous(), q.gap, math.nan)
@@ -238,7 +241,7 @@ def _with_gaps(x: torch.Tensor, gap: int, filled: float) -> torch.Tensor:
     return torch.nn.functional.pad(x.flatten(1), (0, gap), value=filled)
 
 
-def _launcher(q: Product):
+def _make_launcher(q: Product):
     def stride(name: str, size: int) -> int:
         return 0 if q.shared == name else size + q.gap
 

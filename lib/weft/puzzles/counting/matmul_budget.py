@@ -4,7 +4,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -40,11 +40,11 @@ def matmul_budget(c, a, b, m, n, k):
 
 
 def launch(m, n):
-    return (cdiv(n, 8), cdiv(m, 4)), (4, 4)
+    return (divide_up(n, 8), divide_up(m, 4)), (4, 4)
 
 
 def launch_more(m, n):
-    return (cdiv(n, 8) + 1, cdiv(m, 4) + 1), (4, 4)
+    return (divide_up(n, 8) + 1, divide_up(m, 4) + 1), (4, 4)
 
 
 puzzle = Puzzle(

@@ -4,7 +4,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -36,11 +36,11 @@ def matmul_nt(c, a, b, m, n, k):
 
 
 def launch(m, n):
-    return (cdiv(n, 3), cdiv(m, 3)), (3, 3)
+    return (divide_up(n, 3), divide_up(m, 3)), (3, 3)
 
 
 def launch_more(m, n):
-    return (cdiv(n, 3) + 1, cdiv(m, 3) + 1), (3, 3)
+    return (divide_up(n, 3) + 1, divide_up(m, 3) + 1), (3, 3)
 
 
 puzzle = Puzzle(

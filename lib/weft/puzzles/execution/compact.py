@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -63,7 +63,7 @@ puzzle = Puzzle(
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
         terms=0,  # kept as they are, every bit
-        launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
+        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
         sizes=[
             dict(n=n, kept=kept)
             for n, kept in [

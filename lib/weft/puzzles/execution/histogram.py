@@ -4,7 +4,7 @@ import numpy as np
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -40,8 +40,8 @@ puzzle = Puzzle(
         inputs={"a": "int32[n]"},
         data={"a": kinds, "counts": lambda shape: np.zeros(shape)},
         launch=[
-            lambda n: (cdiv(n, 8), 8),
-            lambda n: (cdiv(n, 32) + 1, 32),
+            lambda n: (divide_up(n, 8), 8),
+            lambda n: (divide_up(n, 32) + 1, 32),
         ],
         sizes=every_size([97, 1, 2, 3, 7, 8, 9, 31, 33], 1009),
     ),

@@ -5,7 +5,7 @@ from numpy import int32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 from .histogram import kinds, spec
@@ -41,9 +41,9 @@ puzzle = Puzzle(
         inputs={"a": "int32[n]"},
         data={"a": kinds, "counts": lambda shape: np.zeros(shape)},
         launch=[
-            lambda n: (cdiv(n, 16), 16),
-            lambda n: (cdiv(n, 32) + 1, 32),
-            lambda n: (cdiv(n, 64), 64),  # of two warps
+            lambda n: (divide_up(n, 16), 16),
+            lambda n: (divide_up(n, 32) + 1, 32),
+            lambda n: (divide_up(n, 64), 64),  # of two warps
         ],
         sizes=every_size([1, 2, 3, 15, 16, 17, 31, 33, 97], 1009),
     ),

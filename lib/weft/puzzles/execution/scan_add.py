@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 from .scan_blocks import spec as each_block
@@ -56,7 +56,7 @@ puzzle = Puzzle(
             "out": lambda n: first_launch(n)[0],
             "totals": lambda n: first_launch(n)[1],
         },
-        launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
+        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
         # 1090 numbers have 35 blocks: more than a warp has lanes.
         sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),

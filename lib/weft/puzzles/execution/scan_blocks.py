@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -48,7 +48,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n", "totals": "cdiv(n, 32)"},
         inputs={"a": "n"},
-        launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
+        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
         sizes=every_size([1, 2, 3, 31, 32, 33, 63, 97], 1009),
     ),
     drawn=dict(n=48),

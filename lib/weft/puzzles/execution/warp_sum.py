@@ -4,7 +4,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -42,9 +42,9 @@ puzzle = Puzzle(
         outputs={"out": "cdiv(n, 32)"},
         inputs={"a": "n"},
         launch=[
-            lambda n: (cdiv(n, 32), 32),
-            lambda n: (cdiv(n, 64), 64),
-            lambda n: (cdiv(n, 96) + 1, 96),
+            lambda n: (divide_up(n, 32), 32),
+            lambda n: (divide_up(n, 64), 64),
+            lambda n: (divide_up(n, 96) + 1, 96),
         ],
         # 1025 numbers have 33 warps: i // 31 is wrong from the 32nd on.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),

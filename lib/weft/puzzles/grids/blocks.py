@@ -2,7 +2,7 @@
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -32,9 +32,9 @@ puzzle = Puzzle(
         inputs={"a": "n", "b": "n"},
         sizes=every_size([1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 97], 1009),
         launch=[
-            lambda n: (cdiv(n, 4), 4),
-            lambda n: (cdiv(n, 3) + 1, 3),
-            lambda n: (cdiv(n, 32), 32),
+            lambda n: (divide_up(n, 4), 4),
+            lambda n: (divide_up(n, 3) + 1, 3),
+            lambda n: (divide_up(n, 32), 32),
         ],
     ),
     drawn=dict(n=9),

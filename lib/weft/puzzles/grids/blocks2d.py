@@ -4,7 +4,7 @@ import numpy as np
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -38,9 +38,12 @@ puzzle = Puzzle(
             [(1, 1), (2, 2), (1, 7), (7, 1), (3, 4), (5, 5), (6, 9), (11, 7)], (37, 50)
         ),
         launch=[
-            lambda height, width: ((cdiv(width, 3), cdiv(height, 3)), (3, 3)),
-            lambda height, width: ((cdiv(width, 4), cdiv(height, 2)), (4, 2)),
-            lambda height, width: ((cdiv(width, 2) + 1, cdiv(height, 5) + 1), (2, 5)),
+            lambda height, width: ((divide_up(width, 3), divide_up(height, 3)), (3, 3)),
+            lambda height, width: ((divide_up(width, 4), divide_up(height, 2)), (4, 2)),
+            lambda height, width: (
+                (divide_up(width, 2) + 1, divide_up(height, 5) + 1),
+                (2, 5),
+            ),
         ],
     ),
     drawn=dict(height=5, width=5),

@@ -2,7 +2,7 @@
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -55,6 +55,8 @@ puzzle = Puzzle(
     "used twice is read once, into a local variable.",
     limits={
         "writes.out": lambda n: n,  # two threads with one number are twice the work
-        "rounds.out": lambda n, threads: cdiv(n, threads),  # the same for all threads
+        "rounds.out": lambda n, threads: divide_up(
+            n, threads
+        ),  # the same for all threads
     },
 )

@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -51,9 +51,12 @@ puzzle = Puzzle(
         inputs={"x": ("height", "width")},
         sizes=every_size([(1, 1), (1, 4), (5, 1), (2, 2), (5, 6), (9, 7)]),
         launch=[
-            lambda height, width: ((cdiv(width, 4), cdiv(height, 4)), (4, 4)),
-            lambda height, width: ((cdiv(width, 5), cdiv(height, 2)), (5, 2)),
-            lambda height, width: ((cdiv(width, 2) + 1, cdiv(height, 3)), (2, 3)),
+            lambda height, width: ((divide_up(width, 4), divide_up(height, 4)), (4, 4)),
+            lambda height, width: ((divide_up(width, 5), divide_up(height, 2)), (5, 2)),
+            lambda height, width: (
+                (divide_up(width, 2) + 1, divide_up(height, 3)),
+                (2, 3),
+            ),
         ],
         data={"x": noisy},
         terms=20,

@@ -2,7 +2,7 @@
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -42,9 +42,9 @@ puzzle = Puzzle(
         inputs={"a": "n"},
         terms=0,  # twice a float is a float
         launch=[
-            lambda n, each: (cdiv(n, 32 * each), 32),
-            lambda n, each: (cdiv(n, 64 * each), 64),
-            lambda n, each: (cdiv(n, 32 * each) + 1, 32),
+            lambda n, each: (divide_up(n, 32 * each), 32),
+            lambda n, each: (divide_up(n, 64 * each), 64),
+            lambda n, each: (divide_up(n, 32 * each) + 1, 32),
         ],
         sizes=every_size(
             [

@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -64,7 +64,7 @@ puzzle = Puzzle(
         outputs={"y": "n", "sums": "cdiv(n, 8)"},
         inputs={"x": "n"},
         values={"a": number, "b": number},
-        launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 2, 8)],
+        launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 2, 8)],
         sizes=every_size([1, 2, 3, 7, 8, 9, 16, 53], 203),
     ),
     drawn=dict(n=14),
@@ -88,6 +88,6 @@ puzzle = Puzzle(
         "reads.y": 0,
         "reads.sums": 0,
         "writes.y": lambda n: n,
-        "writes.sums": lambda n: cdiv(n, 8),
+        "writes.sums": lambda n: divide_up(n, 8),
     },
 )

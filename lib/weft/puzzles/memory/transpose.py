@@ -4,7 +4,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -32,7 +32,7 @@ def transpose_tiles(out, a, rows, cols):
 
 def tiles(rows, cols):
     """The launch: a block of 32x32 threads for each tile of `a`."""
-    return (cdiv(cols, 32), cdiv(rows, 32)), (32, 32)
+    return (divide_up(cols, 32), divide_up(rows, 32)), (32, 32)
 
 
 puzzle = Puzzle(

@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -47,7 +47,7 @@ puzzle = Puzzle(
         outputs={"out": "cdiv(n, 8)"},
         inputs={"a": "n"},
         sizes=every_size([15, 8, 1, 2, 3, 7, 9, 16, 23], 203),
-        launch=lambda n: (cdiv(n, 8), 8),
+        launch=lambda n: (divide_up(n, 8), 8),
         terms=8,
     ),
     drawn=dict(n=15),

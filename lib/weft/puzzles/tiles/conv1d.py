@@ -5,7 +5,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -53,7 +53,7 @@ puzzle = Puzzle(
             (203, 4),
             most=(16, 4),
         ),
-        launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 1, 8)],
+        launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),
     drawn=dict(n=12, k=3),  # two blocks: out[6] takes a number of the second

@@ -4,7 +4,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ...check.cases import cdiv
+from ...check.cases import divide_up
 from ..puzzle import Puzzle
 from ..sizes import every_size
 
@@ -38,7 +38,7 @@ puzzle = Puzzle(
         outputs={"out": "n"},
         inputs={"a": "n"},
         sizes=every_size([8, 1, 2, 3, 4, 5, 7, 13], 203),
-        launch=[lambda n: (cdiv(n, 4), 4), lambda n: (cdiv(n, 4) + 1, 4)],
+        launch=[lambda n: (divide_up(n, 4), 4), lambda n: (divide_up(n, 4) + 1, 4)],
     ),
     drawn=dict(n=8),
     launch=(2, 4),

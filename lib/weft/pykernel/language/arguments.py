@@ -18,7 +18,7 @@ _INT = "want a whole number of 64 bits"
 _NUMBERS = "want float32, int32 or the like"
 
 
-def unfit(value: Any, name: str = "x") -> str:
+def explain_unfit(value: Any, name: str = "x") -> str:
     """Why no kernel takes this value for its parameter `name`; "" if one may.
 
     The end of a sentence that begins with the name: "is a list, which ...".
@@ -38,17 +38,18 @@ def unfit(value: Any, name: str = "x") -> str:
         return ""
     if isinstance(value, tuple):
         other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
-        kind = _kind(other[0]) if other else ""
+        kind = _describe_kind(other[0]) if other else ""
         only = f"holds {kind}: a tuple may hold numbers; pass arrays one by one"
         return only if other else ""
     if isinstance(value, _LISTS):
         return (
-            f"is {_kind(value)}, which a kernel cannot read: pass np.array({name}) and "
+            f"is {_describe_kind(value)}, which a kernel cannot read: pass "
+            f"np.array({name}) and "
             f"look at that array after the launch"
         )
     spoken = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in spoken):
-        return f"is {_kind(value)}: {_WANTED}"
+        return f"is {_describe_kind(value)}: {_WANTED}"
     return ""  # each runner looks at the array that it makes of it
 
 
@@ -61,7 +62,7 @@ def refuse(
     elements the kernel stores; asked only where an array is read-only.
     """
     for name, value in named.items():
-        if why := unfit(value, name):
+        if why := explain_unfit(value, name):
             raise ArgumentError(f"{kernel}: {name} {why}")
         read_only = isinstance(value, np.ndarray) and not value.flags.writeable
         if read_only and name in written():
@@ -71,7 +72,7 @@ def refuse(
             )
 
 
-def written(tree: ast.FunctionDef) -> list[str]:
+def list_written(tree: ast.FunctionDef) -> list[str]:
     """The names into whose elements a function stores, itself or by an atomic."""
     found = []
     for node in ast.walk(tree):
@@ -104,7 +105,7 @@ def _of_array(array: np.ndarray, name: str) -> str:
             f"holds {dtype}, numbers in the byte order of other machines: pass "
             f"{name}.astype(np.{dtype.name})"
         )
-    return "" if array.ndim else _flat(name)
+    return "" if array.ndim else _flatten_targets(name)
 
 
 def _of_tensor(tensor: torch.Tensor, name: str) -> str:
@@ -121,16 +122,16 @@ def _of_tensor(tensor: torch.Tensor, name: str) -> str:
         return f"is on {tensor.device}: want the CPU or CUDA"
     if not hasattr(np, kind := str(tensor.dtype)[6:]):
         return f"holds {kind}, which no Python kernel reads: want {name}.float()"
-    return "" if tensor.ndim else _flat(name)
+    return "" if tensor.ndim else _flatten_targets(name)
 
 
-def _flat(name: str) -> str:
+def _flatten_targets(name: str) -> str:
     return (
         f"has no dimensions: pass {name}.reshape(1) for an array of one element, or "
         f"{name}.item() for the number"
     )
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -57,7 +57,7 @@ class PythonKernel:
     def __init__(self, function: Any) -> None:
         self.function = plain_function(function)
         self.name = self.__name__ = self.function.__name__
-        self.parameters = _parameters(self.function)
+        self.parameters = _list_parameters(self.function)
 
     @functools.cached_property
     def source(self) -> Source:
@@ -101,7 +101,7 @@ class PythonKernel:
 
     def _written(self) -> list[str]:
         try:
-            return kernel_arguments.written(self.source.tree)
+            return kernel_arguments.list_written(self.source.tree)
         except ArgumentError:  # no source to read
             return []
 
@@ -239,7 +239,7 @@ LOOP_HINT = (
 )
 
 
-def _parameters(function: types.FunctionType) -> tuple[str, ...]:
+def _list_parameters(function: types.FunctionType) -> tuple[str, ...]:
     found = inspect.signature(function).parameters.values()
     for one in found:
         if one.kind is not one.POSITIONAL_OR_KEYWORD or one.default is not one.empty:

@@ -23,7 +23,7 @@ _ELSEWHERE = {
 LISTED = "weft.cuda lists what there is"
 
 
-def unknown(path: str) -> tuple[str, str]:
+def explain_unknown(path: str) -> tuple[str, str]:
     """(what is wrong, a hint) for cuda.<path>, which is nothing as it stands.
 
     path: "threadidx.x", "syncthread", or "syncthreads" where a number should be.
@@ -33,31 +33,33 @@ def unknown(path: str) -> tuple[str, str]:
         return f"cuda.{path} is three numbers", f"write cuda.{path}.x (or .y, .z)"
     if base in VECTORS:
         return f"cuda.{base} has no {axis}", f"it has cuda.{base}.x, .y and .z"
-    if path in names():
+    if path in list_names():
         return f"cuda.{path} does nothing until it is called", call(path)
-    meant = near(path)
+    meant = find_near_name(path)
     hint = f"did you mean cuda.{meant}?" if meant else LISTED
     if not meant and callable(getattr(math, path, None)):
         hint = f"did you mean math.{path}?"
     return f"there is no cuda.{path}", hint
 
 
-def near(name: str) -> str:
+def find_near_name(name: str) -> str:
     """The name of the language that `name` probably should be; "" if none is near."""
     base, _, axis = name.partition(".")
     if axis and axis in "xyz":
-        vectors = {_bare(one): one for one in VECTORS}
-        found = difflib.get_close_matches(_bare(base), vectors, 1, 0.6)
+        vectors = {_bare_name(one): one for one in VECTORS}
+        found = difflib.get_close_matches(_bare_name(base), vectors, 1, 0.6)
         return f"{vectors[found[0]]}.{axis}" if found else ""
-    bare = _bare(name)
-    known = {_bare(one): one for one in names()} | _ELSEWHERE
+    bare = _bare_name(name)
+    known = {_bare_name(one): one for one in list_names()} | _ELSEWHERE
     found = difflib.get_close_matches(bare, known, 1, 0.75)
     return known[found[0]] if found else ""
 
 
 def without_cuda(name: str) -> str:
     """The name of the language, "threadIdx", that stands without its cuda.; or ""."""
-    return name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in names() else ""
+    return (
+        name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
+    )
 
 
 def call(path: str) -> str:
@@ -70,12 +72,12 @@ def call(path: str) -> str:
     return f"write cuda.{path}({arguments})"
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     return name.replace(".", "").replace("_", "").lower()
 
 
 @functools.cache
-def names() -> tuple[str, ...]:
+def list_names() -> tuple[str, ...]:
     """Everything that a kernel may write after cuda."""
     found = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
     found += NUMBERS

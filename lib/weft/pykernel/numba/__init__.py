@@ -83,11 +83,11 @@ class NumbaKernel:
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """What Numba compiles for arguments like these; this needs no GPU."""
-        return reading.ptx(self.kernel, args, cc)
+        return reading.compile_ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
         """The type that Numba gives each name, for arguments like these; no GPU."""
-        return reading.types(self.kernel, args)
+        return reading.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
         name = self.name
@@ -111,11 +111,11 @@ class NumbaKernel:
         simulator.refuse_unknown(self.name, part)
         long = simulator.refuse_endless(self.name, config, self.timeout)
         if self._target is None:
-            self._target = meaning.portable(part)
+            self._target = meaning.serialise_kernel(part)
         code = self._target
 
         def launch(*args: Any, **named: Any) -> None:
-            given = arguments.checked(self.name, self.kernel.given(args, named))
+            given = arguments.check_arguments(self.name, self.kernel.given(args, named))
             arguments.say_once(
                 "no GPU here: Numba's simulator runs this, in a process of its own and "
                 "slowly (0.4 ms a thread)"

@@ -11,17 +11,17 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.arguments import unfit
+from ..language.arguments import explain_unfit
 
 
-def checked(kernel: str, named: dict[str, Any]) -> list[Any]:
+def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
     """The arguments by parameter as numbers, tuples, NumPy arrays and GPU arrays.
 
     NumPy arrays are the memory of what was passed: arrays and tensors on the host.
     GPU arrays are as they were: torch tensors and what has __cuda_array_interface__.
     Raises ArgumentError for anything else.
     """
-    return [_checked(kernel, name, value) for name, value in named.items()]
+    return [_check_argument(kernel, name, value) for name, value in named.items()]
 
 
 def on_gpu(value: Any) -> bool:
@@ -39,41 +39,41 @@ def say_once(text: str) -> None:
 _said: set[str] = set()
 
 
-def _checked(kernel: str, name: str, value: Any) -> Any:
+def _check_argument(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return _tensor(kernel, name, value)
+        return _check_tensor(kernel, name, value)
     if isinstance(value, np.ndarray):
-        return _array(kernel, name, value)
+        return _check_array(kernel, name, value)
     if isinstance(value, (numbers.Number, tuple)):
         _refuse(kernel, name, value)
         return value
-    return _other(kernel, name, value)
+    return _check_other(kernel, name, value)
 
 
 def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := unfit(value, name):
+    if why := explain_unfit(value, name):
         raise ArgumentError(f"{kernel}: {name} {why}")
 
 
-def _tensor(kernel: str, name: str, tensor: torch.Tensor) -> Any:
+def _check_tensor(kernel: str, name: str, tensor: torch.Tensor) -> Any:
     _refuse(kernel, name, tensor)
     return tensor if tensor.device.type == "cuda" else tensor.numpy()
 
 
-def _array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
+def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     _refuse(kernel, name, array)
     return np.asarray(array)
 
 
-def _other(kernel: str, name: str, value: Any) -> Any:
+def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
             describe(value)  # refuses one that is none, and one without a GPU
             return value
         if hasattr(value, "__array_interface__"):
-            return _array(kernel, name, np.asarray(value))
+            return _check_array(kernel, name, np.asarray(value))
         if hasattr(value, "__dlpack__"):
-            return _tensor(kernel, name, torch.from_dlpack(value))
+            return _check_tensor(kernel, name, torch.from_dlpack(value))
     except Exception as error:  # whatever the value's own methods raise
         if str(error).startswith(f"{kernel}: "):
             raise

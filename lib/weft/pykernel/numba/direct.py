@@ -39,7 +39,7 @@ class Ready:
     rooms: list[launch.Room]
 
 
-def codes(types: Sequence[Any]) -> str | None:
+def pack_codes(types: Sequence[Any]) -> str | None:
     """How struct packs a kernel's parameters of Numba's types; None if it cannot."""
     found = ""
     for kind in types:
@@ -52,13 +52,13 @@ def codes(types: Sequence[Any]) -> str | None:
     return found
 
 
-def ready(kernel: Any, config: Config) -> Ready | None:
+def load_ready(kernel: Any, config: Config) -> Ready | None:
     """A compiled kernel of Numba, loaded on the current device, for this shape.
 
     None where only Numba can launch it: its grid waits for itself, or it takes tuples
     or complex numbers.
     """
-    each = codes(kernel.argument_types)
+    each = pack_codes(kernel.argument_types)
     if each is None or kernel.cooperative or kernel.launch_config_sensitive:
         return None
     form, offsets, end = "=Q24x", [], 0
@@ -73,7 +73,7 @@ def ready(kernel: Any, config: Config) -> Ready | None:
     return Ready(kernel, function, struct.Struct(form).pack_into, [room])
 
 
-def words(array: Any) -> tuple[int, ...]:
+def array_words(array: Any) -> tuple[int, ...]:
     """What a kernel gets of one of Numba's arrays on a GPU."""
     address = array.device_ctypes_pointer.value or 0
     sizes = array.size, array.dtype.itemsize
@@ -82,4 +82,4 @@ def words(array: Any) -> tuple[int, ...]:
 
 def queue() -> Any:
     """cuLaunchKernelEx(configuration, function, arguments, 0) -> status."""
-    return driver.library().cuLaunchKernelEx
+    return driver.open_library().cuLaunchKernelEx

@@ -42,16 +42,18 @@ def explain(kernel: str, part: Part, error: BaseException) -> Exception:
             f"{kernel}: its shared arrays need {need} bytes, a block has {most} for "
             f"arrays of a fixed shape"
         )
-    status = _status(error)
+    status = _find_status(error)
     if status:
         try:
             driver.check(status, f"launching {kernel}")
         except KernelError as found:
             return found
     if not _is_compilers(error):
-        return KernelError(f"{kernel}: {type(error).__name__}: {_sentence(error)}")
-    where = _where(part, error)
-    return ArgumentError(f"{kernel}{where}: Numba: {_sentence(error)}")
+        return KernelError(
+            f"{kernel}: {type(error).__name__}: {_message_sentence(error)}"
+        )
+    where = _describe_place(part, error)
+    return ArgumentError(f"{kernel}{where}: Numba: {_message_sentence(error)}")
 
 
 def _is_compilers(error: BaseException) -> bool:
@@ -62,7 +64,7 @@ def _is_compilers(error: BaseException) -> bool:
     return isinstance(error, (AttributeError, NotImplementedError, TypeError))
 
 
-def _sentence(error: BaseException) -> str:
+def _message_sentence(error: BaseException) -> str:
     """The one line of Numba's message that says what is wrong."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     for part, plain in _PLAIN.items():
@@ -73,8 +75,8 @@ def _sentence(error: BaseException) -> str:
     if not said:
         return type(error).__name__
     if said[0].startswith("No implementation of function"):
-        return _tidy(_no_implementation(said[0], text))
-    return _tidy(said[0])
+        return _tidy_message(_no_implementation(said[0], text))
+    return _tidy_message(said[0])
 
 
 def _no_implementation(line: str, text: str) -> str:
@@ -104,7 +106,7 @@ def _no_implementation(line: str, text: str) -> str:
     return f"a kernel has no {name or 'function'}({given})"
 
 
-def _tidy(text: str) -> str:
+def _tidy_message(text: str) -> str:
     text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", text)
     text = re.sub(r"array\((\w+), (\d)d, \w\)", r"\1[\2D]", text)
     text = re.sub(r"\.?\. Raised from .*$", "", text)
@@ -114,14 +116,14 @@ def _tidy(text: str) -> str:
 # ---- where ----------------------------------------------------------------------
 
 
-def _where(part: Part, error: BaseException) -> str:
+def _describe_place(part: Part, error: BaseException) -> str:
     """ ", line 12 (c[i] = x.foo)": the innermost line of the reader's functions."""
     files = {one.function.__code__.co_filename for one in part.parts()}
     said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
     found = [(file, int(line)) for file, line in said]
     found += [
         (str(getattr(loc, "filename", "")), getattr(loc, "line", 0) or 0)
-        for loc in _locations(error)
+        for loc in _walk_locations(error)
     ]
     for file, line in found:
         full = next((f for f in files if f == file or f.endswith(f"/{file}")), None)
@@ -131,7 +133,7 @@ def _where(part: Part, error: BaseException) -> str:
     return ""
 
 
-def _locations(error: BaseException) -> Iterator[Any]:
+def _walk_locations(error: BaseException) -> Iterator[Any]:
     """Numba's Loc objects in an exception and in the frames it came through."""
     seen: set[int] = set()
     one: BaseException | None = error
@@ -153,7 +155,7 @@ def _locations(error: BaseException) -> Iterator[Any]:
         one = one.__cause__ or one.__context__
 
 
-def _status(error: BaseException) -> int:
+def _find_status(error: BaseException) -> int:
     """The CUresult in an exception of the driver; 0 if there is none."""
     code = getattr(error, "code", None)
     if code is not None and type(error).__name__ == "CudaAPIError":

@@ -32,9 +32,9 @@ _NUMBERS = frozenset(
 
 
 @functools.cache
-def numba() -> Any:
+def load_numba() -> Any:
     """numba.cuda, seen to work; KernelError with the cure if it does not."""
-    why = unusable()
+    why = explain_unusable()
     if why:
         raise KernelError(why)
     from numba import cuda
@@ -42,13 +42,13 @@ def numba() -> Any:
     return cuda
 
 
-def unusable() -> str:
+def explain_unusable() -> str:
     """Why Numba cannot use this machine's GPU, and the cure; "" if it can."""
     cure = f"pip install 'numba-cuda[cu{(torch.version.cuda or '13')[:2]}]'"
     try:
         from numba import cuda
     except Exception as error:
-        return f"Numba is not usable ({_first(error)}): {cure}"
+        return f"Numba is not usable ({_first_line(error)}): {cure}"
     if "simulator" in cuda.jit.__module__:
         return (
             "numba.cuda is its simulator in this process, as NUMBA_ENABLE_CUDASIM was "
@@ -60,7 +60,7 @@ def unusable() -> str:
 
         nvvm.NVVM()
     except Exception as error:
-        return f"Numba cannot use the GPU ({_first(error)}): {cure}"
+        return f"Numba cannot use the GPU ({_first_line(error)}): {cure}"
     return ""
 
 
@@ -69,7 +69,7 @@ class Target:
 
     def __init__(self, kernel: PythonKernel, part: meaning.Part) -> None:
         self.kernel, self.part = kernel, part
-        cuda = numba()
+        cuda = load_numba()
         self.function = meaning.build(part, cuda, cuda.jit(device=True))
         self.dispatcher = cuda.jit(self.function)
 
@@ -163,7 +163,7 @@ class Launch:
         dispatcher = self.target.dispatcher
         types = tuple(dispatcher.typeof_pyval(value) for value in given)
         kernel = dispatcher.overloads.get(types)
-        made = direct.ready(kernel, self.config) if kernel else None
+        made = direct.load_ready(kernel, self.config) if kernel else None
         if made:
             self._ready[key] = made
 
@@ -172,15 +172,15 @@ class Launch:
         if native._lost:
             raise DeviceLost(native._lost)
         kernel = self.target.kernel
-        checked = arguments.checked(self.name, kernel.given(args, named))
-        device = _device(self.name, dict(zip(kernel.parameters, checked)))
+        checked = arguments.check_arguments(self.name, kernel.given(args, named))
+        device = _device_of(self.name, dict(zip(kernel.parameters, checked)))
         with (
             torch.cuda.device(device),
-            _current(device),
+            _use_device(device),
             self._stream(device) as number,
         ):
             given, sent = self._on_device(checked)
-            with self._failing(), output.captured(self.talks):
+            with self._failing(), output.capture_output(self.talks):
                 self._allow_shared(given)
                 self._configured(number)(*given)
                 if self.talks:
@@ -210,7 +210,7 @@ class Launch:
     def _configured(self, number: int) -> Callable[..., None]:
         """Numba's launch on a stream."""
         if number not in self.configured:
-            config, cuda = self.config, numba()
+            config, cuda = self.config, load_numba()
             stream = cuda.external_stream(number) if number else 0
             key = config.grid, config.block, stream, config.shared
             with warnings.catch_warnings():
@@ -244,9 +244,9 @@ class Launch:
                 given.append(views.of_tensor(value))
             elif isinstance(value, host.Placed):
                 where = value.address, value.shape, value.strides, value.dtype
-                given.append(views.at(*where))
+                given.append(views.view_memory(*where))
             elif arguments.on_gpu(value):
-                given.append(numba().as_cuda_array(value))
+                given.append(load_numba().as_cuda_array(value))
             else:
                 given.append(value)
         return given, sent
@@ -279,7 +279,7 @@ class Launch:
 # ---- where ----------------------------------------------------------------------
 
 
-def _device(kernel: str, named: dict[str, Any]) -> int:
+def _device_of(kernel: str, named: dict[str, Any]) -> int:
     """Where the arrays lie: all on one GPU, or the current one."""
     found: dict[int, str] = {}
     for name, value in named.items():
@@ -294,11 +294,11 @@ def _device(kernel: str, named: dict[str, Any]) -> int:
     return next(iter(found), torch.cuda.current_device())
 
 
-def _current(device: int) -> contextlib.AbstractContextManager[Any]:
+def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
     """Numba's idea of the current device, too."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
-    return numba().gpus[device]
+    return load_numba().gpus[device]
 
 
 def _stream_number(stream: Any) -> int | None:
@@ -311,6 +311,6 @@ def _stream_number(stream: Any) -> int | None:
     return launches.stream_number(stream)
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(":. ") if lines else type(error).__name__

@@ -68,7 +68,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
     return sent
 
 
-def bounds(array: np.ndarray) -> tuple[int, int]:
+def address_bounds(array: np.ndarray) -> tuple[int, int]:
     """The addresses of an array's first byte and behind its last."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return int(low), int(high)
@@ -83,7 +83,7 @@ def spans_of(
     first element lies.
     """
     spans: list[list[int]] = []
-    for low, high in sorted(bounds(array) for array in arrays if array.size):
+    for low, high in sorted(address_bounds(array) for array in arrays if array.size):
         if spans and low < spans[-1][1]:
             spans[-1][1] = max(spans[-1][1], high)
         else:
@@ -106,7 +106,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
 def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
     """An array, perhaps under several names: its elements, one after the other."""
     first = next((a for a in group if a.flags.writeable), group[0])
-    tensor = torch.from_numpy(first if _plain(first) else np.array(first, order="C"))
+    tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     there = tensor.to(device, copy=True)
     sent.where |= {id(array): there for array in group}
     if first.flags.writeable:
@@ -114,13 +114,13 @@ def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -
 
 
 def _receive_one(array: np.ndarray, there: torch.Tensor) -> None:
-    if _plain(array):
+    if _is_plain(array):
         torch.from_numpy(array).copy_(there)
     else:
         array[...] = there.cpu().numpy()
 
 
-def _plain(array: np.ndarray) -> bool:
+def _is_plain(array: np.ndarray) -> bool:
     return array.flags.c_contiguous and array.flags.writeable
 
 
@@ -135,7 +135,7 @@ def _send_span(
     start, length = span
     shift = start % _ALIGNED  # every element lies as it may lie on a GPU
     there = torch.empty(shift + length, dtype=torch.uint8, device=device)
-    host = np.frombuffer(arena.memory(start, length), np.uint8)
+    host = np.frombuffer(arena.view_memory(start, length), np.uint8)
     there[shift:].copy_(torch.from_numpy(host))
     for array in group:
         address = there.data_ptr() + shift + offsets[id(array)][1]

@@ -56,19 +56,21 @@ class Part:
 
     def stale(self) -> bool:
         """Whether a name means something else by now: a cell was run again."""
-        return any(_now(where, name) is not was for where, name, was in self.watched)
+        return any(
+            _value_now(where, name) is not was for where, name, was in self.watched
+        )
 
     def uses(self) -> Iterator[tuple[str, int]]:
         """What of weft.cuda is used, and on which line: ("shfl_sync", 12)."""
         for one in self.parts():
             module, line = False, one.function.__code__.co_firstlineno
-            for code in _codes(one.function.__code__):
+            for code in _walk_codes(one.function.__code__):
                 for step in dis.get_instructions(code):
                     if step.positions and step.positions.lineno:
                         line = step.positions.lineno
                     if module and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                         yield step.argval, line
-                    kind, what = one.names.get(_loaded(step), ("", ""))
+                    kind, what = one.names.get(_loaded_name(step), ("", ""))
                     module = kind == CUDA and not what
                     if kind == CUDA and what:
                         yield what, line
@@ -79,7 +81,7 @@ def read(function: types.FunctionType) -> Part:
 
     Raises ArgumentError for a name that means nothing, or nothing to Numba.
     """
-    known = _language()
+    known = _map_language()
     done: dict[types.FunctionType, Part] = {}
     root = _read(function, function.__name__, known, done)
     root.watched = [entry for part in done.values() for entry in part.watched]
@@ -91,12 +93,14 @@ def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.Function
 
     device: makes of a function that it calls what Numba can call.
     """
-    made: dict[int, types.FunctionType] = {id(p): _bare(p) for p in root.parts()}
+    made: dict[int, types.FunctionType] = {
+        id(p): _rename_function(p) for p in root.parts()
+    }
     wrapped = {key: device(f) for key, f in made.items() if key != id(root)}
     wrapped.setdefault(id(root), made[id(root)])  # for a kernel that calls itself
     for part in root.parts():
         function = made[id(part)]
-        meant = {n: _value(m, cuda, wrapped) for n, m in part.names.items()}
+        meant = {n: _value_of(m, cuda, wrapped) for n, m in part.names.items()}
         function.__globals__.update(meant, **{renaming.MODULE: cuda})
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or ()
@@ -105,7 +109,7 @@ def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.Function
     return made[id(root)]
 
 
-def portable(root: Part) -> bytes:
+def serialise_kernel(root: Part) -> bytes:
     """The kernel for another process of this Python: what child.py makes one of."""
     parts = list(root.parts())
     numbers_of = {id(part): number for number, part in enumerate(parts)}
@@ -113,7 +117,7 @@ def portable(root: Part) -> bytes:
     for part in parts:
         names = {}
         for name, (kind, what) in part.names.items():
-            names[name] = kind, _sent(root, name, kind, what, numbers_of)
+            names[name] = kind, _convert_sent(root, name, kind, what, numbers_of)
         function = part.function
         defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
         sent.append((marshal.dumps(function.__code__), defaults, names))
@@ -134,11 +138,13 @@ def _read(
     part = done[function] = Part(function)
     for name, line in _free(function).items():
         where = _place(function, name)
-        value = _now(where, name)
+        value = _value_now(where, name)
         if value is _NOTHING:
             if hasattr(builtins, name):
                 continue
-            raise ArgumentError(f"{kernel}, line {line}: {misspelt.undefined(name)}")
+            raise ArgumentError(
+                f"{kernel}, line {line}: {misspelt.explain_undefined(name)}"
+            )
         part.watched.append((where, name, value))
         if id(value) in known:
             part.names[name] = CUDA, known[id(value)]
@@ -147,7 +153,7 @@ def _read(
         elif isinstance(getattr(value, "py_func", value), types.FunctionType):
             helper = plain_function(value)
             part.names[name] = HELPER, _read(helper, kernel, known, done)
-        elif (constant := _constant(value)) is not _NOTHING:
+        elif (constant := _constant_of(value)) is not _NOTHING:
             part.names[name] = VALUE, constant
         else:
             raise ArgumentError(
@@ -159,10 +165,10 @@ def _read(
     return part
 
 
-def _language() -> dict[int, str]:
+def _map_language() -> dict[int, str]:
     """What is weft.cuda's or Numba's, by identity: "" for the module itself."""
     known: dict[int, str] = {}
-    names = [n for n, v in vars(language).items() if _ours(v)]
+    names = [n for n, v in vars(language).items() if _is_ours(v)]
     for module in (sys.modules.get("numba.cuda"), language):
         if module is None:
             continue
@@ -173,7 +179,7 @@ def _language() -> dict[int, str]:
     return known
 
 
-def _ours(value: Any) -> bool:
+def _is_ours(value: Any) -> bool:
     return getattr(value, "__module__", "") == language.__name__
 
 
@@ -184,28 +190,28 @@ def _free(function: types.FunctionType) -> dict[str, int]:
     """The names that are no locals, and the line where each is read first."""
     found: dict[str, int] = {}
     line = function.__code__.co_firstlineno
-    for code in _codes(function.__code__):
+    for code in _walk_codes(function.__code__):
         for step in dis.get_instructions(code):
             if step.positions and step.positions.lineno:
                 line = step.positions.lineno
             own = step.opname != "LOAD_DEREF" or (
                 step.argval in function.__code__.co_freevars
             )
-            if own and (name := _loaded(step)):
+            if own and (name := _loaded_name(step)):
                 found.setdefault(name, line)
     for name in function.__code__.co_freevars:
         found.setdefault(name, line)
     return found
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def _walk_codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from _walk_codes(constant)
 
 
-def _loaded(step: dis.Instruction) -> str:
+def _loaded_name(step: dis.Instruction) -> str:
     loads = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
     return step.argval if step.opname in loads else ""
 
@@ -217,7 +223,7 @@ def _place(function: types.FunctionType, name: str) -> Any:
     return function.__globals__
 
 
-def _now(where: Any, name: str) -> Any:
+def _value_now(where: Any, name: str) -> Any:
     if isinstance(where, dict):
         return where.get(name, _NOTHING)
     try:
@@ -226,7 +232,7 @@ def _now(where: Any, name: str) -> Any:
         return _NOTHING
 
 
-def _constant(value: Any) -> Any:
+def _constant_of(value: Any) -> Any:
     """The value if Numba takes it from outside of a kernel."""
     if isinstance(value, type):
         known = issubclass(value, (np.generic, numbers.Number))
@@ -238,7 +244,7 @@ def _constant(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biufc" else _NOTHING
     if isinstance(value, tuple):
-        return _NOTHING if _NOTHING in map(_constant, value) else value
+        return _NOTHING if _NOTHING in map(_constant_of, value) else value
     if isinstance(value, types.BuiltinFunctionType | np.ufunc):
         return value  # from math import sqrt
     if type(value).__module__.startswith("numba."):
@@ -251,7 +257,7 @@ def _constant(value: Any) -> Any:
 # ---- making ---------------------------------------------------------------------
 
 
-def _bare(part: Part) -> types.FunctionType:
+def _rename_function(part: Part) -> types.FunctionType:
     """The function with names of its own, which mean nothing yet."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
@@ -264,7 +270,7 @@ def _bare(part: Part) -> types.FunctionType:
     return made
 
 
-def _value(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> Any:
+def _value_of(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> Any:
     kind, what = meaning
     if kind == CUDA:
         return getattr(cuda, what) if what else cuda
@@ -273,7 +279,7 @@ def _value(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> Any:
     return wrapped[id(what)] if kind == HELPER else what
 
 
-def _sent(root: Part, name: str, kind: str, what: Any, numbers_of: dict) -> Any:
+def _convert_sent(root: Part, name: str, kind: str, what: Any, numbers_of: dict) -> Any:
     if kind == HELPER:
         return numbers_of[id(what)]
     if kind != VALUE:

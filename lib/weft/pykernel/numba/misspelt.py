@@ -32,26 +32,26 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
         while isinstance(base, ast.Attribute):
             inner.add(base)
             path, base = f"{base.attr}.{path}", base.value
-        if not isinstance(base, ast.Name) or base.id not in modules or _there(path):
+        if not isinstance(base, ast.Name) or base.id not in modules or _is_known(path):
             continue
-        if spelling.near(path) or path.split(".")[0] in spelling.VECTORS:
-            what, hint = spelling.unknown(path)
+        if spelling.find_near_name(path) or path.split(".")[0] in spelling.VECTORS:
+            what, hint = spelling.explain_unknown(path)
             text = source.line(node.lineno).strip()
             raise ArgumentError(
                 f"{function.__name__}, line {node.lineno}: {what} ({hint}): {text}"
             )
 
 
-def undefined(name: str) -> str:
+def explain_undefined(name: str) -> str:
     """What to say of a name that means nothing."""
     if language := spelling.without_cuda(name):
         return f"{name} is not defined: a kernel writes cuda.{language}"
     return f"{name} is not defined"
 
 
-def _there(path: str) -> bool:
+def _is_known(path: str) -> bool:
     """Whether it is in the language, or in Numba's own module."""
-    return path in spelling.names() or any(
+    return path in spelling.list_names() or any(
         _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
     )
 

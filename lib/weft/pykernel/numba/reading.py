@@ -16,7 +16,7 @@ from ..language.kernel import PythonKernel
 from . import arguments, errors, meaning
 
 
-def ptx(
+def compile_ptx(
     kernel: PythonKernel,
     args: Sequence[Any],
     cc: tuple[int, int],
@@ -35,7 +35,7 @@ def ptx(
     return _read(kernel, args, cc, compiled)
 
 
-def types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
+def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """The type of each of the kernel's names, for arguments like `args`.
 
     In the order of the text: {"c": "float32[1D]", "acc": "float32", ...}. A name that
@@ -55,7 +55,7 @@ def types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     }
     for name, kind in typemap.items():  # a, and a.1, a.2 where it is assigned again
         if (base := name.partition(".")[0]) in found:
-            found[base][_named(kind)] = None
+            found[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
 
 
@@ -63,10 +63,10 @@ def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
     """Numba's types of arguments that arguments.checked() has seen."""
     import numba
 
-    return tuple(_type(numba, value) for value in values)
+    return tuple(_type_of(numba, value) for value in values)
 
 
-def _named(kind: Any) -> str:
+def _name_type(kind: Any) -> str:
     """A type's name as the reader knows it; a constant's is that of its value."""
     kind = getattr(kind, "literal_type", kind)
     if hasattr(kind, "dtype") and hasattr(kind, "ndim"):
@@ -82,7 +82,7 @@ def _read(
 ) -> Any:
     """look(numba.cuda, the kernel for it, the arguments' types), errors explained."""
     part = meaning.read(kernel.function)
-    checked = arguments.checked(kernel.name, kernel.given(args))
+    checked = arguments.check_arguments(kernel.name, kernel.given(args))
     try:
         from numba import cuda
     except Exception as error:
@@ -95,13 +95,13 @@ def _read(
     function = meaning.build(part, cuda, cuda.jit(device=True))
     given = numba_types(checked)
     try:
-        with _device(cc):
+        with _fix_capability(cc):
             return look(cuda, function, given)
     except Exception as error:
         raise errors.explain(kernel.name, part, error) from None
 
 
-def _type(numba: Any, value: Any) -> Any:
+def _type_of(numba: Any, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         like = np.empty((0,) * value.dim(), str(value.dtype)[6:])
         layout = "C" if value.is_contiguous() else "A"
@@ -110,7 +110,7 @@ def _type(numba: Any, value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _device(cc: tuple[int, int]) -> Iterator[None]:
+def _fix_capability(cc: tuple[int, int]) -> Iterator[None]:
     """Numba asks the GPU for its capability as soon as a kernel has helpers."""
     if torch.cuda.is_available():
         yield

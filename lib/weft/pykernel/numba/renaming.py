@@ -23,7 +23,7 @@ def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeTy
     are no locals are globals in the new code. ArgumentError without a source.
     """
     source = source_of(function)
-    tree = _Longer(names).visit(_plain(source.tree))
+    tree = _Longer(names).visit(_strip_defaults(source.tree))
     old = function.__code__
     made = compile(
         ast.Module([tree], []), old.co_filename, "exec", 0, dont_inherit=True
@@ -48,7 +48,7 @@ class _Longer(ast.NodeTransformer):
         return ast.copy_location(full, node)
 
 
-def _plain(tree: ast.FunctionDef) -> ast.FunctionDef:
+def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
     """Without what is computed where the function is defined."""
     tree.decorator_list, tree.returns = [], None
     arguments = tree.args

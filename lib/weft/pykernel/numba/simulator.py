@@ -26,7 +26,7 @@ from ...cells.cpu import arena
 from ...cells.cpu.faults import Stopped
 from ...cells.process import Process
 from ...toolchain.config import Config
-from .host import bounds, spans_of
+from .host import address_bounds, spans_of
 from .meaning import Part
 
 START = 60.0  # seconds that the process may take to start
@@ -78,20 +78,20 @@ def launch(
     """
     kernel = part.function.__name__
     spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
-    sent = [_placed(a, offsets) if _is_array(a) else ("value", a) for a in args]
-    contents = [bytes(arena.memory(*span)) for span in spans]
+    sent = [_place_arrays(a, offsets) if _is_array(a) else ("value", a) for a in args]
+    contents = [bytes(arena.view_memory(*span)) for span in spans]
     job = code, config.grid, config.block, config.shared, contents, sent
     with _turn:
         answer = _ask(kernel, job, timeout)
     if answer[0] == "done":
         for (start, length), data in zip(spans, answer[1]):
-            if _writable(start, length, args):
-                arena.memory(start, length)[:] = data
+            if _is_writable(start, length, args):
+                arena.view_memory(start, length)[:] = data
         return
     *what, frames, _ = answer[1:]
     files = {one.function.__code__.co_filename for one in part.parts()}
-    line = _line([frame for frame in frames if frame[0] in files])
-    raise _error(kernel, *what, line) from None
+    line = _find_line([frame for frame in frames if frame[0] in files])
+    raise _make_error(kernel, *what, line) from None
 
 
 # ---- the process ----------------------------------------------------------------
@@ -101,23 +101,23 @@ _process: Process | None = None
 _turn = threading.Lock()  # the process does one launch after the other
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def running() -> Process:
+def running_process() -> Process:
     """The process, started if need be."""
     global _process
     if _process is None or not _process.alive():
-        _process = _started()
+        _process = _start_process()
     return _process
 
 
-def _started() -> Process:
+def _start_process() -> Process:
     process = Process("-P", str(CHILD), NUMBA_ENABLE_CUDASIM="1")
     why = "it says nothing"
     try:
@@ -135,7 +135,7 @@ def _started() -> Process:
 
 
 def _ask(kernel: str, job: Any, timeout: float) -> Any:
-    process = running()
+    process = running_process()
     kept = "Its arrays are as they were."
     try:
         process.pipe.send(job)
@@ -175,7 +175,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def _placed(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
+def _place_arrays(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
     if id(array) not in offsets:
         return "value", array  # it has no elements
     span, offset = offsets[id(array)]
@@ -185,10 +185,10 @@ def _placed(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
     )
 
 
-def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
+def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
     """Whether anything may be written in a span."""
     return any(
-        a.flags.writeable and a.size and start <= bounds(a)[0] < start + length
+        a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args
         if _is_array(a)
     )
@@ -197,7 +197,7 @@ def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
 # ---- what went wrong ------------------------------------------------------------
 
 
-def _error(
+def _make_error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
     text = text.replace("'FakeWithinKernelCUDAArray'", "an array")  # Numba's name
@@ -221,7 +221,7 @@ def _error(
     )
 
 
-def _line(frames: list[Any]) -> str:
+def _find_line(frames: list[Any]) -> str:
     """Where the innermost of the reader's frames is, with the line itself."""
     for file, number, _ in reversed(frames):
         source = linecache.getline(file, number).strip()

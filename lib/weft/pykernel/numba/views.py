@@ -55,18 +55,18 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     strides = None
     if not tensor.is_contiguous():
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
-    view = at(address, tuple(shape), strides, dtype)
+    view = view_memory(address, tuple(shape), strides, dtype)
     # A module's names are gone before the last tensors are, at the program's end.
     ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
     kind = _kinds.setdefault(view._numba_type_, len(_kinds))
     SEEN[key] = Seen(
         *(ref, address, shape, tensor.stride(), tensor.dtype, tensor.get_device()),
-        *(kind, view, direct.words(view)),
+        *(kind, view, direct.array_words(view)),
     )
     return view
 
 
-def at(
+def view_memory(
     address: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...] | None,

@@ -29,7 +29,7 @@ from ..language.kernel import PythonKernel
 from . import memory
 from .launch import Launch
 from .program import Program
-from .shape import bindings
+from .shape import bind_arguments
 
 if TYPE_CHECKING:
     from .program import Program
@@ -114,7 +114,7 @@ class Launcher:
         runner = self.runner
         kernel = runner.kernel
         bound = kernel.given(args, named)
-        taken = [memory.argument(kernel.name, n, v) for n, v in bound.items()]
+        taken = [memory.convert_argument(kernel.name, n, v) for n, v in bound.items()]
         values = [value for value, _ in taken]
         program = program_for(runner, values)
         launch = Launch(kernel, program, self.config, values, runner.timeout)
@@ -139,7 +139,7 @@ KEPT = 256  # programs; the oldest goes first
 
 def program_for(runner: Runner, values: list[Any]) -> Program:
     """The kernel rewritten for such arguments: kept from before, or made now."""
-    kinds, bound = bindings(runner.kernel, values)
+    kinds, bound = bind_arguments(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)
     found = _programs.get(key)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from .places import Place
-from .warp import WARP, shown
+from .warp import WARP, write_lanes
 
 ANOTHER_WAY = "came to the kernel's end another way"
 
@@ -51,13 +51,13 @@ class Call:
         return bool(self.mask >> lane & 1)
 
 
-def sentence(call: Call) -> tuple[int, str] | None:
+def describe_absent(call: Call) -> tuple[int, str] | None:
     """What is wrong with the call, and the number of the thread to name; or None."""
     for lane, source in call.sources.items():
         if _is_misled(call, lane, source):
             return call.first + lane, (
                 f"lane {lane} reads lane {source}, which takes no part: "
-                f"{_reason(call, source)}"
+                f"{_describe_reason(call, source)}"
             )
     missing = [
         lane
@@ -68,12 +68,13 @@ def sentence(call: Call) -> tuple[int, str] | None:
         return None
     take, they = ("takes", "it") if len(missing) == 1 else ("take", "they")
     return call.threads[0], (
-        f"the mask 0x{call.mask:08x} names {shown(missing)}, which {take} no part: "
+        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {take} "
+        "no part: "
         f"{they} {ANOTHER_WAY}"
     )
 
 
-def finding(
+def make_finding(
     place: Place, thread: int, text: str, at: Index, grid: Index, sides: Index
 ) -> Finding:
     """The Finding for a sentence about a thread, by its number in the block `at`.
@@ -106,7 +107,7 @@ def _is_misled(call: Call, lane: int, source: int) -> bool:
     return call.first + lane == call.threads[0 if source > lane else -1]
 
 
-def _reason(call: Call, lane: int) -> str:
+def _describe_reason(call: Call, lane: int) -> str:
     if call.first + lane >= call.block:
         return f"the block has {call.block} threads"
     if not call.is_named(lane):

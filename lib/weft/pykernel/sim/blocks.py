@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import CODES, Batch, Layout, heads
-from .races import suspects
+from .layout import CODES, Batch, Layout, mark_heads
+from .races import find_suspects
 from .record import ATOMIC, FENCE, READ, WRITE
 from .warp import WARP
 
@@ -123,7 +123,7 @@ class Between:
             return
         # Where nothing is ever fenced, a block's intervals may be taken together.
         turn = np.arange(len(batch.blocks)) if layout.fences else batch.turn
-        first = heads(turn)
+        first = mark_heads(turn)
         fenced = np.bincount(batch.part[batch.kind == _FENCE], minlength=len(turn)) > 0
         begins = np.searchsorted(turn[batch.part[rows]], turn[first]).tolist()
         for part, begin, end in zip(first.tolist(), begins, [*begins[1:], len(rows)]):
@@ -141,7 +141,7 @@ class Between:
             if foreign.any():
                 return False
         keys = kind.astype(np.int64)
-        if len(rows) and len(suspects(address, block, keys, self.blocks)):
+        if len(rows) and len(find_suspects(address, block, keys, self.blocks)):
             return False
         for code in (_WRITE, _ATOMIC, _READ):
             chosen = np.flatnonzero(kind == code)
@@ -209,7 +209,7 @@ class Between:
         shadow = self.shadows[code]
         pair = batch.site[rows] << 32 | shadow.site[address].astype(np.int64)
         order = np.lexsort((batch.thread[rows], address, pair))
-        first = heads(pair[order])
+        first = mark_heads(pair[order])
         counts = np.diff(first, append=len(order))
         for at, count in zip(order[first].tolist(), counts.tolist()):
             where = address[at]

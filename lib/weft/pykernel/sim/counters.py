@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...report.counters import Counters, Place
-from .layout import CODES, SPACES, Batch, Layout, bits, heads
+from .layout import CODES, SPACES, Batch, Layout, count_bits, mark_heads
 from .record import ATOMIC, FENCE, GLOBAL, SHARED, Interval
 from .warp import WARP
 
@@ -65,7 +65,7 @@ class Sums:
         if not len(batch.thread):
             return
         rows, request = self._requests(batch)
-        first = heads(request)
+        first = mark_heads(request)
         site = batch.site[rows]
         self._sum("accesses", site)
         self._sum("requests", site[first])
@@ -76,7 +76,7 @@ class Sums:
             atomic = self.layout.kind[site[chosen]] == _ATOMIC
             one = chosen[~atomic]
             if len(one):
-                sites = _distinct(request[one], at[one] >> 5, site[one])
+                sites = _count_distinct(request[one], at[one] >> 5, site[one])
                 self._sum("sectors", sites)
             one = chosen[atomic]
             if len(one):
@@ -93,7 +93,7 @@ class Sums:
         for plan in self._plans:
             if all(map(np.array_equal, plan[0], same)):
                 return plan[1]
-        made = requests(batch)
+        made = group_requests(batch)
         self._plans = [(same, made), *self._plans[: PLANS - 1]]
         return made
 
@@ -104,10 +104,10 @@ class Sums:
         half = lane * size // (4 * BANKS)  # which half or quarter of the warp
         group = request * 4 + half
         word = at // size
-        first = heads(group)
+        first = mark_heads(group)
         self._sum("needed", site[first])
         banks = 4 * BANKS // size[first]
-        turns = _turns(group, first, word, banks)
+        turns = _count_turns(group, first, word, banks)
         if self.layout.atomics:
             atomic = self.layout.kind[site[first]] == _ATOMIC
             again = _turns_of_atomics(group, first, word, banks)
@@ -159,26 +159,30 @@ class Sums:
         return found
 
 
-def requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """The rows ordered by request and thread, and the number of each row's request."""
     layout = batch.layout
     rows, n = None, len(batch.thread)
     if layout.fences:
         rows = np.flatnonzero(batch.kind != _FENCE)
     site, thread, part = batch.site, batch.thread, batch.part
-    low, lanes, sites = bits(n), bits(layout.threads), bits(len(layout.sites))
+    low, lanes, sites = (
+        count_bits(n),
+        count_bits(layout.threads),
+        count_bits(len(layout.sites)),
+    )
     keys = ((part << sites | site) << lanes | thread) << low | np.arange(n)
     keys = np.sort(keys if rows is None else keys[rows])
     place = keys >> low
-    first = heads(place)
+    first = mark_heads(place)
     lengths = np.diff(first, append=len(keys))
     occurrence = np.arange(len(keys)) - np.repeat(first, lengths)
     order = keys & ((1 << low) - 1)
     if lengths.max(initial=0) > 1:
-        times = bits(int(lengths.max()))
+        times = count_bits(int(lengths.max()))
         place = (place >> lanes) << times | occurrence
         place = place << lanes | (keys >> low) & ((1 << lanes) - 1)
-        if bits(int(place.max()) + 1) + low < 63:
+        if count_bits(int(place.max()) + 1) + low < 63:
             where = np.sort(place << low | order)
             order, place = where & ((1 << low) - 1), where >> low
         else:
@@ -191,7 +195,9 @@ def requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     return order, np.cumsum(new) - 1
 
 
-def _distinct(request: np.ndarray, unit: np.ndarray, site: np.ndarray) -> np.ndarray:
+def _count_distinct(
+    request: np.ndarray, unit: np.ndarray, site: np.ndarray
+) -> np.ndarray:
     """The sites of all distinct (request, unit); rows lie request by request."""
     step = np.diff(unit)
     inside = request[1:] == request[:-1]
@@ -232,7 +238,7 @@ def _turns_of_atomics(
     return lanes.reshape(len(first), BANKS).max(axis=1)
 
 
-def _turns(
+def _count_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
     """For each group of lanes the most distinct words that it wants of one bank."""
@@ -253,7 +259,7 @@ def _turns(
     new = np.ones(len(place), bool)
     new[1:] = (place[1:] != place[:-1]) | (word[1:] != word[:-1])
     place = place[new]
-    begins = heads(place)
+    begins = mark_heads(place)
     counts = np.diff(begins, append=len(place))
     np.maximum.at(turns, place[begins] // BANKS, counts)
     return turns

@@ -9,10 +9,21 @@ import numpy as np
 
 from . import names
 from .kinds import POSITIVE, WHOLE
-from .nodes import add, at, both, compare, const, either, load, mul, tuple_of, walrus
-from .places import SITES, Entity, Place, Variant, position
+from .nodes import (
+    add,
+    compare,
+    load,
+    make_and,
+    make_constant,
+    make_or,
+    make_product,
+    make_walrus,
+    place_node,
+    tuple_of,
+)
+from .places import SITES, Entity, Place, Variant, position_of
 from .record import READ, WRITE
-from .syntax import refusal
+from .syntax import make_refusal
 
 if TYPE_CHECKING:
     from .program import Program
@@ -42,13 +53,13 @@ class Elements(ast.NodeTransformer):
     def refuse(self, node: ast.AST, what: str) -> Any:
         """Raise the error for a line of this function."""
         source = self.program.source(self.variant.function)
-        raise refusal(source, node, self.variant.function.__name__, what)
+        raise make_refusal(source, node, self.variant.function.__name__, what)
 
     def path(self, node: ast.expr) -> str | None:
         return names.path_of(self.variant.function, node, self.local)
 
     def meaning(self, node: ast.expr) -> Any:
-        return names.meaning(self.variant.function, node, self.local)
+        return names.find_meaning(self.variant.function, node, self.local)
 
     def place(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
         """A new Place at a node."""
@@ -58,7 +69,7 @@ class Elements(ast.NodeTransformer):
         )
         if isinstance(node, ast.expr):
             # Of x[i] += 1 the read comes first, and is what an error is about.
-            self.variant.places.setdefault(position(node), made)
+            self.variant.places.setdefault(position_of(node), made)
         made.statement = self.statement
         return made
 
@@ -74,7 +85,7 @@ class Elements(ast.NodeTransformer):
     def number_of(self, place: Place) -> ast.Constant:
         """The number under which running code finds a Place."""
         self.program.places.append(place)
-        return const(len(self.program.places) - 1)
+        return make_constant(len(self.program.places) - 1)
 
     # ---- elements ----
 
@@ -121,18 +132,20 @@ class Elements(ast.NodeTransformer):
                 first.append(load(part.id))
             elif isinstance(part, ast.Constant) and kind == POSITIVE:
                 site.index.append(part.value)
-                first.append(const(part.value))
+                first.append(make_constant(part.value))
             else:
                 name = self.temporary()
                 value = self.visit(part)
                 if not kind:
-                    value = add(ast.Call(self.own(".ix"), [value], []), const(0))
+                    value = add(
+                        ast.Call(self.own(".ix"), [value], []), make_constant(0)
+                    )
                 site.index.append(name)
-                first.append(walrus(name, value))
+                first.append(make_walrus(name, value))
             if number and kind <= WHOLE:
                 index = site.index[-1]
                 assert isinstance(index, str)
-                signed.append(compare(load(index), ast.GtE(), const(0)))
+                signed.append(compare(load(index), ast.GtE(), make_constant(0)))
         return first, signed
 
     def element(
@@ -150,22 +163,28 @@ class Elements(ast.NodeTransformer):
         tile = entity.origin == "shared" and entity.ndim > 1
         flat = first[0]
         for axis, part in enumerate(first[1:], 1):
-            side = const(sides[axis]) if tile else self.own(f".d{entity.number}_{axis}")
-            flat = add(mul(flat, side), part)
+            side = (
+                make_constant(sides[axis])
+                if tile
+                else self.own(f".d{entity.number}_{axis}")
+            )
+            flat = add(make_product(flat, side), part)
         again = tuple_of([again_at(i) for i in site.index])
         if tile:  # by one number, which NumPy finds sooner
             kind, key = "f", self.temporary()
-            flat, again = walrus(key, flat), load(key)
+            flat, again = make_walrus(key, flat), load(key)
             for i, limit in zip(site.index[1:], sides[1:]):
-                tests.append(compare(again_at(i), ast.Lt(), const(limit)))
-        packed = add(mul(flat, const(SITES)), const(site.number))
+                tests.append(compare(again_at(i), ast.Lt(), make_constant(limit)))
+        packed = add(
+            make_product(flat, make_constant(SITES)), make_constant(site.number)
+        )
         if tests:
-            again = ast.IfExp(both(*tests), again, const("outside"))
+            again = ast.IfExp(make_and(*tests), again, make_constant("outside"))
         logged = ast.Call(self.own(".log"), [packed], [])
-        found = either(logged, note, again) if note else either(logged, again)
+        found = make_or(logged, note, again) if note else make_or(logged, again)
         raw = f".{kind}{entity.number}"
         base = load(raw) if entity.origin == "local" else self.own(raw)
-        return at(ast.Subscript(base, found, ast.Load()), node)
+        return place_node(ast.Subscript(base, found, ast.Load()), node)
 
     def plain(self, node: ast.Subscript) -> ast.Subscript:
         """The access as it is: nothing is written down."""
@@ -186,17 +205,19 @@ class Elements(ast.NodeTransformer):
             return None
         number = self.visit(parts[0])
         for side, part in zip(entity.shape[1:], parts[1:]):
-            number = add(mul(number, const(side)), self.visit(part))
+            number = add(make_product(number, make_constant(side)), self.visit(part))
         raw = self.own(f".f{entity.number}")
-        return at(ast.Subscript(raw, number, node.ctx), node)
+        return place_node(ast.Subscript(raw, number, node.ctx), node)
 
     def index(self, node: ast.expr) -> ast.expr:
         """What stands in brackets, as an expression."""
         if isinstance(node, ast.Slice):
-            ends = [self.visit(e) if e else const(None) for e in _ends(node)]
-            return at(ast.Call(self.own(".slice"), ends, []), node)
+            ends = [
+                self.visit(e) if e else make_constant(None) for e in _slice_ends(node)
+            ]
+            return place_node(ast.Call(self.own(".slice"), ends, []), node)
         if isinstance(node, ast.Tuple):
-            return at(tuple_of([self.index(e) for e in node.elts]), node)
+            return place_node(tuple_of([self.index(e) for e in node.elts]), node)
         return self.visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -212,16 +233,16 @@ class Elements(ast.NodeTransformer):
             return self.plain(node)
         number = self.number_of(self.place(READ, node))
         made = [self.visit(node.value), self.index(node.slice), number]
-        return at(ast.Call(self.own(".get"), made, []), node)
+        return place_node(ast.Call(self.own(".get"), made, []), node)
 
 
-def _ends(node: ast.Slice) -> list[ast.expr | None]:
+def _slice_ends(node: ast.Slice) -> list[ast.expr | None]:
     return [node.lower, node.upper, node.step]
 
 
 def again_at(part: str | int) -> ast.expr:
     """An index that is known by now: a local's name, or a number."""
-    return load(part) if isinstance(part, str) else const(part)
+    return load(part) if isinstance(part, str) else make_constant(part)
 
 
 def _is_odd(node: ast.expr) -> bool:

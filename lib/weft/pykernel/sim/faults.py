@@ -64,7 +64,9 @@ class End:
 
 def explain(error: BaseException, scene: Scene) -> End:
     """The end of the launch that `error` stopped."""
-    frames = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
+    frames = [
+        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+    ]
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
         number = error.thread
@@ -72,19 +74,19 @@ def explain(error: BaseException, scene: Scene) -> End:
     inner = frames[-1] if frames else None
     stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
     stop = stop or _inner_error(error, inner, scene)
-    kept = _traceback(frames)
+    kept = _cut_traceback(frames)
     if isinstance(stop, TooLong):
         stop = _too_long(inner, scene)
     if stop is None:
         return End(None, scene.at, thread, kept)
     where = stop.place
     if where is None and inner is not None:
-        variant = scene.codes[_code(inner)]
+        variant = scene.codes[_make_code(inner)]
         where = Place("", "", variant.file, inner.tb_lineno, 0)
-    return End(_finding(stop, where, thread, scene), scene.at, thread, kept)
+    return End(_make_finding(stop, where, thread, scene), scene.at, thread, kept)
 
 
-def _finding(
+def _make_finding(
     stop: Stop, where: Place | None, thread: Index | None, scene: Scene
 ) -> Finding:
     who = "the launch"
@@ -155,15 +157,15 @@ def _index_error(
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
-    variant = scene.codes[_code(inner)]
-    place = variant.places.get(_where(inner))
+    variant = scene.codes[_make_code(inner)]
+    place = variant.places.get(_find_place(inner))
     if place is None:
         return None
     if place.entity is None or not place.index:
         if not isinstance(error, IndexError):
             return None
         return Stop("bounds", str(error), place, place.text, None)
-    values = _values(place, inner.tb_frame)
+    values = _list_values(place, inner.tb_frame)
     raw = scene.raws.get(place.entity.number)
     if place.entity.origin == "local":
         raw = getattr(inner.tb_frame.f_locals.get(place.entity.name), "raw", None)
@@ -187,14 +189,14 @@ def _inner_error(
     in_pythons_words = (
         isinstance(error, TypeError)
         and inner.tb_next is None
-        and better(error, scene) is error
+        and improve_error(error, scene) is error
     )
     if not (of_numpy or isinstance(error, kinds) or in_pythons_words):
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
 
-def _values(place: Place, frame: FrameType) -> list[int]:
+def _list_values(place: Place, frame: FrameType) -> list[int]:
     found = []
     for part in place.index:
         value = part if isinstance(part, int) else frame.f_locals.get(part)
@@ -203,9 +205,11 @@ def _values(place: Place, frame: FrameType) -> list[int]:
     return found
 
 
-def better(error: BaseException, scene: Scene) -> BaseException:
+def improve_error(error: BaseException, scene: Scene) -> BaseException:
     """An error of Python's own, in words that fit a kernel where those do not."""
-    chain = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
+    chain = [
+        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+    ]
     if not chain:
         return error
     if isinstance(error, NameError) and (name := spelling.without_cuda(error.name)):
@@ -214,8 +218,8 @@ def better(error: BaseException, scene: Scene) -> BaseException:
         return made
     if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
         return error
-    variant = scene.codes[_code(chain[-1])]
-    place = variant.places.get(_where(chain[-1]))
+    variant = scene.codes[_make_code(chain[-1])]
+    place = variant.places.get(_find_place(chain[-1]))
     text = _of_an_index(str(error), place) or _of_a_number(error, chain[-1].tb_frame)
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
         text = f"a whole number is wanted, this is a float{HALF}"
@@ -268,7 +272,7 @@ def _too_long(inner: TracebackType | None, scene: Scene) -> Stop:
 # ---- frames ----------------------------------------------------------------------
 
 
-def _chain(traceback: TracebackType | None) -> list[TracebackType]:
+def _walk_traceback(traceback: TracebackType | None) -> list[TracebackType]:
     found = []
     while traceback is not None:
         found.append(traceback)
@@ -276,16 +280,16 @@ def _chain(traceback: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def _code(traceback: TracebackType) -> CodeType:
+def _make_code(traceback: TracebackType) -> CodeType:
     return traceback.tb_frame.f_code
 
 
-def _where(traceback: TracebackType) -> tuple[Any, ...]:
-    places = list(_code(traceback).co_positions())
+def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
+    places = list(_make_code(traceback).co_positions())
     return places[traceback.tb_lasti // 2]
 
 
-def _traceback(frames: list[TracebackType]) -> TracebackType | None:
+def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
     """The reader's frames alone."""
     kept = None
     for one in reversed(frames):
@@ -293,7 +297,7 @@ def _traceback(frames: list[TracebackType]) -> TracebackType | None:
     return kept
 
 
-def shortened(error: BaseException) -> BaseException:
+def shorten_error(error: BaseException) -> BaseException:
     """The error, whose traceback in IPython leaves out what is the simulator's own.
 
     Its frames, and the parameters that a rewritten function has before the reader's.
@@ -303,10 +307,10 @@ def shortened(error: BaseException) -> BaseException:
         from IPython import get_ipython
 
         error = sys.last_value  # set by IPython; held here, the arrays would live on
-        frames = _chain(error.__traceback__)
-        kept = [t for t in frames if not _code(t).co_filename.startswith(_HERE)]
+        frames = _walk_traceback(error.__traceback__)
+        kept = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback
-        lines = show(type(error), error, _traceback(kept))
+        lines = show(type(error), error, _cut_traceback(kept))
         return [_HIDDEN.sub("", line) for line in lines]
 
     error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's name

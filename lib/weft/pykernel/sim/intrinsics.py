@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..language import spelling
-from .nodes import add, const, load, mul
+from .nodes import add, load, make_constant, make_product
 from .record import ATOMIC, FENCE
 from .warp import FULL, WARP
 
@@ -35,40 +35,46 @@ ATOMICS = {
 }
 
 
-def attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
+def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
     """The value of threadIdx.x, laneid ...; None if the path has none."""
     if path in _AXES:
         made = load if path.startswith("threadIdx") else rewriter.own
         return made(_AXES[path])
     if path == "laneid":
-        return ast.BinOp(load(".lin"), ast.BitAnd(), const(WARP - 1))
+        return ast.BinOp(load(".lin"), ast.BitAnd(), make_constant(WARP - 1))
     if path == "warpsize":
-        return const(WARP)
+        return make_constant(WARP)
     if path in _VECTORS:
-        axes = [_value(rewriter, f"{path}.{a}") for a in "xyz"]
+        axes = [_rewrite_value(rewriter, f"{path}.{a}") for a in "xyz"]
         return ast.Call(rewriter.own(".Dim3"), axes, [])
     return None
 
 
-def called(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
+def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
     """What a call of a part of the language becomes; its errors at its line."""
-    for form in (_grid, _memory, _waits, _atomic, _plain):
+    for form in (
+        _rewrite_grid,
+        _rewrite_memory,
+        _rewrite_wait,
+        _rewrite_atomic,
+        _rewrite_plain,
+    ):
         made = form(rewriter, path, node)
         if made is not None:
             return made
-    what, hint = spelling.unknown(path)
-    if attribute(rewriter, path) is not None:
+    what, hint = spelling.explain_unknown(path)
+    if rewrite_attribute(rewriter, path) is not None:
         what, hint = f"cuda.{path} is no function", "leave out its brackets"
     return rewriter.refuse(node, f"{what} ({hint})")
 
 
-def _value(rewriter: Rewriter, path: str) -> ast.expr:
-    made = attribute(rewriter, path)
+def _rewrite_value(rewriter: Rewriter, path: str) -> ast.expr:
+    made = rewrite_attribute(rewriter, path)
     assert made is not None
     return made
 
 
-def _arguments(
+def _bind_arguments(
     rewriter: Rewriter, path: str, node: ast.Call, count: int
 ) -> list[ast.expr]:
     if node.keywords or len(node.args) != count:
@@ -81,28 +87,28 @@ def _arguments(
     return [rewriter.visit(arg) for arg in node.args]
 
 
-def _grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+def _rewrite_grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     if path not in ("grid", "gridsize"):
         return None
     number = node.args[0] if len(node.args) == 1 else None
     if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
         rewriter.refuse(node, f"cuda.{path} takes 1, 2 or 3, as a number")
     form: Callable[[Rewriter, str], ast.expr]
-    form = _index if path == "grid" else _extent
+    form = _rewrite_index if path == "grid" else _rewrite_extent
     axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]
     return axes[0] if len(axes) == 1 else ast.Tuple(axes, ast.Load())
 
 
-def _index(rewriter: Rewriter, axis: str) -> ast.expr:
-    block = mul(rewriter.own(f".b{axis}"), rewriter.own(f".n{axis}"))
+def _rewrite_index(rewriter: Rewriter, axis: str) -> ast.expr:
+    block = make_product(rewriter.own(f".b{axis}"), rewriter.own(f".n{axis}"))
     return add(block, load(f".t{axis}"))
 
 
-def _extent(rewriter: Rewriter, axis: str) -> ast.expr:
-    return mul(rewriter.own(f".g{axis}"), rewriter.own(f".n{axis}"))
+def _rewrite_extent(rewriter: Rewriter, axis: str) -> ast.expr:
+    return make_product(rewriter.own(f".g{axis}"), rewriter.own(f".n{axis}"))
 
 
-def _memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+def _rewrite_memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     if path == "const.array_like":
         entity = rewriter.entity(node.args[0]) if len(node.args) == 1 else None
         if entity is None:
@@ -119,43 +125,47 @@ def _memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     return rewriter.own(f".{kind}{entity.number}")
 
 
-def _waits(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+def _rewrite_wait(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     if path not in WAITING:
         return None
     place = rewriter.number_of(rewriter.place(path, node))
     if path == "syncthreads":
-        _arguments(rewriter, path, node, 0)
+        _bind_arguments(rewriter, path, node, 0)
         return ast.Yield(place)
     if path == "syncwarp" and not node.args:
-        made = [const(FULL), const(None), const(None)]
+        made = [make_constant(FULL), make_constant(None), make_constant(None)]
     elif path == "syncwarp":
-        made = [*_arguments(rewriter, path, node, 1), const(None), const(None)]
+        made = [
+            *_bind_arguments(rewriter, path, node, 1),
+            make_constant(None),
+            make_constant(None),
+        ]
     elif path == "activemask":
-        made = [*_arguments(rewriter, path, node, 0), *[const(None)] * 3]
+        made = [*_bind_arguments(rewriter, path, node, 0), *[make_constant(None)] * 3]
     elif path in BARRIERS:
-        made = _arguments(rewriter, path, node, 1)
+        made = _bind_arguments(rewriter, path, node, 1)
     else:
-        made = _arguments(rewriter, path, node, EXCHANGES[path])
-        made += [const(None)] * (3 - len(made))
-    return ast.Yield(ast.Tuple([const(path), place, *made], ast.Load()))
+        made = _bind_arguments(rewriter, path, node, EXCHANGES[path])
+        made += [make_constant(None)] * (3 - len(made))
+    return ast.Yield(ast.Tuple([make_constant(path), place, *made], ast.Load()))
 
 
-def _atomic(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+def _rewrite_atomic(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     family, _, name = path.partition(".")
     if family != "atomic" or name not in ATOMICS:
         return None
-    made = _arguments(rewriter, path, node, ATOMICS[name])
+    made = _bind_arguments(rewriter, path, node, ATOMICS[name])
     if name == "compare_and_swap":
-        name, made = "cas", [made[0], const(0), made[1], made[2]]
+        name, made = "cas", [made[0], make_constant(0), made[1], made[2]]
     place = rewriter.place(ATOMIC, node)
-    place.text = ast.unparse(node) if name == "cas" else _element(node)
+    place.text = ast.unparse(node) if name == "cas" else _write_element(node)
     number = rewriter.number_of(place)
     function = rewriter.own(".atomic" if rewriter.checks else ".atomic_plain")
-    values = made[2:] if len(made) == 4 else [*made[2:], const(None)]
-    return ast.Call(function, [const(name), *made[:2], *values, number], [])
+    values = made[2:] if len(made) == 4 else [*made[2:], make_constant(None)]
+    return ast.Call(function, [make_constant(name), *made[:2], *values, number], [])
 
 
-def _element(node: ast.Call) -> str:
+def _write_element(node: ast.Call) -> str:
     array, index = node.args[:2]
     inner = ast.unparse(index)
     if isinstance(index, ast.Tuple):
@@ -163,21 +173,21 @@ def _element(node: ast.Call) -> str:
     return f"{ast.unparse(array)}[{inner}]"
 
 
-def _plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+def _rewrite_plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     if path in FENCES:
-        _arguments(rewriter, path, node, 0)
+        _bind_arguments(rewriter, path, node, 0)
         if not (FENCES[path] and rewriter.checks):
-            return const(None)
+            return make_constant(None)
         site = rewriter.site(FENCE, node)
-        return ast.Call(rewriter.own(".log"), [const(site.number)], [])
+        return ast.Call(rewriter.own(".log"), [make_constant(site.number)], [])
     if path == "nanosleep":
-        (ns,) = _arguments(rewriter, path, node, 1)
-        return ast.IfExp(ns, const(None), const(None))
+        (ns,) = _bind_arguments(rewriter, path, node, 1)
+        return ast.IfExp(ns, make_constant(None), make_constant(None))
     if path == "lanemask_lt":
-        lane = _value(rewriter, "laneid")
-        bit = ast.BinOp(const(1), ast.LShift(), lane)
-        return ast.BinOp(bit, ast.Sub(), const(1))
+        lane = _rewrite_value(rewriter, "laneid")
+        bit = ast.BinOp(make_constant(1), ast.LShift(), lane)
+        return ast.BinOp(bit, ast.Sub(), make_constant(1))
     if path in NUMBERS:
-        made = _arguments(rewriter, path, node, NUMBERS[path])
+        made = _bind_arguments(rewriter, path, node, NUMBERS[path])
         return ast.Call(rewriter.own(f".{path}"), made, [])
     return None

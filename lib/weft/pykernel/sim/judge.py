@@ -148,7 +148,7 @@ class Judge:
             batch, kind, text, one, int(batch.thread[other]), sites[1]
         )
         if kind == "race":
-            pattern = _pattern(*sites, self._order(batch, one, other) > 0)
+            pattern = _describe_pattern(*sites, self._order(batch, one, other) > 0)
             return dataclasses.replace(
                 found, pattern=pattern, turns=turns, one_warp=bool(one_warp)
             )
@@ -228,7 +228,7 @@ class Judge:
             (int(batch.kind[row]), self.sites[int(batch.site[row])], found.block),
             (met.before, self.sites[met.site], other_block),
         ]
-        sides.sort(key=_rank)
+        sides.sort(key=_rank_sides)
         (kind, site, block), (other_kind, other, other_block) = sides
         text = (
             f"{self._who(block, kind)} {element} at line {site.line} and "
@@ -240,7 +240,7 @@ class Judge:
             **{"text": text, "count": met.count, "block": block, "thread": None},
             **{"other": other_block, "other_line": other.line, "file": site.file},
             **{"line": site.line, "column": site.column},
-            pattern=_pattern(site, other),
+            pattern=_describe_pattern(site, other),
         )
 
     def _who(self, block: Index | None, kind: int) -> str:
@@ -295,13 +295,13 @@ class Judge:
         return f"{name}[{between.join(map(str, index))}]"
 
 
-def _rank(side: tuple[int, Site, Index | None]) -> tuple:
+def _rank_sides(side: tuple[int, Site, Index | None]) -> tuple:
     """Sorts the sides of a race between blocks: whichever block ran first."""
     kind, site, block = side
     return kind != CODES[READ], site.line, site.column, (block or (0,))[::-1]
 
 
-def _pattern(one: Site, other: Site, before: bool = True) -> str:
+def _describe_pattern(one: Site, other: Site, before: bool = True) -> str:
     """What two sites that race make together: s[0] += x[i], or x[i] = x[i + 1].
 
     before: whether a thread comes to the first of them before it comes to the other.

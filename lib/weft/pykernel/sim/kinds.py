@@ -159,7 +159,7 @@ class Kinds:
     def _Call(self, node: ast.Call) -> int:
         path = self.path_of(node.func)
         if path is not None:
-            whole = path in _CALLS or (path in ("grid", "gridsize") and _one(node))
+            whole = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
             return POSITIVE if whole else ANY
         value = self.value_of(node.func)
         if value is int:
@@ -177,6 +177,6 @@ class Kinds:
 _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For)
 
 
-def _one(node: ast.Call) -> bool:
+def _is_one(node: ast.Call) -> bool:
     arg = node.args[0] if node.args else None
     return isinstance(arg, ast.Constant) and arg.value == 1

@@ -21,13 +21,13 @@ from .judge import Judge
 from .log import Log, Spread, site_of
 from .loops import Shapes
 from .memory import View
-from .names import passing
+from .names import list_rebound
 from .numbers import NUMBERS, math_function
 from .places import Entity
 from .program import Program
 from .record import GLOBAL, LOCAL, SHARED, Array, Trace
 from .schedule import run_barriers, run_block, run_plain
-from .shape import linear, memories, orders
+from .shape import linear_number, number_memories, order_threads
 from .watchdog import Watchdog
 
 
@@ -71,7 +71,7 @@ class Launch(Accesses):
         """Number the arrays; the arguments as the kernel gets them."""
         checks = self.program.checks
         given = []
-        shared = memories([a for a in args if isinstance(a, np.ndarray)])
+        shared = number_memories([a for a in args if isinstance(a, np.ndarray)])
         names = iter(self.kernel.parameters)
         entities = iter([e for e in self.program.entities if e.origin == "parameter"])
         for value in args:
@@ -205,7 +205,7 @@ class Launch(Accesses):
             self.trace = Trace(self.kernel.name, grid, block, self.arrays, sites)
             self.trace.names = self.names
             tree = self.program.source(self.kernel.function).tree
-            self.trace.passing = passing(tree)
+            self.trace.passing = list_rebound(tree)
 
     def came_to_end(self, number: int) -> None:
         """A thread has come to the end of the kernel's body: it will not wait again."""
@@ -215,7 +215,7 @@ class Launch(Accesses):
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
         """What a thread's whole-number names hold as it ends."""
         assert self.at is not None
-        self.names[linear(self.at, self.config.grid), number] = {
+        self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
             for name, value in found.items()
             if name[0] != "."
@@ -228,7 +228,7 @@ class Launch(Accesses):
     def run(self, order: str | int) -> None:
         """Run every block; what a thread raises comes through."""
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
-            for block, threads in orders(self.config, order):
+            for block, threads in order_threads(self.config, order):
                 watch.begin()
                 self.at_end.clear()
                 self.left.clear()
@@ -262,7 +262,7 @@ class Launch(Accesses):
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
         for variant in reversed(self.program.callers_first):
             function = variant.function
-            scope = _scope(function, self.env)
+            scope = _make_scope(function, self.env)
             made = FunctionType(variant.maker, function.__globals__)(
                 *[scope(name) for name in variant.uses]
             )
@@ -310,7 +310,9 @@ class Launch(Accesses):
         known = self.findings.get(key)
         if known is None:
             grid, threads = self.config.grid, self.config.block
-            found = uneven.finding(self.places, by_place, gone, block, grid, threads)
+            found = uneven.make_finding(
+                self.places, by_place, gone, block, grid, threads
+            )
         else:
             found = dataclasses.replace(known, count=known.count + 1)
         self.findings[key] = found
@@ -327,7 +329,7 @@ class Launch(Accesses):
             return
         _, place, mask, *_ = next(iter(waits.values()))
         call = absent.Call(list(waits), mask, sources, self.at_end, size)
-        found = absent.sentence(call)
+        found = absent.describe_absent(call)
         if found is None:
             return
         key = "absent-lane", place
@@ -335,7 +337,7 @@ class Launch(Accesses):
             self.findings[key] = dataclasses.replace(known, count=known.count + 1)
             return
         grid, threads = self.config.grid, self.config.block
-        self.findings[key] = absent.finding(
+        self.findings[key] = absent.make_finding(
             self.places[place], *found, unflatten(block, grid), grid, threads
         )
 
@@ -372,29 +374,29 @@ class Launch(Accesses):
         )
         end = faults.explain(error, scene)
         if self.log is not None and self.at is not None:
-            block = linear(self.at, self.config.grid)
+            block = linear_number(self.at, self.config.grid)
             self.log.end_early(
                 block, isinstance(error, IndexError) and bool(end.finding)
             )
             self.judge()
         report = self.report(seconds)
         if end.finding is None:
-            raised = faults.better(error, scene)
+            raised = faults.improve_error(error, scene)
             if end.thread is not None and end.block is not None:
                 raised.add_note(
                     f"in thread {write_index(end.thread, self.config.block)} of block "
                     f"{write_index(end.block, self.config.grid)} of {self.kernel.name}"
                 )
             raised.report = report  # type: ignore[attr-defined]
-            return faults.shortened(raised).with_traceback(end.frames)
+            return faults.shorten_error(raised).with_traceback(end.frames)
         report.findings.insert(0, end.finding)
         name = self.kernel.name
         fault = KernelFault(f"{name}: {end.finding.text}", name, end.block, end.thread)
         fault.report = report  # type: ignore[attr-defined]
-        return faults.shortened(fault).with_traceback(end.frames)
+        return faults.shorten_error(fault).with_traceback(end.frames)
 
 
-def _scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
+def _make_scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or ()))
 

@@ -72,7 +72,7 @@ class Layout:
         fresh = len(self.fresh)
         members: dict[tuple[str, int], list[Array]] = {}
         for number, array in enumerate(self.arrays):
-            members.setdefault(_key(number, array), []).append(array)
+            members.setdefault(_space_key(number, array), []).append(array)
         for key, views in members.items():
             self._place(key, views)
         if len(self.blank) < self.total:
@@ -107,7 +107,9 @@ class Layout:
         sites = self.sites
         number = np.array([s.array for s in sites], np.int64)
         owner = [
-            self.memories[_key(s.array, self.arrays[s.array])] if s.array >= 0 else None
+            self.memories[_space_key(s.array, self.arrays[s.array])]
+            if s.array >= 0
+            else None
             for s in sites
         ]
         views = [self.arrays[s.array] if s.array >= 0 else None for s in sites]
@@ -168,12 +170,12 @@ class Batch:
         self.part = np.repeat(np.arange(len(intervals)), self.lengths)
         self.blocks = np.array([i.block for i in intervals], np.int64)
         self.turn = np.cumsum(np.diff(self.blocks, prepend=self.blocks[:1]) != 0)
-        self.thread = _joined([i.thread for i in intervals])
-        self.site = _joined([i.site for i in intervals])
-        self.element = _joined([i.element for i in intervals])
+        self.thread = _join_columns([i.thread for i in intervals])
+        self.site = _join_columns([i.site for i in intervals])
+        self.element = _join_columns([i.element for i in intervals])
         self.phase = None
         if any(i.phase is not None for i in intervals):
-            self.phase = _joined([_phases(i) for i in intervals])
+            self.phase = _join_columns([_split_phases(i) for i in intervals])
         self.kind = layout.kind[self.site]
         self.address = layout.start[self.site] + self.element * layout.span[self.site]
         if layout.local:
@@ -208,7 +210,7 @@ class Batch:
         beyond 2^53 are rounded.
         """
         if self._numbers is None:
-            stored = [_numbers(i, self.layout) for i in self.intervals]
+            stored = [_number_values(i, self.layout) for i in self.intervals]
             self._numbers = np.concatenate(stored)
             self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
         found = self._numbers[self._rank[rows]]
@@ -217,12 +219,12 @@ class Batch:
         return np.where(self.layout.single[self.site[rows]], rounded, found)
 
 
-def bits(count: int) -> int:
+def count_bits(count: int) -> int:
     """How many bits a number below `count` has at most."""
     return max(1, int(count - 1).bit_length())
 
 
-def heads(keys: np.ndarray) -> np.ndarray:
+def mark_heads(keys: np.ndarray) -> np.ndarray:
     """Where a new value begins in a sorted column of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
@@ -230,13 +232,13 @@ def heads(keys: np.ndarray) -> np.ndarray:
     return np.flatnonzero(new)
 
 
-def _phases(interval: Interval) -> np.ndarray:
+def _split_phases(interval: Interval) -> np.ndarray:
     if interval.phase is None:
         return np.zeros(len(interval.thread), np.int64)
     return interval.phase
 
 
-def _numbers(interval: Interval, layout: Layout) -> np.ndarray:
+def _number_values(interval: Interval, layout: Layout) -> np.ndarray:
     if interval.values is None:
         writes = layout.kind[interval.site] == CODES[WRITE]
         return np.full(int(writes.sum()), np.nan)
@@ -248,9 +250,9 @@ def _numbers(interval: Interval, layout: Layout) -> np.ndarray:
         return np.array([float(hash(v)) for v in interval.values], np.float64)
 
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
+def _join_columns(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts).astype(np.int64, copy=False)
 
 
-def _key(number: int, array: Array) -> tuple[str, int]:
+def _space_key(number: int, array: Array) -> tuple[str, int]:
     return ("own", number) if array.memory < 0 else ("view", array.memory)

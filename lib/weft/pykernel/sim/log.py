@@ -244,7 +244,7 @@ class Log:
             element[silent[site]] = -1
         for number, spread in self.spread.items():
             mine = np.array([s.array == number for s in self.sites])[site]
-            element[mine] = _lies(element[mine], spread)
+            element[mine] = _place_elements(element[mine], spread)
         thread = threads[source]
         phase = columns.phases[turns][source] if len(columns.phases) else None
         made, a = [], 0
@@ -280,7 +280,7 @@ class Log:
             made.phase = made.phase[order]
 
 
-def _lies(element: np.ndarray, spread: Spread) -> np.ndarray:
+def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
     """Where row-major elements of a strided array lie, in elements."""
     shape, steps, first = spread
     found = np.full(element.shape, first, np.int64)

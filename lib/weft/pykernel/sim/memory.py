@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ...base.errors import ArgumentError
-from ..language.arguments import unfit
+from ..language.arguments import explain_unfit
 from .stop import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
@@ -110,7 +110,7 @@ class View:
             return self.part(parts, place)
         element, key = self.start, []
         for part, side, step in zip(parts, self.raw.shape, self.steps):
-            number = whole(part, self.name)
+            number = convert_index(part, self.name)
             if not 0 <= number < side:
                 raise self.outside(parts, place)
             element += number * step
@@ -128,7 +128,7 @@ class View:
                 steps.append(step * stride)
                 key.append(part)
                 continue
-            number = whole(part, self.name)
+            number = convert_index(part, self.name)
             if not 0 <= number < side:
                 raise self.outside(parts, place)
             start += number * step
@@ -141,7 +141,7 @@ class View:
         return Stop("bounds", has(self.name, self.shape), place, self.name, index)
 
 
-def whole(value: Any, name: str) -> int:
+def convert_index(value: Any, name: str) -> int:
     """An index as an int; TypeError that says so if it is none."""
     if type(value) is int:
         return value
@@ -188,42 +188,44 @@ def poison(raw: np.ndarray) -> None:
 # ---- arguments ---------------------------------------------------------------
 
 
-def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], Any]]:
+def convert_argument(
+    kernel: str, name: str, value: Any
+) -> tuple[Any, Callable[[], Any]]:
     """(what the kernel gets, what to do after the launch) for one argument.
 
     Arrays become NumPy arrays of the same memory; those on a GPU are copied here and
     back. NumPy's whole numbers become ints. Raises ArgumentError for anything else.
     """
     if isinstance(value, np.ndarray):
-        return _checked(kernel, name, value), _nothing
+        return _check_array(kernel, name, value), _do_nothing
     if isinstance(value, (bool, int, float, complex)):
-        return value, _nothing
+        return value, _do_nothing
     if isinstance(value, np.generic) and value.dtype.kind in "biufcV":
-        return _number(value), _nothing
+        return _number(value), _do_nothing
     if isinstance(value, torch.Tensor):
-        return _tensor(kernel, name, value)
+        return _convert_tensor(kernel, name, value)
     if isinstance(value, tuple):
-        return value, _nothing
+        return value, _do_nothing
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            return _tensor(kernel, name, torch.as_tensor(value, device="cuda"))
+            return _convert_tensor(kernel, name, torch.as_tensor(value, device="cuda"))
         if hasattr(value, "__array_interface__"):
-            return _checked(kernel, name, np.asarray(value)), _nothing
+            return _check_array(kernel, name, np.asarray(value)), _do_nothing
         if hasattr(value, "__dlpack__"):
-            return _tensor(kernel, name, torch.from_dlpack(value))
+            return _convert_tensor(kernel, name, torch.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
-    raise ArgumentError(f"{kernel}: {name} {unfit(value, name)}")
+    raise ArgumentError(f"{kernel}: {name} {explain_unfit(value, name)}")
 
 
 def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := unfit(value, name):
+    if why := explain_unfit(value, name):
         raise ArgumentError(f"{kernel}: {name} {why}")
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -231,7 +233,7 @@ def _number(value: np.generic) -> Any:
     return value.item() if value.dtype.kind in "biu" else value
 
 
-def _checked(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
+def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     _refuse(kernel, name, array)
     plain = np.asarray(array)
     if plain.dtype.fields is not None:  # its elements' fields by name: x[i].re
@@ -239,7 +241,7 @@ def _checked(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     return plain
 
 
-def _tensor(
+def _convert_tensor(
     kernel: str, name: str, tensor: torch.Tensor
 ) -> tuple[np.ndarray, Callable[[], Any]]:
     _refuse(kernel, name, tensor)
@@ -249,5 +251,5 @@ def _tensor(
     except (TypeError, RuntimeError) as error:
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     if here is tensor:
-        return array, _nothing
+        return array, _do_nothing
     return array, functools.partial(tensor.copy_, here)

@@ -21,7 +21,7 @@ _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"
 
 
 @functools.cache
-def _members() -> dict[int, str]:
+def _list_members() -> dict[int, str]:
     """The language's own objects by identity, for `from weft.cuda import grid`."""
     return {
         id(value): name
@@ -58,7 +58,7 @@ def path_of(
         value = getattr(value, attributes.pop(0))
     if is_language(value):
         return ".".join(attributes) or "cuda"
-    name = _members().get(id(value)) or _numba_member(value)
+    name = _list_members().get(id(value)) or _numba_member(value)
     return ".".join([name, *attributes]) if name else None
 
 
@@ -75,7 +75,9 @@ def _numba_member(value: Any) -> str | None:
     return None
 
 
-def meaning(function: types.FunctionType, node: ast.expr, local: Container[str]) -> Any:
+def find_meaning(
+    function: types.FunctionType, node: ast.expr, local: Container[str]
+) -> Any:
     """The value of a name or a dotted name that is no local; UNKNOWN if it is one."""
     if isinstance(node, ast.Name):
         if node.id in local:
@@ -85,7 +87,7 @@ def meaning(function: types.FunctionType, node: ast.expr, local: Container[str])
         except LookupError:
             return UNKNOWN
     if isinstance(node, ast.Attribute):
-        value = meaning(function, node.value, local)
+        value = find_meaning(function, node.value, local)
         if isinstance(value, (types.ModuleType, type)):
             return getattr(value, node.attr, UNKNOWN)
     return UNKNOWN
@@ -128,18 +130,18 @@ def is_number_type(value: Any) -> bool:
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """The names that a function binds: parameters, and all it assigns to."""
     found = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    return found | {node.id for node in ast.walk(tree) if _binds(node)}
+    return found | {node.id for node in ast.walk(tree) if _is_binding(node)}
 
 
-def _binds(node: ast.AST) -> bool:
+def _is_binding(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
 
 
-def passing(tree: ast.FunctionDef) -> set[str]:
+def list_rebound(tree: ast.FunctionDef) -> set[str]:
     """The names that a function may bind more than once: in a loop, or twice."""
     bound = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
-    bound += [n.id for n in ast.walk(tree) if _binds(n)]
+    bound += [n.id for n in ast.walk(tree) if _is_binding(n)]
     for loop in ast.walk(tree):
         if isinstance(loop, (ast.For, ast.While)):
-            bound += [n.id for n in ast.walk(loop) if _binds(n)]
+            bound += [n.id for n in ast.walk(loop) if _is_binding(n)]
     return {name for name in bound if bound.count(name) > 1}

@@ -16,7 +16,7 @@ def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
-def const(what: Any) -> ast.Constant:
+def make_constant(what: Any) -> ast.Constant:
     """A number, a text or None."""
     return ast.Constant(what)
 
@@ -31,41 +31,41 @@ def add(a: ast.expr, b: ast.expr) -> ast.expr:
     return ast.BinOp(a, ast.Add(), b)
 
 
-def mul(a: ast.expr, b: ast.expr) -> ast.expr:
+def make_product(a: ast.expr, b: ast.expr) -> ast.expr:
     """a * b"""
     return ast.BinOp(a, ast.Mult(), b)
 
 
-def plus(a: ast.expr, b: ast.expr) -> ast.expr:
+def add_whole(a: ast.expr, b: ast.expr) -> ast.expr:
     """a + b of whole numbers, worked out as far as they are known."""
-    x, y = value(a), value(b)
+    x, y = whole_value(a), whole_value(b)
     if x is not None and y is not None:
-        return const(x + y)
+        return make_constant(x + y)
     return b if x == 0 else a if y == 0 else add(a, b)
 
 
-def times(a: ast.expr, b: ast.expr) -> ast.expr:
+def multiply_whole(a: ast.expr, b: ast.expr) -> ast.expr:
     """a * b of whole numbers, worked out as far as they are known."""
-    x, y = value(a), value(b)
+    x, y = whole_value(a), whole_value(b)
     if x is not None and y is not None:
-        return const(x * y)
+        return make_constant(x * y)
     if x == 0 or y == 0:
-        return const(0)
-    return b if x == 1 else a if y == 1 else mul(a, b)
+        return make_constant(0)
+    return b if x == 1 else a if y == 1 else make_product(a, b)
 
 
-def value(node: ast.expr) -> int | None:
+def whole_value(node: ast.expr) -> int | None:
     """The whole number that a node is; None if it is none."""
     known = isinstance(node, ast.Constant) and type(node.value) is int
     return node.value if known else None
 
 
-def either(*values: ast.expr) -> ast.expr:
+def make_or(*values: ast.expr) -> ast.expr:
     """a or b or ..."""
     return ast.BoolOp(ast.Or(), list(values))
 
 
-def both(*values: ast.expr) -> ast.expr:
+def make_and(*values: ast.expr) -> ast.expr:
     """a and b and ..., or the value if it is one."""
     return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), list(values))
 
@@ -75,12 +75,14 @@ def compare(a: ast.expr, operator: ast.cmpop, b: ast.expr) -> ast.expr:
     return ast.Compare(a, [operator], [b])
 
 
-def between(low: int, a: ast.expr, high: int) -> ast.expr:
+def make_between(low: int, a: ast.expr, high: int) -> ast.expr:
     """low < a <= high"""
-    return ast.Compare(const(low), [ast.Lt(), ast.LtE()], [a, const(high)])
+    return ast.Compare(
+        make_constant(low), [ast.Lt(), ast.LtE()], [a, make_constant(high)]
+    )
 
 
-def walrus(name: str, what: ast.expr) -> ast.expr:
+def make_walrus(name: str, what: ast.expr) -> ast.expr:
     """(name := what)"""
     return ast.NamedExpr(ast.Name(name, ast.Store()), what)
 
@@ -95,6 +97,6 @@ def assign(name: str, what: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], what)
 
 
-def at(node: Any, place: ast.AST) -> Any:
+def place_node(node: Any, place: ast.AST) -> Any:
     """`node` with the position of `place`, which its new parts get later."""
     return ast.copy_location(node, place)

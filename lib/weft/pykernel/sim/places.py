@@ -63,7 +63,7 @@ class Place:
 Position = tuple[int, int, int, int]  # line, its last, column, its last
 
 
-def position(node: ast.AST) -> Position:
+def position_of(node: ast.AST) -> Position:
     """Where a node stands, as a code object says it."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 

@@ -19,8 +19,18 @@ import copy
 
 from . import names
 from .loops import HEADER
-from .nodes import assign, at, between, both, const, load, plus, times, value
-from .places import SITES, position
+from .nodes import (
+    add_whole,
+    assign,
+    load,
+    make_and,
+    make_between,
+    make_constant,
+    multiply_whole,
+    place_node,
+    whole_value,
+)
+from .places import SITES, position_of
 from .walks import LONG, SHORT, Count, Odd, Walk, Walks, Way
 
 MOST = 8  # accesses in a turn
@@ -44,18 +54,18 @@ class PlainLoops(Walks):
                 return None
             before, count = self.counted(node.iter)
             way = Way()
-            if value(count.turns) is None:
-                way.tests.append(between(SHORT, count.turns, LONG))
+            if whole_value(count.turns) is None:
+                way.tests.append(make_between(SHORT, count.turns, LONG))
             moves = [self.walked(walk, count, counter, way) for walk in walks]
         except Odd:
             return None
         logs = self.logs(walks, moves, count) if self.checks else []
-        logs = [at(one, node.iter) for one in [*way.found, *logs]]
+        logs = [place_node(one, node.iter) for one in [*way.found, *logs]]
         made = [*logs, *self.fast(node, walks, way.values, count, self.suite(body))]
-        slow.iter = at(count.counted, node.iter)
+        slow.iter = place_node(count.counted, node.iter)
         if way.tests:
-            made = [ast.If(both(*way.tests), made, [slow])]
-        return [at(one, node.iter) for one in [*before, *made]]
+            made = [ast.If(make_and(*way.tests), made, [slow])]
+        return [place_node(one, node.iter) for one in [*before, *made]]
 
     def logs(
         self, walks: list[Walk], moves: list[tuple[ast.expr, ast.expr]], count: Count
@@ -66,13 +76,15 @@ class PlainLoops(Walks):
         key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
         made = [self.logged(ast.Subscript(self.own(name), key, ast.Load()), HEADER)]
         for walk, (first, _) in zip(walks, moves):
-            site = self.variant.places[position(walk.node)].number
+            site = self.variant.places[position_of(walk.node)].number
             made.append(self.logged(first, site))
         return made
 
     def logged(self, element: ast.expr, site: int) -> ast.stmt:
         """.log(element * SITES + site)"""
-        packed = plus(times(element, const(SITES)), const(site))
+        packed = add_whole(
+            multiply_whole(element, make_constant(SITES)), make_constant(site)
+        )
         return ast.Expr(ast.Call(self.own(".log"), [packed], []))
 
     def fast(
@@ -89,16 +101,19 @@ class PlainLoops(Walks):
         columns = [count.counted]
         for walk, found in zip(walks, values):
             if walk.axis < 0:
-                made.append(at(assign(walk.name, found), walk.node))
+                made.append(place_node(assign(walk.name, found), walk.node))
             else:
                 targets.append(ast.Name(walk.name, ast.Store()))
-                columns.append(at(found, walk.node))
+                columns.append(place_node(found, walk.node))
         counted: ast.expr = columns[0]
         target: ast.expr = targets[0]
         if len(columns) > 1:
             counted = ast.Call(self.own(".zip"), columns, [])
             target = ast.Tuple(targets, ast.Store())
-        return [*made, at(ast.For(target, at(counted, node.iter), body, []), node)]
+        return [
+            *made,
+            place_node(ast.For(target, place_node(counted, node.iter), body, []), node),
+        ]
 
     # ---- what is plain ----
 
@@ -109,7 +124,7 @@ class PlainLoops(Walks):
         if isinstance(node, ast.Subscript):
             walk = self.walk(node, counter, bound)
             walks.append(walk)
-            return at(load(walk.name), node)
+            return place_node(load(walk.name), node)
         fits = isinstance(node, (ast.Constant, ast.Name, ast.UnaryOp, ast.Compare))
         if isinstance(node, ast.BinOp):
             fits = isinstance(node.op, _RECKONS)

@@ -12,11 +12,11 @@ import numpy as np
 from ...base.errors import ArgumentError
 from ..language.kernel import PythonKernel, Source, source_of, value_of
 from . import names, syntax
-from .declared import declared
+from .declared import parse_declaration
 from .intrinsics import BARRIERS, WAITING
 from .kinds import ANY, Kinds
 from .nodes import load
-from .places import Entity, Place, Position, Variant, position
+from .places import Entity, Place, Position, Variant, position_of
 from .rewrite import Rewriter
 
 MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
@@ -154,7 +154,7 @@ class Program:
             tree,
             {n: b if isinstance(b, int) else ANY for n, b in zip(parameters, bindings)},
             lambda node: names.path_of(function, node, local),
-            lambda node: names.meaning(function, node, local),
+            lambda node: names.find_meaning(function, node, local),
             lambda node, kinds: self._result(node, made, kinds),
         )
         return made
@@ -206,8 +206,8 @@ class Program:
         module = ast.Module([ast.copy_location(maker, body)], [])
         ast.fix_missing_locations(module)
         made = compile(module, variant.file, "exec", dont_inherit=True)
-        variant.maker = _code(made, ".make")
-        variant.code = _code(variant.maker, body.name)
+        variant.maker = _compile_code(made, ".make")
+        variant.code = _compile_code(variant.maker, body.name)
 
     # ---- waiting ----
 
@@ -215,7 +215,7 @@ class Program:
         """Whether a function waits, itself or in a helper; no recursion allowed."""
         if self._waits.get(function, False) is None:
             source = self.source(function)
-            raise syntax.refusal(
+            raise syntax.make_refusal(
                 source,
                 source.tree,
                 function.__name__,
@@ -241,7 +241,7 @@ class Program:
         if path in WAITING:
             self.general = self.general or path != "syncthreads"
             return True
-        helper = names.helper_of(names.meaning(function, node.func, local))
+        helper = names.helper_of(names.find_meaning(function, node.func, local))
         return path is None and helper is not None and self.waits(helper)
 
     def spins(
@@ -267,7 +267,8 @@ class Program:
             or (isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute))
             or (
                 isinstance(n, ast.Call)
-                and names.helper_of(names.meaning(function, n.func, local)) is not None
+                and names.helper_of(names.find_meaning(function, n.func, local))
+                is not None
             )
             for n in looked
         )
@@ -279,11 +280,13 @@ class Program:
 
     def memory(self, variant: Variant, node: ast.Call, name: str = "") -> Entity:
         """The array that a call of shared.array or local.array makes."""
-        key = (variant.function, position(node))
+        key = (variant.function, position_of(node))
         if key not in self._memory:
             function, local = variant.function, names.locals_of(variant.tree)
             path = names.path_of(function, node.func, local) or ""
-            shape, dtype = declared(function, self.source(function), node, path)
+            shape, dtype = parse_declaration(
+                function, self.source(function), node, path
+            )
             origin = path.partition(".")[0]
             entity = Entity(
                 len(self.entities), name or origin, origin, len(shape), dtype, shape
@@ -324,7 +327,7 @@ class Program:
             )
 
 
-def _code(code: types.CodeType, name: str) -> types.CodeType:
+def _compile_code(code: types.CodeType, name: str) -> types.CodeType:
     found = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return next(c for c in found if c.co_name == name)
 

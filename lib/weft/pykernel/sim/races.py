@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import CODES, SPACES, Batch, bits, heads
+from .layout import CODES, SPACES, Batch, count_bits, mark_heads
 from .record import ATOMIC, GLOBAL, READ, WRITE
 from .warp import WARP
 
@@ -44,16 +44,16 @@ def in_block(batch: Batch) -> Iterator[Offence]:
         return
     place = batch.part[rows] * layout.total + address
     thread, kind = batch.thread[rows], batch.kind[rows].astype(np.int64)
-    found = suspects(place, thread, kind, layout.threads)
+    found = find_suspects(place, thread, kind, layout.threads)
     if not len(found):
         return
-    chosen = np.flatnonzero(_among(place, found))
+    chosen = np.flatnonzero(_is_among(place, found))
     rows, place, thread, kind = (c[chosen] for c in (rows, place, thread, kind))
     phase = batch.phase[rows] if batch.phase is not None else None
     if phase is not None:
-        keep, place = _unordered(place, thread, kind, phase, layout.threads)
+        keep, place = _select_unordered(place, thread, kind, phase, layout.threads)
         rows, thread, kind, phase = (c[keep] for c in (rows, thread, kind, phase))
-    yield from _pairs(batch, rows, place, thread, kind, phase)
+    yield from _pair_races(batch, rows, place, thread, kind, phase)
 
 
 def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
@@ -74,7 +74,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     low, width = layout.blanks
     where = turn * width + address - low
     unknown = np.flatnonzero(blank)
-    first = unknown[_first(where[unknown], (int(turn[-1]) + 1) * width)]
+    first = unknown[_first_places(where[unknown], (int(turn[-1]) + 1) * width)]
     bad = first[batch.kind[rows[first]] != _WRITE]
     if len(bad):
         yield from _never_written(batch, rows, where, bad)
@@ -84,7 +84,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     layout.blank[address[last & (batch.kind[rows] != _READ)]] = False
 
 
-def _first(keys: np.ndarray, count: int) -> np.ndarray:
+def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
     """Where each key (below count) comes for the first time."""
     if not len(keys):
         return keys
@@ -102,7 +102,7 @@ def _never_written(
     """Those of the first reads of places that no other thread writes meanwhile."""
     first = first[np.argsort(where[first])]
     writes = np.flatnonzero(batch.kind[rows] == _WRITE)
-    writes = writes[_among(where[writes], where[first])]
+    writes = writes[_is_among(where[writes], where[first])]
     parts = len(batch.intervals)
     own = where[first] * parts + batch.part[rows[first]]
     meanwhile = where[writes] * parts + batch.part[rows[writes]]
@@ -116,14 +116,14 @@ def _never_written(
         yield Offence(row)
 
 
-def suspects(
+def find_suspects(
     place: np.ndarray, thread: np.ndarray, kind: np.ndarray, threads: int
 ) -> np.ndarray:
     """The places (sorted) where several threads (or blocks) may race."""
-    shift = bits(threads) + 2
+    shift = count_bits(threads) + 2
     keys = np.sort((place << shift) | (thread << 2) | kind)
     place = keys >> shift
-    first = heads(place)
+    first = mark_heads(place)
     one = (keys >> 2) & ((1 << (shift - 2)) - 1)
     last = np.append(first[1:], len(keys)) - 1
     several = one[first] != one[last]
@@ -135,14 +135,14 @@ def suspects(
     return place[first[several]]
 
 
-def _among(column: np.ndarray, some: np.ndarray) -> np.ndarray:
+def _is_among(column: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Which values of a column are among some sorted ones."""
     at = np.searchsorted(some, column)
     at[at == len(some)] = 0
     return some[at] == column
 
 
-def _unordered(
+def _select_unordered(
     place: np.ndarray,
     thread: np.ndarray,
     kind: np.ndarray,
@@ -155,20 +155,20 @@ def _unordered(
     """
     _, place = np.unique(place, return_inverse=True)
     order = np.lexsort((thread, place))
-    first = heads(place[order])
+    first = mark_heads(place[order])
     last = np.append(first[1:], len(order)) - 1
     warp = thread[order] // WARP
     one_warp = (warp[first] == warp[last])[place]
     width = int(phase.max()) + 1
     place = place * width + np.where(one_warp, phase, 0)
-    found = suspects(place, thread, kind, threads)
+    found = find_suspects(place, thread, kind, threads)
     if not len(found):
         return np.zeros(0, np.int64), place[:0]
-    keep = np.flatnonzero(_among(place, found))
+    keep = np.flatnonzero(_is_among(place, found))
     return keep, place[keep]
 
 
-def _pairs(
+def _pair_races(
     batch: Batch,
     rows: np.ndarray,
     place: np.ndarray,
@@ -183,7 +183,7 @@ def _pairs(
     order = np.lexsort((rows, thread, rank, place))
     rows, place, thread, kind = (c[order] for c in (rows, place, thread, kind))
     phase = phase[order] if phase is not None else None
-    first = heads(place)
+    first = mark_heads(place)
     ends = np.append(first[1:], len(rows))
     group = np.repeat(np.arange(len(first)), ends - first)
     chosen = first[group]
@@ -197,16 +197,16 @@ def _pairs(
     near = thread[pool] // WARP == thread[chosen[pool]] // WARP
     best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
-    start = heads(group[best])
+    start = mark_heads(group[best])
     partner[group[best[start]]] = best[start]
     for number, (begin, end) in enumerate(zip(first.tolist(), ends.tolist())):
         a, b = begin, int(partner[number])
         if b < 0:
-            a, b = _searched(thread, kind, phase, begin, end)
+            a, b = _search_pair(thread, kind, phase, begin, end)
         if b < 0:
             continue
         if kind[a] == kind[b] == _WRITE and (kind[begin:end] == _WRITE).all():
-            differing = _differing(batch, rows[begin:end], thread[begin:end])
+            differing = _find_differing(batch, rows[begin:end], thread[begin:end])
             if differing is not None:
                 yield Offence(*differing, conflict=True)
             continue
@@ -226,7 +226,7 @@ def _with_a_read(
     return a, b
 
 
-def _searched(
+def _search_pair(
     thread: np.ndarray, kind: np.ndarray, phase: np.ndarray | None, begin: int, end: int
 ) -> tuple[int, int]:
     """The first pair that races among rows [begin, end); (-1, -1) if none does."""
@@ -241,7 +241,7 @@ def _searched(
     return -1, -1
 
 
-def _differing(
+def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> tuple[int, int] | None:
     """Two writes of different values by two threads; None if all wrote the same."""

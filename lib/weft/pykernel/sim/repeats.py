@@ -86,9 +86,9 @@ class Kind:
         sums = Sums(layout)
         sums.add(batch)
         self.sums = sums.sums
-        rows = [_first(*batch.rows(layout.blankable[batch.site]))]
+        rows = [_first_rows(*batch.rows(layout.blankable[batch.site]))]
         wrote = batch.kind != CODES[READ]
-        rows.append(_first(*batch.rows(layout.blankable[batch.site] & wrote)))
+        rows.append(_first_rows(*batch.rows(layout.blankable[batch.site] & wrote)))
         rows.append(np.flatnonzero(layout.changing[batch.site]))
         chosen = np.unique(np.concatenate(rows))
         self.thread, self.site = interval.thread[chosen], interval.site[chosen]
@@ -162,6 +162,6 @@ class Repeats:
         self.past = []
 
 
-def _first(rows: np.ndarray, address: np.ndarray) -> np.ndarray:
+def _first_rows(rows: np.ndarray, address: np.ndarray) -> np.ndarray:
     """The first row for each address."""
     return rows[np.unique(address, return_index=True)[1]]

@@ -17,7 +17,7 @@ import copy
 from ..language import spelling
 from ..language.kernel import LOOP_HINT, as_range
 from . import intrinsics, names
-from .nodes import assign, at, call, const, load
+from .nodes import assign, call, load, make_constant, place_node
 from .numbers import TYPES, converted
 from .plain_loops import PlainLoops, is_simple
 from .record import STEP
@@ -35,9 +35,9 @@ class Rewriter(PlainLoops):
         tree = self.variant.tree
         body = self.suite(tree.body)
         if self.variant.number == 0 and self.tells_ends():
-            body.append(at(self.tell(".came_to_end"), tree.body[-1]))
+            body.append(place_node(self.tell(".came_to_end"), tree.body[-1]))
         if self.program.trace and self.variant.number == 0:
-            body.append(at(ast.Return(self.names()), tree.body[-1]))
+            body.append(place_node(ast.Return(self.names()), tree.body[-1]))
         arguments = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(n) for n in THREAD]
@@ -51,7 +51,7 @@ class Rewriter(PlainLoops):
         )
         made = ast.FunctionDef(tree.name, arguments, body, [])
         made.type_params = []
-        return at(made, tree)
+        return place_node(made, tree)
 
     def tells_ends(self) -> bool:
         """Whether it matters how threads end: others may wait for them."""
@@ -93,16 +93,16 @@ class Rewriter(PlainLoops):
             last = node.end_lineno
         made = self.site(STEP, body[0])
         made.last = last
-        number = const(made.number)
-        return at(ast.Expr(ast.Call(self.own(".log"), [number], [])), body[0])
+        number = make_constant(made.number)
+        return place_node(ast.Expr(ast.Call(self.own(".log"), [number], [])), body[0])
 
     # ---- statements ----
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         if self.variant.number and node.value is None and self.tells_ends():
-            return [at(self.tell(".leaves"), node), node]
+            return [place_node(self.tell(".leaves"), node), node]
         if self.variant.number == 0 and self.program.trace:
-            return at(ast.Return(self.names()), node)
+            return place_node(ast.Return(self.names()), node)
         return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.stmt:
@@ -126,18 +126,18 @@ class Rewriter(PlainLoops):
         spins = self.program.spins(self.variant.function, node, self.local)
         node.test = self.visit(node.test)
         count: list[ast.stmt] = [
-            ast.AugAssign(ast.Name(turns, ast.Store()), ast.Add(), const(1))
+            ast.AugAssign(ast.Name(turns, ast.Store()), ast.Add(), make_constant(1))
         ]
         if spins:
             place = self.number_of(self.place("spin", node))
-            value = ast.Tuple([const("spin"), place, load(turns)], ast.Load())
-            test = ast.Compare(load(turns), [ast.Gt()], [const(SPIN)])
+            value = ast.Tuple([make_constant("spin"), place, load(turns)], ast.Load())
+            test = ast.Compare(load(turns), [ast.Gt()], [make_constant(SPIN)])
             count.append(ast.If(test, [ast.Expr(ast.Yield(value))], []))
         for one in count:
-            at(one, node.test)
+            place_node(one, node.test)
         node.body = count + self.suite(node.body)
         node.orelse = self.suite(node.orelse)
-        return [at(assign(turns, const(0)), node.test), node]
+        return [place_node(assign(turns, make_constant(0)), node.test), node]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         if isinstance(node.value, (ast.Call, ast.Constant)):
@@ -160,7 +160,7 @@ class Rewriter(PlainLoops):
         entity = self.entity(node)
         if entity is not None:
             kind = "v" if self.checks else "r"
-            return at(self.own(f".{kind}{entity.number}"), node)
+            return place_node(self.own(f".{kind}{entity.number}"), node)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -169,10 +169,10 @@ class Rewriter(PlainLoops):
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
         """The value of a name of the language; number: which cannot be a vector's."""
-        made = None if number else intrinsics.attribute(self, path)
+        made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
-            self.refuse(node, "{} ({})".format(*spelling.unknown(path)))
-        return at(made, node)
+            self.refuse(node, "{} ({})".format(*spelling.explain_unknown(path)))
+        return place_node(made, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         for side in (node.left, node.right):
@@ -183,7 +183,7 @@ class Rewriter(PlainLoops):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         path = self.path(node.func)
         if path is not None:
-            return at(intrinsics.called(self, path, node), node)
+            return place_node(intrinsics.rewrite_call(self, path, node), node)
         value = self.meaning(node.func)
         if names.is_foreign(value):
             self.refuse(
@@ -191,15 +191,15 @@ class Rewriter(PlainLoops):
             )
         name = names.math_name(value)
         if name is not None:
-            node.func = at(self.own(f".math_{name}"), node.func)
+            node.func = place_node(self.own(f".math_{name}"), node.func)
             node.args = [self.visit(arg) for arg in node.args]
             return node
         whole = isinstance(value, type) and value in TYPES
         if names.is_number_type(value) and _is_number(node):
             made = converted(value) if whole else value
-            return at(self.program.scalar(self, made(node.args[0].value)), node)
+            return place_node(self.program.scalar(self, made(node.args[0].value)), node)
         if whole and len(node.args) == 1 and not node.keywords:
-            node.func = at(self.own(f".to_{value.__name__}"), node.func)
+            node.func = place_node(self.own(f".to_{value.__name__}"), node.func)
             return self.generic_visit(node)
         if names.helper_of(value) is not None:
             return self.helper(node)
@@ -208,11 +208,11 @@ class Rewriter(PlainLoops):
     def helper(self, node: ast.Call) -> ast.expr:
         """A call of a function that is rewritten itself."""
         callee = self.program.callee(node, self.variant, self.variant.kinds)
-        node.func = at(self.own(f".h{callee.number}"), node.func)
+        node.func = place_node(self.own(f".h{callee.number}"), node.func)
         node.args = [load(n) for n in THREAD] + [self.visit(a) for a in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
-        return at(ast.YieldFrom(node), node) if callee.yields else node
+        return place_node(ast.YieldFrom(node), node) if callee.yields else node
 
 
 def _is_number(node: ast.Call) -> bool:

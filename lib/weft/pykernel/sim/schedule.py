@@ -14,7 +14,7 @@ from .intrinsics import BARRIERS
 from .log import Log
 from .places import Place
 from .stop import Stop
-from .warp import FULL, WARP, bits, exchange, shown, sources
+from .warp import FULL, WARP, exchange_values, make_mask, shuffle_sources, write_lanes
 
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
@@ -223,12 +223,12 @@ class Block:
         values = {n % WARP: got[3] for n, got in waits.items()}
         arguments = {n % WARP: got[4] for n, got in waits.items()}
         try:
-            result = exchange(operation, values, arguments, mask)
+            result = exchange_values(operation, values, arguments, mask)
         except UNUSABLE as error:
             first, got = next(iter(waits.items()))
             raise self.unusable(first, got, error) from None
         if len(waits) < WARP and operation != "activemask":
-            asked = sources(operation, arguments)
+            asked = shuffle_sources(operation, arguments)
             self.launch.meet(self.block, waits, asked, len(self.every))
         return [(n, result[n % WARP]) for n in waits]
 
@@ -246,7 +246,7 @@ class Block:
                 for n in active
                 if n // WARP == first // WARP and self.at_warp[n][1] == place
             ]
-            return self.exchanged(here, bits(n % WARP for n in here))
+            return self.exchanged(here, make_mask(n % WARP for n in here))
         if self.at_warp:
             raise self.deadlock()
         return self.open()
@@ -295,7 +295,7 @@ class Block:
         return Stop(
             "deadlock",
             f"waits at cuda.{operation} with the mask 0x{mask:08x} for "
-            f"{shown(n % WARP for n in missing)} of its warp, which never "
+            f"{write_lanes(n % WARP for n in missing)} of its warp, which never "
             f"{'come' if len(missing) > 1 else 'comes'}: lane {other % WARP} waits at "
             f"cuda.{where[0]}{with_mask} in line {self.launch.places[where[1]].line}",
             self.launch.places[place],

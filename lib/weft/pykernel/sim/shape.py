@@ -13,7 +13,7 @@ from .kinds import ANY, POSITIVE, WHOLE
 from .places import Entity
 
 
-def bindings(
+def bind_arguments(
     kernel: PythonKernel, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """(a key that says which program fits, what its parameters are bound to)."""
@@ -32,7 +32,7 @@ def bindings(
     return tuple(key), tuple(bound)
 
 
-def orders(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
+def order_threads(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
     """(block, its threads as (x, y, z, number)) in the order in which they run."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
     threads = [
@@ -55,7 +55,7 @@ def orders(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
             yield block, [threads[i] for i in rng.permutation(len(threads)).tolist()]
 
 
-def memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
+def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
     """For each array by id(): the number of the memory it shares, and its offset.
 
     (-1, 0) for a memory of its own.
@@ -83,6 +83,6 @@ def memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def linear(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
+def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
     """The number of a block or thread: x runs fastest."""
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]

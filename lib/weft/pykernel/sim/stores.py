@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 from .elements import Elements, again_at
-from .nodes import assign, at, const, load, tuple_of, walrus
+from .nodes import assign, load, make_constant, make_walrus, place_node, tuple_of
 from .places import Entity, Place
 from .record import READ, WRITE
 
@@ -29,8 +29,10 @@ class Stores(Elements):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
-            return at(ast.Pass(), node)
-        return self.visit_Assign(at(ast.Assign([node.target], node.value), node))
+            return place_node(ast.Pass(), node)
+        return self.visit_Assign(
+            place_node(ast.Assign([node.target], node.value), node)
+        )
 
     def raw_of(self, node: ast.Assign) -> list[ast.stmt]:
         """For a local array of the thread's own: its raw array under its own name."""
@@ -38,7 +40,7 @@ class Stores(Elements):
         if entity is None or entity.origin != "local" or not self.checks:
             return []
         raw = ast.Attribute(load(entity.name), "raw", ast.Load())
-        return [at(assign(f".r{entity.number}", raw), node)]
+        return [place_node(assign(f".r{entity.number}", raw), node)]
 
     def is_element(self, node: ast.expr) -> bool:
         """Whether a target is an element, or a field of one."""
@@ -57,11 +59,11 @@ class Stores(Elements):
             return node if isinstance(node, ast.Name) else self.visit(node)
         name = self.temporary()
         after.append(self.store(node, load(name), place))
-        return at(ast.Name(name, ast.Store()), node)
+        return place_node(ast.Name(name, ast.Store()), node)
 
     def store(self, node: ast.expr, value: ast.expr, place: ast.stmt) -> ast.stmt:
         """node = value, written down."""
-        if _field(node) is not None:
+        if _field_of(node) is not None:
             return self.store_field(node, value, place)
         assert isinstance(node, ast.Subscript)
         base, parts = self.chain(node)
@@ -69,26 +71,26 @@ class Stores(Elements):
         if not self.checks:
             if entity is not None and entity.dtype.kind in "iu":
                 value = self.converted(value, entity)
-            return at(ast.Assign([self.plain(node)], value), place)
+            return place_node(ast.Assign([self.plain(node)], value), place)
         if entity is not None:
             site = self.site(WRITE, node, entity)
             index = self.components(parts, site)
             return self.written(node, site, index, value, place)
         number = self.number_of(self.place(WRITE, node))
         made = [value, self.visit(node.value), self.index(node.slice), number]
-        return at(ast.Expr(ast.Call(self.own(".put"), made, [])), place)
+        return place_node(ast.Expr(ast.Call(self.own(".put"), made, [])), place)
 
     def store_field(self, node: ast.expr, value: ast.expr, place: ast.stmt) -> ast.stmt:
         """x[i].re = value, x[i]["re"] = value: of a structured array's element."""
         assert isinstance(node, (ast.Attribute, ast.Subscript))
         element = node.value
         if not self.checks:
-            return at(ast.Assign([self.generic_visit(node)], value), place)
+            return place_node(ast.Assign([self.generic_visit(node)], value), place)
         assert isinstance(element, ast.Subscript)
         number = self.number_of(self.place(WRITE, node))
         found = [self.visit(element.value), self.index(element.slice)]
-        made = [value, *found, number, const(_field(node))]
-        return at(ast.Expr(ast.Call(self.own(".put_field"), made, [])), place)
+        made = [value, *found, number, make_constant(_field_of(node))]
+        return place_node(ast.Expr(ast.Call(self.own(".put_field"), made, [])), place)
 
     def written(
         self,
@@ -107,18 +109,18 @@ class Stores(Elements):
         note = ast.Call(self.own(".val"), [load(name)], [])
         target = self.element(node, site, index, note)
         target.ctx = ast.Store()
-        return at(ast.Assign([target], walrus(name, value)), place)
+        return place_node(ast.Assign([target], make_walrus(name, value)), place)
 
     def converted(self, value: ast.expr, entity: Entity) -> ast.expr:
         """A value as C stores it in whole numbers: it wraps, and never raises."""
         return ast.Call(self.own(f".cast_{entity.dtype.name}"), [value], [])
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        if _field(node.target) is not None:
+        if _field_of(node.target) is not None:
             read = copy.deepcopy(node.target)
             read.ctx = ast.Load()
             value = ast.BinOp(self.visit(read), node.op, self.visit(node.value))
-            return self.store(node.target, at(value, node), node)
+            return self.store(node.target, place_node(value, node), node)
         if not isinstance(node.target, ast.Subscript):
             node.value = self.visit(node.value)
             return node
@@ -135,7 +137,7 @@ class Stores(Elements):
         site = self.site(READ, target, entity)
         index = self.components(parts, site)
         read = self.element(target, site, index)
-        value = at(ast.BinOp(read, node.op, self.visit(node.value)), node)
+        value = place_node(ast.BinOp(read, node.op, self.visit(node.value)), node)
         write = self.site(WRITE, target, entity)
         write.index = site.index
         again = [again_at(i) for i in site.index]
@@ -148,15 +150,15 @@ class Stores(Elements):
         target = node.target
         self.place(READ, target)
         named = [self.temporary() for _ in parts]
-        bound = [walrus(n, self.visit(p)) for n, p in zip(named, parts)]
+        bound = [make_walrus(n, self.visit(p)) for n, p in zip(named, parts)]
         raw = self.visit(base)
-        read = at(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
+        read = place_node(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
         again = tuple_of([load(n) for n in named])
-        store = at(ast.Subscript(raw, again, ast.Store()), target)
-        value = at(ast.BinOp(read, node.op, self.visit(node.value)), node)
+        store = place_node(ast.Subscript(raw, again, ast.Store()), target)
+        value = place_node(ast.BinOp(read, node.op, self.visit(node.value)), node)
         if entity.dtype.kind in "iu":
             value = self.converted(value, entity)
-        return at(ast.Assign([store], value), node)
+        return place_node(ast.Assign([store], value), node)
 
     def augmented(self, node: ast.AugAssign) -> ast.stmt:
         """The same for an array that is known when it runs."""
@@ -164,18 +166,20 @@ class Stores(Elements):
         assert isinstance(target, ast.Subscript)
         array, index = self.temporary(), self.temporary()
         found = [
-            walrus(array, self.visit(target.value)),
-            walrus(index, self.index(target.slice)),
+            make_walrus(array, self.visit(target.value)),
+            make_walrus(index, self.index(target.slice)),
             self.number_of(self.place(READ, target)),
         ]
         read = ast.Call(self.own(".get"), found, [])
-        value = at(ast.BinOp(at(read, target), node.op, self.visit(node.value)), node)
+        value = place_node(
+            ast.BinOp(place_node(read, target), node.op, self.visit(node.value)), node
+        )
         number = self.number_of(self.place(WRITE, target))
         put = ast.Call(self.own(".put"), [value, load(array), load(index), number], [])
-        return at(ast.Expr(put), node)
+        return place_node(ast.Expr(put), node)
 
 
-def _field(node: ast.expr) -> str | None:
+def _field_of(node: ast.expr) -> str | None:
     """The field of an element that a target is; None if it is none."""
     if not isinstance(getattr(node, "value", None), ast.Subscript):
         return None

@@ -38,7 +38,7 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
 }
 
 
-def refusal(source: Source, node: ast.AST, name: str, what: str) -> ArgumentError:
+def make_refusal(source: Source, node: ast.AST, name: str, what: str) -> ArgumentError:
     """The error for a piece of a kernel, with its line."""
     line = getattr(node, "lineno", source.first)
     text = source.line(line).strip()
@@ -49,32 +49,32 @@ def check(source: Source, name: str, kernel: bool) -> None:
     """ArgumentError at the first thing that a kernel, or its helper, cannot have."""
     given = source.tree.args
     if given.vararg or given.kwarg or given.kwonlyargs:
-        raise refusal(
+        raise make_refusal(
             source, source.tree, name, "a helper's parameters are plain names; no *"
         )
     for node in _in_order(source.tree):
         if node is source.tree:
             continue
         if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
-            raise refusal(
+            raise make_refusal(
                 *(source, node, name),
                 "a for loop of a kernel goes over range(...) or a tuple, no list",
             )
         if type(node) in _WAYS:
             what, way = _WAYS[type(node)]
-            raise refusal(
+            raise make_refusal(
                 source, node, name, f"a kernel cannot have {what}; {way} instead"
             )
         if isinstance(node, ast.keyword) and node.arg is None:
-            raise refusal(
+            raise make_refusal(
                 source, node.value, name, "a kernel cannot have **; name each argument"
             )
         if isinstance(node, ast.For) and not isinstance(node.target, ast.Name):
-            raise refusal(
+            raise make_refusal(
                 source, node, name, "a for loop counts in one plain name: for i in ..."
             )
-        if kernel and isinstance(node, ast.Return) and _returns(node):
-            raise refusal(
+        if kernel and isinstance(node, ast.Return) and _is_returning(node):
+            raise make_refusal(
                 source,
                 node,
                 name,
@@ -82,7 +82,7 @@ def check(source: Source, name: str, kernel: bool) -> None:
             )
 
 
-def _returns(node: ast.Return) -> bool:
+def _is_returning(node: ast.Return) -> bool:
     value = node.value
     return value is not None and not (
         isinstance(value, ast.Constant) and value.value is None

@@ -9,7 +9,7 @@ from ...report.places import Index, unflatten, write_index
 from .places import Place
 
 
-def finding(
+def make_finding(
     places: Sequence[Place],
     waiting: Mapping[int, Sequence[int]],
     gone: Sequence[int],
@@ -26,7 +26,8 @@ def finding(
     place, here = places[main], sorted(waiting[main])
     where = unflatten(at, grid)
     others = [
-        f"{_several(numbers, block)} {_wait(numbers)} at that of line {places[p].line}"
+        f"{_name_threads(numbers, block)} {_wait(numbers)} at that of line "
+        f"{places[p].line}"
         for p, numbers in waiting.items()
         if p != main
     ]
@@ -34,11 +35,11 @@ def finding(
     if gone:
         has = "has" if len(gone) == 1 else "have"
         others.append(
-            f"{_several(gone, block)} {has} come to the kernel's end without it"
+            f"{_name_threads(gone, block)} {has} come to the kernel's end without it"
         )
         missing = list(gone)
     text = (
-        f"{_several(here, block)} of block {write_index(where, grid)} "
+        f"{_name_threads(here, block)} of block {write_index(where, grid)} "
         f"{_wait(here)} at the barrier of line {place.line}, but {' and '.join(others)}"
     )
     return Finding(
@@ -51,7 +52,7 @@ def finding(
     )
 
 
-def _several(numbers: Sequence[int], block: tuple[int, int, int]) -> str:
+def _name_threads(numbers: Sequence[int], block: tuple[int, int, int]) -> str:
     shown = [write_index(unflatten(n, block), block) for n in sorted(numbers)[:3]]
     if len(numbers) == 1:
         return f"thread {shown[0]}"

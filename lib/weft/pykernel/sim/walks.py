@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from .kinds import POSITIVE, WHOLE
 from .nodes import (
+    add_whole,
     assign,
     call,
     compare,
-    const,
     load,
-    plus,
-    times,
+    make_constant,
+    make_walrus,
+    multiply_whole,
     tuple_of,
-    value,
-    walrus,
+    whole_value,
 )
 from .places import Entity
 from .stores import Stores
@@ -75,12 +75,12 @@ class Way:
     def use(self, node: ast.expr) -> ast.expr:
         """A value, the first time found."""
         if isinstance(node, ast.Name) and node.id in self.later:
-            return walrus(node.id, self.later.pop(node.id))
+            return make_walrus(node.id, self.later.pop(node.id))
         return node
 
     def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
         """Test a < b or the like, where it is not known by now."""
-        x, y = value(a), value(b)
+        x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
                 raise Odd
@@ -100,7 +100,7 @@ class Walks(Stores):
         if any(self.variant.kinds(part) < WHOLE for part in parts):
             raise Odd
         slopes = [self.slope(part, counter, bound) for part in parts]
-        moving = [i for i, slope in enumerate(slopes) if value(slope) != 0]
+        moving = [i for i, slope in enumerate(slopes) if whole_value(slope) != 0]
         if len(moving) > 1:
             raise Odd
         axis = moving[0] if moving else -1
@@ -111,41 +111,41 @@ class Walks(Stores):
             array = self.own(f".f{entity.number}")
         name = self.temporary()
         self.local.add(name)
-        slope = slopes[axis] if moving else const(0)
+        slope = slopes[axis] if moving else make_constant(0)
         return Walk(node, entity, array, parts, axis, slope, name)
 
     def slope(self, node: ast.expr, counter: str, bound: set[str]) -> ast.expr:
         """By how much a whole number changes as the counter grows by 1."""
         if isinstance(node, ast.Name):
             if node.id == counter:
-                return const(1)
+                return make_constant(1)
             if node.id in bound:
                 raise Odd
-            return const(0)
+            return make_constant(0)
         if isinstance(node, ast.Constant) or self.path(node):
-            return const(0)
+            return make_constant(0)
         if isinstance(node, ast.UnaryOp):
             inner = self.slope(node.operand, counter, bound)
             if isinstance(node.op, ast.USub):
-                return times(const(-1), inner)
+                return multiply_whole(make_constant(-1), inner)
             fixed = [inner]
         elif isinstance(node, ast.BinOp):
             left = self.slope(node.left, counter, bound)
             right = self.slope(node.right, counter, bound)
             if isinstance(node.op, ast.Add):
-                return plus(left, right)
+                return add_whole(left, right)
             if isinstance(node.op, ast.Sub):
-                return plus(left, times(const(-1), right))
-            if isinstance(node.op, ast.Mult) and value(left) == 0:
-                return times(self.known(node.left), right)
-            if isinstance(node.op, ast.Mult) and value(right) == 0:
-                return times(left, self.known(node.right))
+                return add_whole(left, multiply_whole(make_constant(-1), right))
+            if isinstance(node.op, ast.Mult) and whole_value(left) == 0:
+                return multiply_whole(self.known(node.left), right)
+            if isinstance(node.op, ast.Mult) and whole_value(right) == 0:
+                return multiply_whole(left, self.known(node.right))
             fixed = [left, right]
         else:
             raise Odd
-        if any(value(one) != 0 for one in fixed):
+        if any(whole_value(one) != 0 for one in fixed):
             raise Odd
-        return const(0)
+        return make_constant(0)
 
     def known(
         self, node: ast.expr, counter: str = "", first: ast.expr | None = None
@@ -155,9 +155,13 @@ class Walks(Stores):
             if node.id == counter and first is not None:
                 return copy.deepcopy(first)
             found = None if node.id in self.local else self.meaning(node)
-            return const(found) if type(found) is int else self.visit(copy.copy(node))
+            return (
+                make_constant(found)
+                if type(found) is int
+                else self.visit(copy.copy(node))
+            )
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-            form = plus if isinstance(node.op, ast.Add) else times
+            form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
             sides = [self.known(n, counter, first) for n in (node.left, node.right)]
             return form(*sides)
         if isinstance(node, ast.BinOp):
@@ -180,60 +184,62 @@ class Walks(Stores):
         if len(arguments) == 1:
             before: list[ast.stmt] = []
             turns = arguments[0]
-            if value(turns) is None and not isinstance(turns, ast.Name):
+            if whole_value(turns) is None and not isinstance(turns, ast.Name):
                 name = self.temporary()
                 before, turns = [assign(name, turns)], load(name)
-            known = value(turns)
+            known = whole_value(turns)
             if known is not None and not SHORT < known <= LONG:
                 raise Odd
-            return before, Count(turns, const(0), const(1), call("range", turns))
+            return before, Count(
+                turns, make_constant(0), make_constant(1), call("range", turns)
+            )
         counted, turns = self.temporary(), self.temporary()
         before = [
             assign(counted, call("range", *arguments)),
             assign(turns, ast.Call(self.own(".len"), [load(counted)], [])),
         ]
-        first = ast.Subscript(load(counted), const(0), ast.Load())
-        step: ast.expr = const(1)
+        first = ast.Subscript(load(counted), make_constant(0), ast.Load())
+        step: ast.expr = make_constant(1)
         if len(arguments) == 3:
             step = arguments[2]
-            if value(step) is None:
+            if whole_value(step) is None:
                 step = ast.Attribute(load(counted), "step", ast.Load())
         return before, Count(load(turns), first, step, load(counted))
 
     def side(self, entity: Entity, axis: int) -> ast.expr:
         """How long an array is."""
         if entity.origin in ("shared", "local") and not entity.dynamic:
-            return const(entity.shape[axis])
+            return make_constant(entity.shape[axis])
         return self.own(f".d{entity.number}_{axis}")
 
     def walked(
         self, walk: Walk, count: Count, counter: str, way: Way
     ) -> tuple[ast.expr, ast.expr]:
         """(the first element, by how many it moves); adds its tests and its value."""
-        entity, last = walk.entity, const(0)
-        step = times(walk.coefficient, count.step)
-        turns = plus(count.turns, const(-1))
-        if (value(step) or 0) < 0:
+        entity, last = walk.entity, make_constant(0)
+        step = multiply_whole(walk.coefficient, count.step)
+        turns = add_whole(count.turns, make_constant(-1))
+        if (whole_value(step) or 0) < 0:
             raise Odd
         parts: list[ast.expr] = []
         for axis, part in enumerate(walk.parts):
             first = self.named(self.known(part, counter, count.first), way)
             if self.variant.kinds(part) < POSITIVE:
-                way.test(first, ast.GtE(), const(0))
+                way.test(first, ast.GtE(), make_constant(0))
             end = first
             if axis == walk.axis:
-                reached = plus(way.use(first), times(turns, step))
+                reached = add_whole(way.use(first), multiply_whole(turns, step))
                 end = last = self.named(reached, way)
-                if value(step) is None:
+                if whole_value(step) is None:
                     way.test(last, ast.Gt(), first)
             way.test(end, ast.Lt(), self.side(entity, axis))
             parts.append(first)
-        flat, room, far = const(0), const(1), const(0)
+        flat, room, far = make_constant(0), make_constant(1), make_constant(0)
         for axis in reversed(range(len(parts))):
-            flat = plus(times(parts[axis], room), flat)
+            flat = add_whole(multiply_whole(parts[axis], room), flat)
             if axis == walk.axis:
-                far = times(step, room)
-            room = times(self.side(entity, axis), room)
+                far = multiply_whole(step, room)
+            room = multiply_whole(self.side(entity, axis), room)
         shared = entity.origin == "shared"
         if (shared or self.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
             name = self.temporary()
@@ -241,10 +247,16 @@ class Walks(Stores):
             flat = load(name)
         if walk.axis >= 0 and shared:
             parts = [
-                ast.Slice(flat, plus(plus(flat, times(turns, far)), const(1)), far)
+                ast.Slice(
+                    flat,
+                    add_whole(
+                        add_whole(flat, multiply_whole(turns, far)), make_constant(1)
+                    ),
+                    far,
+                )
             ]
         elif walk.axis >= 0:
-            end = plus(last, const(1))
+            end = add_whole(last, make_constant(1))
             parts[walk.axis] = ast.Slice(parts[walk.axis], end, step)
         elif shared:
             parts = [flat]

@@ -9,7 +9,7 @@ WARP = 32
 FULL = 0xFFFFFFFF
 
 
-def exchange(
+def exchange_values(
     operation: str, values: dict[int, Any], arguments: dict[int, Any], mask: int
 ) -> dict[int, Any]:
     """What each lane that has come gets, by lane.
@@ -18,20 +18,20 @@ def exchange(
     A shuffle from a lane that is not among them gives a lane's own value.
     """
     if operation in _LANES:
-        asked = sources(operation, arguments)
+        asked = shuffle_sources(operation, arguments)
         return {
             lane: values.get(asked.get(lane, lane), value)
             for lane, value in values.items()
         }
     if operation == "match_any_sync":
         return {
-            lane: bits(o for o, other in values.items() if other == value)
+            lane: make_mask(o for o, other in values.items() if other == value)
             for lane, value in values.items()
         }
-    return dict.fromkeys(values, _agreed(operation, values))
+    return dict.fromkeys(values, _count_votes(operation, values))
 
 
-def sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
+def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
     """The lane that each lane of a shuffle reads, but for those that read past the
     warp and keep their own value; empty for what is no shuffle."""
     find = _LANES.get(operation)
@@ -41,7 +41,7 @@ def sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
     return {lane: at for lane, at in asked.items() if 0 <= at < WARP}
 
 
-def _agreed(operation: str, values: dict[int, Any]) -> Any:
+def _count_votes(operation: str, values: dict[int, Any]) -> Any:
     """What a vote tells every lane."""
     truths = [bool(value) for value in values.values()]
     if operation == "all_sync":
@@ -51,13 +51,13 @@ def _agreed(operation: str, values: dict[int, Any]) -> Any:
     if operation == "eq_sync":
         return all(truths) or not any(truths)
     if operation == "ballot_sync":
-        return bits(lane for lane, value in values.items() if value)
+        return make_mask(lane for lane, value in values.items() if value)
     if operation == "match_all_sync":
         first = next(iter(values.values()))
         same = all(value == first for value in values.values())
-        return (bits(values), True) if same else (0, False)
+        return (make_mask(values), True) if same else (0, False)
     if operation == "activemask":
-        return bits(values)
+        return make_mask(values)
     return None  # syncwarp
 
 
@@ -69,7 +69,7 @@ _LANES = {
 }
 
 
-def bits(lanes: Iterable[int]) -> int:
+def make_mask(lanes: Iterable[int]) -> int:
     """A bit for each lane."""
     found = 0
     for lane in lanes:
@@ -77,7 +77,7 @@ def bits(lanes: Iterable[int]) -> int:
     return found
 
 
-def shown(lanes: Iterable[int]) -> str:
+def write_lanes(lanes: Iterable[int]) -> str:
     """lane 3; lanes 0-15 and 20"""
     every = sorted(lanes)
     runs: list[list[int]] = []

@@ -114,13 +114,15 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
             f"this is {types!r:.60}"
         )
     given = kernel.bind(types)
-    return translated(kernel, [parse(name, value) for name, value in given.items()])
+    return translate_kernel(
+        kernel, [parse(name, value) for name, value in given.items()]
+    )
 
 
 HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable's name
 
 
-def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
+def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     """The translation for types that are known already."""
     # Here, as `import weft` should not wait for what most lessons never use.
 
@@ -136,17 +138,19 @@ def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
         again = sum(len(unit.needed) for unit in program.units) != known
         if not (output.grew or again):
             break
-    return _assembled(program, output, written)
+    return _assemble(program, output, written)
 
 
-def _assembled(program: Program, output: Output, written: list) -> Translation:
+def _assemble(program: Program, output: Output, written: list) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
-    code = signature.blank("\n".join(line for lines in written for line, _ in lines))
+    code = signature.blank_comments(
+        "\n".join(line for lines in written for line, _ in lines)
+    )
     if re.search(HALF, code):
         output.headers.add("cuda_fp16.h")
     for text in output.head():
         parts.append([(line, 0, "") for line in text.split("\n")])
-    for unit in _ordered(program):
+    for unit in _order_units(program):
         lines = written[program.units.index(unit)]
         name = unit.function.__name__
         parts.append([(text, line, name) for text, line in lines])
@@ -163,7 +167,7 @@ def _assembled(program: Program, output: Output, written: list) -> Translation:
     )
 
 
-def _ordered(program: Program) -> list[Unit]:
+def _order_units(program: Program) -> list[Unit]:
     """The units so that every helper stands above those who call it."""
     done: list[Unit] = []
 

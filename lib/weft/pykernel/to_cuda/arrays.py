@@ -13,7 +13,7 @@ from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
 from .unit import Unit
 
 
-def declared(walk: Any, name: str, node: ast.AST) -> Array | None:
+def declare_array(walk: Any, name: str, node: ast.AST) -> Array | None:
     """The array that an assignment to `name` makes or names; None: it makes none."""
     unit = walk.unit
     if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
@@ -27,7 +27,7 @@ def declared(walk: Any, name: str, node: ast.AST) -> Array | None:
     if not isinstance(found, meaning.Cuda):
         return None
     if found.path in ("shared.array", "local.array"):
-        return _array(walk, name, found.path, node)
+        return _make_array(walk, name, found.path, node)
     if found.path == "const.array_like":
         return _constant_array(walk, name, node)
     return None
@@ -57,7 +57,9 @@ def _slice(walk: Any, node: ast.Subscript) -> Array:
     return Array(kind.dtype, 1, kind.space, (), kind.root)
 
 
-def _arguments(unit: Unit, node: ast.Call, names: tuple[str, ...]) -> list[ast.expr]:
+def _bind_arguments(
+    unit: Unit, node: ast.Call, names: tuple[str, ...]
+) -> list[ast.expr]:
     """Positional and keyword arguments in the order of `names`."""
     given = dict(zip(names, node.args))
     given |= {k.arg: k.value for k in node.keywords}
@@ -70,12 +72,12 @@ def _arguments(unit: Unit, node: ast.Call, names: tuple[str, ...]) -> list[ast.e
     return [given[name] for name in names]
 
 
-def _array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
+def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
     unit = walk.unit
-    shape_node, dtype_node = _arguments(unit, node, ("shape", "dtype"))
-    dtype = _dtype(unit, dtype_node)
+    shape_node, dtype_node = _bind_arguments(unit, node, ("shape", "dtype"))
+    dtype = _parse_dtype(unit, dtype_node)
     shape = shape_of(unit, shape_node)
-    _walked(walk, shape_node)
+    _walk_shape(walk, shape_node)
     space = SHARED if path == "shared.array" else LOCAL
     if shape == (0,) and space == SHARED:
         return Array(dtype, 1, SHARED, (), name)
@@ -91,7 +93,7 @@ def _array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
 def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
     """A shape that stands in the source; the numbers of it."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    values = [constant(unit, part) for part in parts]
+    values = [evaluate_constant(unit, part) for part in parts]
     if len(values) == 1 and isinstance(values[0], tuple):
         values = list(values[0])
     for value in values:
@@ -104,14 +106,14 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
-def _walked(walk: Any, node: ast.AST) -> None:
+def _walk_shape(walk: Any, node: ast.AST) -> None:
     """Find the types in a shape, so that it can be written with its names."""
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if not isinstance(walk.unit.meaning(part), tuple):
             walk.scalar(part)
 
 
-def constant(unit: Unit, node: ast.AST) -> Any:
+def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
     """The value of an expression of numbers and globals; None: it has no such."""
     names = {}
     node = with_constants(node, unit.tree)
@@ -123,7 +125,7 @@ def constant(unit: Unit, node: ast.AST) -> Any:
                 return None
             found = unit.meaning(one)
             if isinstance(found, meaning.Cuda):
-                return 32 if meaning.dotted(node).endswith("warpsize") else None
+                return 32 if meaning.write_dotted(node).endswith("warpsize") else None
             names[one.id] = found
     try:
         return eval(  # the reader's own expression, of the reader's own globals
@@ -135,7 +137,7 @@ def constant(unit: Unit, node: ast.AST) -> Any:
         return None
 
 
-def _dtype(unit: Unit, node: ast.AST) -> Scalar:
+def _parse_dtype(unit: Unit, node: ast.AST) -> Scalar:
     found = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
     kind = found if isinstance(found, Scalar) else None
     if kind is None and isinstance(found, (str, np.dtype)):

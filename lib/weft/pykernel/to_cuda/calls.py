@@ -7,7 +7,7 @@ import types as python_types
 from typing import Any
 
 from . import intrinsics, meaning
-from .arrays import constant
+from .arrays import evaluate_constant
 from .intrinsics import count
 from .types import (
     BOOL,
@@ -41,7 +41,7 @@ TESTS = ("isnan", "isinf", "isfinite")
 WHOLE = ("floor", "ceil", "trunc")
 
 
-def attribute(path: str) -> tuple[Scalar, Span] | None:
+def type_attribute(path: str) -> tuple[Scalar, Span] | None:
     """The type of a name of the language that is a number; None: it is none."""
     base, _, axis = path.partition(".")
     if base in _VECTORS and axis in AXES and axis:
@@ -62,11 +62,11 @@ def is_grid(unit: Unit, node: ast.AST) -> bool:
     )
 
 
-def dimensions(unit: Unit, node: ast.Call) -> int:
+def count_dimensions(unit: Unit, node: ast.Call) -> int:
     """The 1, 2 or 3 of grid() and gridsize()."""
     name = ast.unparse(node.func)
     args = [*node.args, *(k.value for k in node.keywords)]
-    value = constant(unit, args[0]) if len(args) == 1 else None
+    value = evaluate_constant(unit, args[0]) if len(args) == 1 else None
     if value not in (1, 2, 3):
         unit.fail(f"{name}() wants the number 1, 2 or 3", f"write {name}(1)", node)
     return value
@@ -74,7 +74,7 @@ def dimensions(unit: Unit, node: ast.Call) -> int:
 
 def grid_part(walk: Any, node: ast.Subscript) -> tuple[Scalar, Span]:
     """cuda.grid(2)[0]"""
-    count, index = dimensions(walk.unit, node.value), node.slice
+    count, index = count_dimensions(walk.unit, node.value), node.slice
     wanted = getattr(node, "unpacked", count)
     if not isinstance(index, ast.Constant) or wanted != count or count == 1:
         names = "one number" if count == 1 else f"{count} numbers"
@@ -121,11 +121,11 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     name = ast.unparse(node.func)
     if isinstance(found, meaning.Cuda):
         if is_grid(unit, node):
-            if dimensions(unit, node) != 1:
+            if count_dimensions(unit, node) != 1:
                 unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
             return INT, _grid_span(unit, node)
         _no_keywords(unit, node)
-        return intrinsics.called(walk, found.path, node)
+        return intrinsics.type_call(walk, found.path, node)
     _no_keywords(unit, node)
     if isinstance(found, Scalar):
         count(unit, node, 1)
@@ -134,10 +134,10 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
         span = walk.span(node.args[0]) if keep else ANY
         return found, (0, None) if found.kind == "u" else span
     if isinstance(found, meaning.Function):
-        return _function(walk, found.name, node)
+        return _type_function(walk, found.name, node)
     function = getattr(found, "py_func", found)
     if isinstance(function, python_types.FunctionType):
-        return _helper(walk, function, node)
+        return _type_helper(walk, function, node)
     if found is meaning.UNKNOWN and isinstance(node.func, ast.Attribute):
         unit.fail(
             f"{name}() works on a whole array or object",
@@ -160,7 +160,7 @@ def _no_keywords(unit: Unit, node: ast.Call) -> None:
         )
 
 
-def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
+def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if name in ("min", "max"):
         if len(args) < 2:
@@ -212,7 +212,7 @@ def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         node.whole = ast.copy_location(ast.BinOp(args[0], ast.Pow(), args[1]), node)
         return walk.expr(node.whole), walk.span(node.whole)
     if name.startswith(("math.", "np.")):
-        return _math(walk, name, node)
+        return _type_math(walk, name, node)
     count(unit, node, 1)
     kind = walk.scalar(args[0])
     low, high = walk.span(args[0])
@@ -230,7 +230,7 @@ def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     return wide, (low, high) if kind.whole else ANY
 
 
-def _math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
+def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, base = walk.unit, name.split(".")[1]
     kinds = [walk.scalar(arg) for arg in node.args]
     if base in ONE or base in TESTS or base in WHOLE:
@@ -255,7 +255,7 @@ def _math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     return kind, ANY
 
 
-def _helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
+def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     unit = walk.unit
     kinds = [walk.expr(arg) for arg in node.args]
     name = function.__name__
@@ -268,7 +268,7 @@ def _helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
             "give a value for every parameter; defaults do not become CUDA C",
             node,
         )
-    if any(function is u.function for u in _callers(unit)):
+    if any(function is u.function for u in _list_callers(unit)):
         unit.fail(f"{name} calls itself", "write a loop", node)
     spelled = [
         Array(k.dtype, k.ndim, k.space if k.shape else "global", k.shape, "")
@@ -292,7 +292,7 @@ def _helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     return called.returns, ANY
 
 
-def _callers(unit: Unit) -> set[Unit]:
+def _list_callers(unit: Unit) -> set[Unit]:
     found, todo = {unit}, [unit]
     while todo:
         for one in todo.pop().callers:

@@ -25,7 +25,7 @@ class Comment:
     alone: bool
 
 
-def comments(source: Source) -> list[Comment]:
+def list_comments(source: Source) -> list[Comment]:
     """The comments of a function in their order, those for tools left out."""
     found = []
     text = source.text
@@ -38,18 +38,18 @@ def comments(source: Source) -> list[Comment]:
             words = re.sub(r"^#+:?\s?", "", token.string).rstrip()
             if words or alone:
                 number = source.first + line - 1
-                found.append(Comment(number, column, _harmless(words), alone))
+                found.append(Comment(number, column, _escape_comment(words), alone))
     except (tokenize.TokenError, IndentationError):
         pass  # what follows the function in its file; its own have been seen
     return found
 
 
-def _harmless(text: str) -> str:
+def _escape_comment(text: str) -> str:
     """A // comment that ends in a backslash would take the next line with it."""
     return text.rstrip("\\").rstrip() if text.endswith("\\") else text
 
 
-def docstring(tree: ast.FunctionDef) -> list[str]:
+def write_docstring(tree: ast.FunctionDef) -> list[str]:
     """The docstring as lines of one /* */; [] if there is none."""
     text = ast.get_docstring(tree)
     if not text:

@@ -24,10 +24,10 @@ from ...base.errors import ArgumentError
 from ...cells import load_cuda
 from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
-from ...report.highlight import highlighted
+from ...report.highlight import highlight_text
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel, source_of, value_of
-from . import Translation, translated
+from . import Translation, translate_kernel
 from .types import Argument, of_argument
 
 CACHED_CONFIGS = 256  # per runner
@@ -100,7 +100,7 @@ class Runner:
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """What of the arguments the translation depends on."""
         try:
-            return tuple([_key(value) for value in args])
+            return tuple([_argument_key(value) for value in args])
         except LookupError:  # not a usual one: its type in full, or its error
             given = self.kernel.given(args)
             return tuple(self._kinds(given))
@@ -114,7 +114,7 @@ class Runner:
     def _repr_html_(self) -> str:
         if self._last is None:
             return f"<code>{html.escape(repr(self))}</code>"
-        return highlighted(self._last.translation.text)
+        return highlight_text(self._last.translation.text)
 
     def __repr__(self) -> str:
         if self._last is None:
@@ -127,8 +127,8 @@ class Made:
 
     def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
         self.runner = runner
-        self.translation = translated(runner.kernel, kinds)
-        self._constants = list(_constants(self.translation.functions))
+        self.translation = translate_kernel(runner.kernel, kinds)
+        self._constants = list(_list_constants(self.translation.functions))
         self._module: Any = None
 
     def current(self) -> bool:
@@ -155,7 +155,7 @@ class Made:
         """The sides of arrays that the kernel takes besides; they must agree."""
         found = []
         for name, sides in self.translation.extents:
-            lengths = [_shape(given[side.array])[side.axis] for side in sides]
+            lengths = [_shape_of(given[side.array])[side.axis] for side in sides]
             for side, length in zip(sides, lengths):
                 if length != lengths[0]:
                     first = sides[0]
@@ -211,7 +211,7 @@ class Launch:
 # ---- keys ----------------------------------------------------------------------
 
 
-def _key(value: Any) -> Any:
+def _argument_key(value: Any) -> Any:
     """What of a usual argument the translation depends on; else LookupError."""
     kind = value.__class__
     if kind is torch.Tensor:
@@ -225,14 +225,14 @@ def _key(value: Any) -> Any:
     raise LookupError
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape_of(value: Any) -> tuple[int, ...]:
     if isinstance(value, (np.ndarray, torch.Tensor)):
         return tuple(value.shape)
     array = describe(value)
     return array.shape if array is not None else ()
 
 
-def _constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
     """(scope, name, value) of each number and function that functions take from it."""
     for function in functions:
         code = function.__code__
@@ -243,10 +243,10 @@ def _constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
                 continue
             number = isinstance(value, (bool, int, float, tuple, np.generic))
             if number or callable(value):
-                yield _scope(function, name), name, value
+                yield _scope_of(function, name), name, value
 
 
-def _scope(function: Any, name: str) -> Any:
+def _scope_of(function: Any, name: str) -> Any:
     """What has a get(name): the function's globals, or the variable it closes over."""
     free = function.__code__.co_freevars
     if name in free:

@@ -97,7 +97,7 @@ class Desugar(ast.NodeTransformer):
             and count == len(value.args) == 2
         ):
             parts = [
-                ast.copy_location(ast.BinOp(*_both(value.args, op)), value)
+                ast.copy_location(ast.BinOp(*_join_conditions(value.args, op)), value)
                 for op in (ast.FloorDiv(), ast.Mod())
             ]
         else:
@@ -145,5 +145,5 @@ class Desugar(ast.NodeTransformer):
         raise TranslationError(message, hint, self.name, self.source, node)
 
 
-def _both(args, op):
+def _join_conditions(args, op):
     return copy.deepcopy(args[0]), op, copy.deepcopy(args[1])

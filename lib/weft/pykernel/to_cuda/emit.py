@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .comments import Comment, docstring
+from .comments import Comment, write_docstring
 from .emit_loops import Loops
 from .emit_simple import Simple
 from .expressions import Expressions
-from .text import closing, number
+from .text import find_closing, number
 from .types import CONST, FLOAT, Scalar
 from .unit import Unit
 from .wrap import WIDTH, wrap
@@ -48,7 +48,7 @@ class Writer(Loops, Simple):
             for p in unit.parameters
             if (unit, p) not in self.output.used
         ]
-        head = [(line, unit.tree.lineno) for line in docstring(unit.source.tree)]
+        head = [(line, unit.tree.lineno) for line in write_docstring(unit.source.tree)]
         head += [(f"// {c.text}", c.line) for c in header]
         head += [(line, unit.tree.lineno) for line in self._signature()]
         head += [(line, unit.tree.lineno) for line in unused]
@@ -165,7 +165,7 @@ class Writer(Loops, Simple):
             return
         for name, blank in self.before.get(one, ()):
             type_ = self._type(name)
-            start = f" = {_zero(type_)}" if blank else ""
+            start = f" = {_write_zero(type_)}" if blank else ""
             self.put(f"{type_} {self.output.name(self.unit, name)}{start};")
         if isinstance(one, (ast.If, ast.For, ast.While)):
             getattr(self, f"_{type(one).__name__}")(one)
@@ -303,7 +303,7 @@ class Writer(Loops, Simple):
 
     def _braced(self, at: int) -> None:
         text, line = self.lines[at]
-        end = closing(text, text.index("("))
+        end = find_closing(text, text.index("("))
         indent = "    " * self.depth
         self.lines[at:] = [
             (f"{text[: end + 1]} {{", line),
@@ -322,7 +322,7 @@ _DECLARATIONS = (
 )
 
 
-def _zero(type_: str) -> str:
+def _write_zero(type_: str) -> str:
     if type_ in ("float", "double"):
         return number(0, type_).text
     return "false" if type_ == "bool" else "0"

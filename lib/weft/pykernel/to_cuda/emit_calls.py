@@ -7,7 +7,7 @@ import types as python_types
 from typing import Any
 
 from . import calls, intrinsics, meaning
-from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, joined
+from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, join_operands
 from .types import FLOAT, INT, U32, Array, Scalar
 
 _BITS = {
@@ -32,16 +32,16 @@ def call(to: Any, node: ast.Call) -> C:
     if isinstance(found, meaning.Cuda):
         if calls.is_grid(unit, node):
             return to.grid(node, 0)
-        return _cuda(to, found.path, node)
+        return _emit_cuda(to, found.path, node)
     if isinstance(found, Scalar):
-        return _conversion(to, found, node.args[0])
+        return _emit_conversion(to, found, node.args[0])
     if isinstance(found, meaning.Function):
-        return _function(to, found.name, node)
+        return _emit_function(to, found.name, node)
     assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
-    return _helper(to, node)
+    return _emit_helper(to, node)
 
 
-def _conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
+def _emit_conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
     own = to.kind(arg)
     if kind.kind == "b":
         return _not_zero(to, arg)
@@ -62,20 +62,20 @@ def _not_zero(to: Any, arg: ast.AST) -> C:
     found = to.expr(arg)
     if found.type == "bool":
         return found
-    return joined(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool")
+    return join_operands(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool")
 
 
-def _function(to: Any, name: str, node: ast.Call) -> C:
+def _emit_function(to: Any, name: str, node: ast.Call) -> C:
     args, kind = node.args, to.kind(node)
     if name in ("min", "max"):
-        return _least(to, name, node)
+        return _emit_least(to, name, node)
     if name == "len":
         side = to.side(to.kind(args[0]), 0)
         return C(side, PRIMARY, "int")
     if name == "pow":
         return to.expr(node.whole)
     if name.startswith(("math.", "np.")):
-        return _math(to, name, node)
+        return _emit_math(to, name, node)
     own = to.kind(args[0])
     if name == "bool":
         return _not_zero(to, args[0])
@@ -93,14 +93,18 @@ def _function(to: Any, name: str, node: ast.Call) -> C:
                 "long long" if word[0] == "l" else "int",
             )
             return found if kind.bits >= 32 else cast(kind.c, found)
-        return _one(to, "fabs", kind, args[0])
+        return _emit_one_argument(to, "fabs", kind, args[0])
     if own.whole:  # int(), round()
         return to.expr(args[0])
-    rounded = _one(to, "rint", own, args[0]) if name == "round" else to.expr(args[0])
+    rounded = (
+        _emit_one_argument(to, "rint", own, args[0])
+        if name == "round"
+        else to.expr(args[0])
+    )
     return cast("int", rounded)
 
 
-def _least(to: Any, name: str, node: ast.Call) -> C:
+def _emit_least(to: Any, name: str, node: ast.Call) -> C:
     """min() and max(): of Python, which keeps the first of equals and of NaNs."""
     kind, args = to.kind(node), node.args
     type_ = kind.c
@@ -120,37 +124,37 @@ def _least(to: Any, name: str, node: ast.Call) -> C:
             found = C(f"{name}({found.text}, {value.text})", PRIMARY, type_)
             found = found if kind.bits >= 32 else cast(type_, found)
         else:
-            found = _chosen(to, name, found, value, len(args) == 2)
+            found = _emit_chosen(to, name, found, value, len(args) == 2)
     return found
 
 
-def _chosen(to: Any, name: str, a: C, b: C, plain: bool) -> C:
+def _emit_chosen(to: Any, name: str, a: C, b: C, plain: bool) -> C:
     short = all(x.precedence == PRIMARY and "(" not in x.text for x in (a, b))
     if not (plain and short):
         word = f"{name}imum"
         to.output.helper(word, b.type)
         return C(f"{word}({a.text}, {b.text})", PRIMARY, b.type)
-    test = joined(b, "<" if name == "min" else ">", a, RELATION, "bool")
+    test = join_operands(b, "<" if name == "min" else ">", a, RELATION, "bool")
     text = f"{test.within(OR)} ? {b.within(CHOICE)} : {a.within(CHOICE)}"
     return C(text, CHOICE, b.type)
 
 
-def _one(to: Any, word: str, kind: Scalar, arg: ast.AST) -> C:
+def _emit_one_argument(to: Any, word: str, kind: Scalar, arg: ast.AST) -> C:
     """A function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
-    return _called(
+    return _emit_call(
         word, type_, [to.value(arg, "float" if type_ == "half" else type_, False)]
     )
 
 
-def _called(word: str, type_: str, args: list[C]) -> C:
+def _emit_call(word: str, type_: str, args: list[C]) -> C:
     suffix = "" if type_ == "double" else "f"
     text = f"{word}{suffix}({', '.join(a.text for a in args)})"
     found = C(text, PRIMARY, "double" if type_ == "double" else "float")
     return cast("half", found) if type_ == "half" else found
 
 
-def _math(to: Any, name: str, node: ast.Call) -> C:
+def _emit_math(to: Any, name: str, node: ast.Call) -> C:
     base = name.split(".")[1]
     own, kind = to.kind(node.args[0]), to.kind(node)
     if base in calls.TESTS:
@@ -162,15 +166,15 @@ def _math(to: Any, name: str, node: ast.Call) -> C:
     if base in calls.WHOLE:
         if own.whole and name.startswith("math."):
             return to.expr(node.args[0])
-        inner = _one(to, base, own, node.args[0])
+        inner = _emit_one_argument(to, base, own, node.args[0])
         return cast("int", inner) if name.startswith("math.") else inner
     word = calls.ONE.get(base) or calls.TWO[base]
     type_ = kind.c
     inner = "float" if type_ == "half" else type_
-    return _called(word, type_, [to.value(arg, inner, False) for arg in node.args])
+    return _emit_call(word, type_, [to.value(arg, inner, False) for arg in node.args])
 
 
-def _helper(to: Any, node: ast.Call) -> C:
+def _emit_helper(to: Any, node: ast.Call) -> C:
     unit, called = to.unit, to.unit.calls[node]
     args = []
     for parameter, arg in zip(called.parameters, node.args):
@@ -199,14 +203,16 @@ def _mask(to: Any, node: ast.AST) -> str:
     return to.operand(node, U32).text
 
 
-def _predicate(to: Any, node: ast.AST) -> str:
+def _write_predicate(to: Any, node: ast.AST) -> str:
     found = to.expr(node)
     if found.type in ("float", "double", "half", "long long", "unsigned long long"):
-        return joined(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool").text
+        return join_operands(
+            found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool"
+        ).text
     return found.text
 
 
-def _cuda(to: Any, path: str, node: ast.Call) -> C:
+def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
     args = node.args
     if path in (
         "syncthreads",
@@ -216,7 +222,7 @@ def _cuda(to: Any, path: str, node: ast.Call) -> C:
     ):
         return C(f"__{path}()", PRIMARY, "void")
     if path.startswith("syncthreads_"):
-        return C(f"__{path}({_predicate(to, args[0])})", PRIMARY, "int")
+        return C(f"__{path}({_write_predicate(to, args[0])})", PRIMARY, "int")
     if path == "nanosleep":
         return C(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
@@ -233,10 +239,10 @@ def _cuda(to: Any, path: str, node: ast.Call) -> C:
             else cast(kind.c, C(text, PRIMARY, type_))
         )
     if path in ("all_sync", "any_sync", "ballot_sync"):
-        text = f"__{path}({_mask(to, args[0])}, {_predicate(to, args[1])})"
+        text = f"__{path}({_mask(to, args[0])}, {_write_predicate(to, args[1])})"
         return C(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
     if path == "eq_sync":
-        mask, value = _mask(to, args[0]), _predicate(to, args[1])
+        mask, value = _mask(to, args[0]), _write_predicate(to, args[1])
         text = f"__all_sync({mask}, {value}) || !__any_sync({mask}, {value})"
         return C(text, OR, "bool")
     if path == "match_any_sync":
@@ -248,22 +254,22 @@ def _cuda(to: Any, path: str, node: ast.Call) -> C:
         to.output.helper("laneid")
         return C("(1u << laneid()) - 1", SUM, "unsigned")
     if path in _BITS:
-        return _bits(to, path, args[0])
+        return _emit_bits(to, path, args[0])
     if path == "fma":
         kind = to.kind(node)
-        return _called("fma", kind.c, [to.value(a, kind.c, False) for a in args])
+        return _emit_call("fma", kind.c, [to.value(a, kind.c, False) for a in args])
     if path == "cbrt":
-        return _one(to, "cbrt", to.kind(node), args[0])
+        return _emit_one_argument(to, "cbrt", to.kind(node), args[0])
     if path == "selp":
         type_ = to.kind(node).c
         a, b = (to.value(x, type_, False) for x in args[1:])
         test = to.expr(args[0])
         text = f"{test.within(OR)} ? {a.within(CHOICE)} : {b.within(CHOICE)}"
         return C(text, CHOICE, type_)
-    return _atomic(to, path[7:], node)
+    return _emit_atomic(to, path[7:], node)
 
 
-def _bits(to: Any, path: str, arg: ast.AST) -> C:
+def _emit_bits(to: Any, path: str, arg: ast.AST) -> C:
     kind = to.kind(arg)
     wide = kind.bits == 64 and not kind.weak
     found = to.expr(arg)
@@ -272,7 +278,7 @@ def _bits(to: Any, path: str, arg: ast.AST) -> C:
     return made if path != "brev" or kind in (U32, INT) else cast(kind.c, made)
 
 
-def _atomic(to: Any, name: str, node: ast.Call) -> C:
+def _emit_atomic(to: Any, name: str, node: ast.Call) -> C:
     kind: Scalar = to.kind(node.args[0]).dtype
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     place = to.element(node.args[0], node.index)
@@ -290,7 +296,7 @@ def _atomic(to: Any, name: str, node: ast.Call) -> C:
     signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
     if signed_64 or (kind.c == "double" and name == "exch"):
         found = _as_unsigned(word, address, given, kind)
-        return _back(found, kind) if wanted else found
+        return _convert_back(found, kind) if wanted else found
     text = ", ".join([address, *(g.text for g in given)])
     return C(f"{word}({text})", PRIMARY, kind.c)
 
@@ -306,7 +312,7 @@ def _as_unsigned(word: str, address: str, given: list[C], kind: Scalar) -> C:
     return C(f"{word}({text})", PRIMARY, wide)
 
 
-def _back(found: C, kind: Scalar) -> C:
+def _convert_back(found: C, kind: Scalar) -> C:
     if kind.c == "double":
         return C(f"__longlong_as_double({found.text})", PRIMARY, "double")
     return cast(kind.c, found)

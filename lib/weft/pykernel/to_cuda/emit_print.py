@@ -15,7 +15,7 @@ _PRINTF = {
 }
 
 
-def printf(to: Any, node: ast.Call) -> str:
+def emit_printf(to: Any, node: ast.Call) -> str:
     """print(...) as printf(...)."""
     words = {k.arg: k.value.value for k in node.keywords}
     parts, values = [], []
@@ -24,7 +24,7 @@ def printf(to: Any, node: ast.Call) -> str:
         text = ""
         for one in pieces:
             if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                text += _escaped(one.value)
+                text += _escape_text(one.value)
                 continue
             value = one.value if isinstance(one, ast.FormattedValue) else one
             made = to.expr(value)
@@ -33,17 +33,17 @@ def printf(to: Any, node: ast.Call) -> str:
                 made.text if made.type != "half" else cast("float", made).text
             )
         parts.append(text)
-    line = _escaped(words.get("sep", " ")).join(parts) + _escaped(
+    line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
         words.get("end", "\n")
     )
-    return f"printf({', '.join([_quoted(line), *values])})"
+    return f"printf({', '.join([_quote_text(line), *values])})"
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return f'"{text}"'
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     out = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 

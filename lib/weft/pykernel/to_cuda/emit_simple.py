@@ -6,10 +6,10 @@ import ast
 from typing import Any
 
 from . import meaning
-from .emit_print import printf
+from .emit_print import emit_printf
 from .expressions import Expressions
 from .operators import OPERATORS
-from .text import SUM, UNARY, C, closing, number
+from .text import SUM, UNARY, C, find_closing, number
 from .types import CONST, SHARED, Array, Scalar
 
 
@@ -37,7 +37,7 @@ class Simple:
                 self._constant_array(name, kind, one.value)
                 return True
             if name == "_" or isinstance(kind, Scalar):
-                return not unit.scope.read(name) and not _acts(one.value)
+                return not unit.scope.read(name) and not _has_effect(one.value)
         if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
             return not unit.scope.read(one.target.id)
         return False
@@ -56,7 +56,7 @@ class Simple:
             call = one.value
             if self.unit.meaning(call.func) == meaning.Function("print"):
                 self.output.headers.add("stdio.h")
-                return [f"{printf(self.to, call)};"]
+                return [f"{emit_printf(self.to, call)};"]
             return [f"{self.to.expr(call).text};"]
         return ["break;" if isinstance(one, ast.Break) else "continue;"]
 
@@ -93,7 +93,7 @@ class Simple:
         source = node.args[0]
         value = self.unit.meaning(source)
         sides = "".join(f"[{side}]" for side in kind.shape)
-        text = _initialiser(value.tolist(), kind.dtype.c)
+        text = _write_initialiser(value.tolist(), kind.dtype.c)
         type_ = f"static __constant__ const {kind.dtype.c}"
         own = source.id if isinstance(source, ast.Name) else name
         self.unit.aliases[name] = self.output.array(
@@ -135,7 +135,7 @@ class Simple:
         if not (sign and same and whole.text.startswith(start)):
             return f"{place} = {whole.text};"
         rest = whole.text[len(start) :]
-        if rest.startswith("(") and rest.endswith(")") and _paired(rest):
+        if rest.startswith("(") and rest.endswith(")") and _is_paired(rest):
             rest = rest[1:-1]
         counts = type_ not in ("float", "double", "bool")
         if rest == "1" and sign in "+-" and counts:
@@ -150,18 +150,18 @@ class Simple:
         return f"return {self.to.value(one.value, type_).text};"
 
 
-def _acts(node: ast.AST) -> bool:
+def _has_effect(node: ast.AST) -> bool:
     """Whether an expression may do more than give a value."""
     return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
-def _paired(text: str) -> bool:
-    return closing(text, 0) == len(text) - 1
+def _is_paired(text: str) -> bool:
+    return find_closing(text, 0) == len(text) - 1
 
 
-def _initialiser(value: Any, type_: str) -> str:
+def _write_initialiser(value: Any, type_: str) -> str:
     if isinstance(value, list):
-        return "{" + ", ".join(_initialiser(one, type_) for one in value) + "}"
+        return "{" + ", ".join(_write_initialiser(one, type_) for one in value) + "}"
     if type_ in ("float", "double"):
         return number(value, type_).text
     if type_ == "bool":

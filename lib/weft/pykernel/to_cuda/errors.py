@@ -25,7 +25,7 @@ class TranslationError(CompileError):
         self.hint, self.function = hint, function
         one = Diagnostic("", self.line, column + 1, "error", message)
         super().__init__([one], source.text, function)
-        shown = f"{where(source, self.line)}, in {function}: error: {message}"
+        shown = f"{describe_place(source, self.line)}, in {function}: error: {message}"
         if text.strip():
             indent = len(text) - len(text.lstrip())
             shown += f"\n    {text.strip()}"
@@ -36,7 +36,7 @@ class TranslationError(CompileError):
         return self.args[0]
 
 
-def where(source: Source, line: int) -> str:
+def describe_place(source: Source, line: int) -> str:
     """`kernels.py, line 12`; of a notebook's cell just the line."""
     name = Path(source.file).name
     if not name or "ipykernel" in source.file or name.startswith("<"):

@@ -13,8 +13,18 @@ from typing import Any
 from . import calls, meaning
 from .emit_calls import call
 from .operators import Operators
-from .text import PRIMARY, PRODUCT, SUM, UNARY, C, cast, joined, number, whole
-from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural
+from .text import (
+    PRIMARY,
+    PRODUCT,
+    SUM,
+    UNARY,
+    C,
+    cast,
+    join_operands,
+    number,
+    write_whole,
+)
+from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural_type
 from .unit import Extent, Unit
 
 
@@ -55,7 +65,7 @@ class Expressions(Operators):
             return number(int(found.text.rstrip("ul"), 0), type_)
         if kind == INT and type_ == "int" and found.literal:
             self._fits(node, found)
-        if found.type == type_ or (stored and _implicit(found.type, type_)):
+        if found.type == type_ or (stored and _is_implicit(found.type, type_)):
             return found
         if "half" in (found.type, type_) and "float" not in (found.type, type_):
             found = cast("float", found)  # which is the only way into and out of it
@@ -140,7 +150,7 @@ class Expressions(Operators):
             return C("true" if value else "false", PRIMARY, "bool")
         if isinstance(value, float):
             return number(value, "double")
-        return whole(value, self.output.segment(self.unit, node))
+        return write_whole(value, self.output.segment(self.unit, node))
 
     def _Name(self, node: ast.Name) -> C:
         unit = self.unit
@@ -179,7 +189,7 @@ class Expressions(Operators):
             return C(unit.extent(side), PRIMARY, "int")
         kind = unit.types[node.value]
         if node.attr == "ndim":
-            return whole(kind.ndim)
+            return write_whole(kind.ndim)
         sides = [self.side(kind, i) for i in range(kind.ndim)]
         return C(" * ".join(sides), PRODUCT, "int")
 
@@ -198,7 +208,7 @@ class Expressions(Operators):
             return C(unit.extent(side), PRIMARY, "int")
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             kind = unit.types[node.value.value]
-            return whole(kind.shape[node.slice.value])
+            return write_whole(kind.shape[node.slice.value])
         found = unit.meaning(node.value)
         if isinstance(found, tuple):
             return self.output.literal(found[node.slice.value])
@@ -225,7 +235,7 @@ class Expressions(Operators):
                 at = self.index(one)
                 continue
             side = C(self.side(kind, axis), PRIMARY, "int")
-            row = joined(at, "*", side, PRODUCT, natural(at.type, "int"))
+            row = join_operands(at, "*", side, PRODUCT, natural_type(at.type, "int"))
             more = self.index(one)
             if more.text == "0":
                 at = row
@@ -234,7 +244,7 @@ class Expressions(Operators):
                 row, more = self._signed_pair(row, more, indices)
             # No brackets around a sum: of whole numbers, it is the same without.
             text = f"{row.text} + {more.within(SUM)}"
-            at = C(text, SUM, natural(row.type, more.type))
+            at = C(text, SUM, natural_type(row.type, more.type))
         return C(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
 
     def _signed_pair(self, a: C, b: C, nodes: list[ast.expr]) -> tuple[C, C]:
@@ -264,6 +274,6 @@ _WRAPS = (
 )
 
 
-def _implicit(have: str, want: str) -> bool:
+def _is_implicit(have: str, want: str) -> bool:
     """Whether an assignment converts as Python does, without a warning."""
     return "half" not in (have, want)

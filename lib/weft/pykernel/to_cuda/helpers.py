@@ -78,17 +78,17 @@ _FLOATS = {
 }
 
 
-def helper(name: str, type_: str = "") -> str:
+def write_helper(name: str, type_: str = "") -> str:
     """The text of a helper for a C type."""
     if name == "laneid":
         return _LANEID
     if name.startswith("atomic_"):
-        return _atomic(name, type_)
+        return _write_atomic(name, type_)
     if name.endswith("imum"):
         small = name == "minimum"
         text = _LEAST.replace("NAME", name).replace("SIGN", "<" if small else ">")
         text = text.replace("WORD", "smaller" if small else "larger")
-        return _typed(text, type_)
+        return _write_typed(text, type_)
     text = {"floor_div": _WHOLE_DIV, "floor_mod": _WHOLE_MOD, "power": _POWER}[name]
     if type_ in ("float", "double"):
         text = _FLOAT_DIV if name == "floor_div" else _FLOAT_MOD
@@ -97,17 +97,17 @@ def helper(name: str, type_: str = "") -> str:
         text = text.replace(word, word.lower() + end)
     text = text.replace("(0, a / b)", f"(0.0{end}, a / b)")
     text = text.replace("HALF", f"0.5{end}")
-    return _typed(text, type_)
+    return _write_typed(text, type_)
 
 
-def _atomic(name: str, type_: str) -> str:
+def _write_atomic(name: str, type_: str) -> str:
     bits, to_float, to_bits = _FLOATS[type_]
     rule = "A NaN gives way." if "nan" in name else "A NaN stays."
     text = _ATOMIC.replace("NAN_RULE", rule).replace("NAME", name)
     text = text.replace("WORD", "smaller" if name.endswith("min") else "larger")
     text = text.replace("STOP", _STOP[name]).replace("TO_FLOAT", to_float)
-    return _typed(text.replace("TO_BITS", to_bits).replace("BITS", bits), type_)
+    return _write_typed(text.replace("TO_BITS", to_bits).replace("BITS", bits), type_)
 
 
-def _typed(text: str, type_: str) -> str:
+def _write_typed(text: str, type_: str) -> str:
     return re.sub(r"\bT\b", type_, text)

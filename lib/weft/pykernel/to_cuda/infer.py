@@ -16,8 +16,8 @@ import numpy as np
 
 from ..language import spelling
 from . import calls, meaning
-from .spans import SPANS, negated
-from .statements import block
+from .spans import SPANS, negate_bound
+from .statements import walk_block
 from .types import BOOL, F64, FLOAT, INT, Array, Scalar, Unknown, join, promote
 from .unit import ANY, Program, Span, Unit, merge
 
@@ -65,7 +65,7 @@ class Walk:
 
     def function(self) -> None:
         """Walk the body."""
-        block(self, self.unit.tree.body)
+        walk_block(self, self.unit.tree.body)
 
     def changed(self) -> None:
         """Note that another pass is needed."""
@@ -121,7 +121,7 @@ class Walk:
         self.unit.fail(f"{value!r} does not become CUDA C", "use a number", node)
 
     def _value(self, value: Any, node: ast.AST):
-        kind = meaning.constant(value)
+        kind = meaning.constant_type(value)
         if kind is None:
             self.unit.fail(
                 f"{ast.unparse(node)} is of type {type(value).__name__}",
@@ -146,11 +146,11 @@ class Walk:
     def _global(self, node: ast.AST):
         found = self.unit.meaning(node)
         if isinstance(found, meaning.Cuda):
-            made = calls.attribute(found.path)
+            made = calls.type_attribute(found.path)
             if made is None:
                 what, hint = "cuda is no value", spelling.LISTED
                 if found.path:
-                    what, hint = spelling.unknown(found.path)
+                    what, hint = spelling.explain_unknown(found.path)
                 self.unit.fail(what, hint, node)
             return made
         if isinstance(found, (meaning.Function, Scalar)):
@@ -314,7 +314,7 @@ class Walk:
             return kind, (low, high)
         if kind.kind == "u":
             return kind, (0, None)
-        return kind, (negated(high), negated(low)) if kind.whole else ANY
+        return kind, (negate_bound(high), negate_bound(low)) if kind.whole else ANY
 
     def _Compare(self, node: ast.Compare):
         kinds = [self.scalar(one) for one in (node.left, *node.comparators)]

@@ -47,7 +47,9 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
     ):
         wanted = " or ".join(map(str, counts))
         found = unit.meaning(node.func)
-        language = isinstance(found, meaning.Cuda) and found.path in spelling.names()
+        language = (
+            isinstance(found, meaning.Cuda) and found.path in spelling.list_names()
+        )
         unit.fail(
             f"{ast.unparse(node.func)} takes {wanted} "
             f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
@@ -56,7 +58,7 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
         )
 
 
-def called(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
+def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if path in SYNC:
         wanted, kind = SYNC[path]
@@ -94,17 +96,17 @@ def called(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
         kind = walk.scalar(args[0])
         return (FLOAT if kind.whole else kind), ANY
     if path.startswith("atomic."):
-        return _atomic(walk, path[7:], node)
+        return _type_atomic(walk, path[7:], node)
     if path in ("shared.array", "local.array", "const.array_like"):
         what, hint = f"cuda.{path} stands alone on its line", f"name = cuda.{path}(...)"
-    elif path in spelling.names():
+    elif path in spelling.list_names():
         what, hint = f"cuda.{path}() does not become CUDA C", spelling.LISTED
     else:
-        what, hint = spelling.unknown(path)
+        what, hint = spelling.explain_unknown(path)
     unit.fail(what, hint, node)
 
 
-def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
+def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if name == "compare_and_swap":
         count(unit, node, 3)
@@ -112,7 +114,7 @@ def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         values = args[1:]
     else:
         if name not in (*ATOMICS, "cas"):
-            unit.fail(*spelling.unknown(f"atomic.{name}"), node)
+            unit.fail(*spelling.explain_unknown(f"atomic.{name}"), node)
         count(unit, node, 4 if name == "cas" else 3)
         index = args[1].elts if isinstance(args[1], ast.Tuple) else [args[1]]
         values = args[2:]

@@ -45,7 +45,7 @@ for _name in _BUILTINS.split():
     _FUNCTIONS[getattr(builtins, _name)] = Function(_name)
 
 
-def of(value: Any) -> Any:
+def find_meaning(value: Any) -> Any:
     """A value as what it means in a kernel: Cuda, Function, Scalar, or itself."""
     if isinstance(value, types.ModuleType):
         return Cuda("") if _is_cuda(value.__name__) else value
@@ -66,19 +66,19 @@ def of(value: Any) -> Any:
     return value
 
 
-def attribute(base: Any, name: str) -> Any:
+def attribute_meaning(base: Any, name: str) -> Any:
     """What base.name means; UNKNOWN if base has no such name."""
     if isinstance(base, Cuda):
         return Cuda(f"{base.path}.{name}" if base.path else name)
     if isinstance(base, types.ModuleType) or not isinstance(base, (Function, Scalar)):
         try:
-            return of(getattr(base, name))
+            return find_meaning(getattr(base, name))
         except AttributeError:
             pass
     return UNKNOWN
 
 
-def constant(value: Any) -> Scalar | None:
+def constant_type(value: Any) -> Scalar | None:
     """The type of a global that is a number; None: it is none."""
     if isinstance(value, bool):
         return BOOL
@@ -89,7 +89,7 @@ def constant(value: Any) -> Scalar | None:
     return FLOAT if isinstance(value, float) else None
 
 
-def dotted(node: ast.AST) -> str:
+def write_dotted(node: ast.AST) -> str:
     """An expression as it would be written."""
     return ast.unparse(node)
 

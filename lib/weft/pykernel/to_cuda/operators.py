@@ -21,9 +21,9 @@ from .text import (
     UNARY,
     C,
     cast,
-    joined,
+    join_operands,
 )
-from .types import F16, FLOAT, INT, U32, Scalar, natural, promote
+from .types import F16, FLOAT, INT, U32, Scalar, natural_type, promote
 
 OPERATORS = {
     ast.Add: ("+", SUM),
@@ -84,13 +84,13 @@ class Operators:
             return self._floor(node, op, kind)
         sign, precedence = OPERATORS[op]
         if op is ast.Div and self.kind(node.left).whole and self.kind(node.right).whole:
-            return joined(
+            return join_operands(
                 self.value(node.left, "double", False),
                 *(sign, self.expr(node.right), precedence, "double"),
             )
         if kind.kind == "b":
             a, b = self.expr(node.left), self.expr(node.right)
-            return joined(a, sign, b, precedence, "bool")
+            return join_operands(a, sign, b, precedence, "bool")
         if op in (ast.LShift, ast.RShift):
             return self._shift(node, kind, sign)
         unsigned = self.shifts_unsigned and kind == INT
@@ -102,7 +102,7 @@ class Operators:
             if op is ast.Sub or not both:
                 a, b = self.signed(a), self.signed(b)
         a, b = self._meet(a, b, kind)
-        found = joined(a, sign, b, precedence, natural(a.type, b.type))
+        found = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
         return found if wraps else self._narrow(found, kind)
 
     def _operand(self, node: ast.AST, kind: Scalar, wraps: bool) -> C:
@@ -118,14 +118,14 @@ class Operators:
             wanted |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
             if kind.bits < 32:
                 wanted.add("int")
-        if natural(a.type, b.type) in wanted:
+        if natural_type(a.type, b.type) in wanted:
             return a, b
         target = kind.c
         for x, y in ((cast(target, a), b), (a, cast(target, b))):
             whole_first = a.type in ("float", "half", "double") and x is not a
             if whole_first and b.type not in ("float", "half", "double"):
                 continue  # cast the whole number, not the float
-            if natural(x.type, y.type) in wanted:
+            if natural_type(x.type, y.type) in wanted:
                 return x, y
         return cast(target, a), cast(target, b)
 
@@ -144,10 +144,12 @@ class Operators:
         unsigned = kind == U32 or (self.shifts_unsigned and kind == INT)
         if literal and unsigned and variable and a.type == "int":
             a = C(f"{a.text}u", PRIMARY, "unsigned", True)
-        elif natural(a.type, a.type) != kind.c and kind.bits >= 32 and kind != INT:
+        elif natural_type(a.type, a.type) != kind.c and kind.bits >= 32 and kind != INT:
             a = cast(kind.c, a)
         b = self.expr(node.right)
-        return self._narrow(joined(a, sign, b, SHIFT, natural(a.type, "bool")), kind)
+        return self._narrow(
+            join_operands(a, sign, b, SHIFT, natural_type(a.type, "bool")), kind
+        )
 
     def _floor(self, node: ast.BinOp, op: type, kind: Scalar) -> C:
         word = "floor_div" if op is ast.FloorDiv else "floor_mod"
@@ -160,12 +162,12 @@ class Operators:
         if kind.kind == "u" or (self.sure(node.left) and self.sure(node.right)):
             a, b = self._meet(a, b, kind)
             sign, precedence = OPERATORS[op]
-            return joined(a, sign, b, precedence, natural(a.type, b.type))
+            return join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
         target = "long long" if kind.bits == 64 else "int"
         self.output.helper(word, target)
         a, b = (
             x
-            if natural(x.type, "bool") == target
+            if natural_type(x.type, "bool") == target
             else C(f"{x.text}ll", PRIMARY, target)
             if x.literal and target == "long long" and x.text.isdigit()
             else cast(target, x)
@@ -177,7 +179,11 @@ class Operators:
     def _power(self, node: ast.BinOp, kind: Scalar) -> C:
         exponent = node.right
         times = getattr(exponent, "value", None)
-        if times in (2, 3) and isinstance(exponent, ast.Constant) and simple(node.left):
+        if (
+            times in (2, 3)
+            and isinstance(exponent, ast.Constant)
+            and is_simple(node.left)
+        ):
             made = ast.BinOp(node.left, ast.Mult(), node.left)
             for _ in range(int(times) - 2):
                 made = ast.BinOp(made, ast.Mult(), node.left)
@@ -214,7 +220,9 @@ class Operators:
         if isinstance(node.op, ast.UAdd):
             return operand
         type_ = (
-            operand.type if operand.type == "half" else natural(operand.type, "bool")
+            operand.type
+            if operand.type == "half"
+            else natural_type(operand.type, "bool")
         )
         if isinstance(node.op, ast.Invert):
             return self._narrow(C(f"~{operand.within(UNARY)}", UNARY, type_), kind)
@@ -225,13 +233,15 @@ class Operators:
         sign, precedence = ("&&", AND) if isinstance(node.op, ast.And) else ("||", OR)
         found = self.expr(node.values[0])
         for one in node.values[1:]:
-            found = joined(found, sign, self.expr(one), precedence, "bool")
+            found = join_operands(found, sign, self.expr(one), precedence, "bool")
         return found
 
     def _Compare(self, node: ast.Compare) -> C:
         nodes = [node.left, *node.comparators]
         for one in nodes[1:-1]:
-            if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not simple(one):
+            if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not is_simple(
+                one
+            ):
                 self.unit.fail(
                     f"{ast.unparse(one)} would be called twice",
                     "assign it to a name before",
@@ -240,7 +250,9 @@ class Operators:
         found = None
         for op, a, b in zip(node.ops, nodes, nodes[1:]):
             one = self._comparison(op, a, b)
-            found = one if found is None else joined(found, "&&", one, AND, "bool")
+            found = (
+                one if found is None else join_operands(found, "&&", one, AND, "bool")
+            )
         return found
 
     def _comparison(self, op: ast.cmpop, left: ast.AST, right: ast.AST) -> C:
@@ -252,11 +264,11 @@ class Operators:
         else:
             a, b = self._meet(a, b, kind)
         sign, precedence = _COMPARISONS[type(op)]
-        return joined(a, sign, b, precedence, "bool")
+        return join_operands(a, sign, b, precedence, "bool")
 
     def _same_sign(self, left, a: C, right, b: C) -> tuple[C, C]:
         """Operands of a comparison of whole numbers: as numbers, not as bits."""
-        x, y = (natural(t, "bool") for t in (a.type, b.type))
+        x, y = (natural_type(t, "bool") for t in (a.type, b.type))
         pair = sorted((x, y))
         if "unsigned" not in x + y or ("unsigned" in x and "unsigned" in y):
             return a, b
@@ -304,13 +316,13 @@ class Operators:
         return cast("int", found) if found.enum else found
 
 
-def simple(node: ast.AST) -> bool:
+def is_simple(node: ast.AST) -> bool:
     """Whether an expression may be written twice."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):
-        return simple(node.value)
+        return is_simple(node.value)
     if isinstance(node, ast.Subscript):
         index = node.slice
-        return isinstance(index, (ast.Name, ast.Constant)) and simple(node.value)
+        return isinstance(index, (ast.Name, ast.Constant)) and is_simple(node.value)
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("grid")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import meaning
-from .helpers import helper
-from .text import PRIMARY, RESERVED, C, is_cudas, number, whole
+from .helpers import write_helper
+from .text import PRIMARY, RESERVED, C, is_cudas, number, write_whole
 from .types import F16, FLOAT, MOST, of_dtype
 from .unit import Unit
 
@@ -85,7 +85,7 @@ class Output:
 
     def helper(self, name: str, type_: str = "") -> None:
         """Note that a helper is called."""
-        self.helpers.setdefault((name, type_), helper(name, type_))
+        self.helpers.setdefault((name, type_), write_helper(name, type_))
 
     # ---- constants ----
 
@@ -99,12 +99,12 @@ class Output:
         return self._named(unit, name, value, weak)
 
     def _named(self, unit: Unit, name: str, value: Any, weak: str) -> C:
-        kind = meaning.constant(value)
+        kind = meaning.constant_type(value)
         if not kind.whole and not math.isfinite(value):
             # NVRTC takes no `static const float NAME = INFINITY;`: it is no constant.
             return self._literal(value, weak)
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
-        while name in self.constants and not _same(self.constants[name], value):
+        while name in self.constants and not _is_same(self.constants[name], value):
             name += "_"
         self.constants[name] = value
         if kind == FLOAT:
@@ -113,7 +113,7 @@ class Output:
         if kind.whole and kind.weak and kind.kind == "i":
             if -MOST <= int(value) <= MOST:
                 return C(name, PRIMARY, "int", enum=True)
-            return C(name, PRIMARY, whole(value).type)
+            return C(name, PRIMARY, write_whole(value).type)
         return C(name, PRIMARY, kind.c)
 
     def _weak_type(self, name: str) -> str:
@@ -132,7 +132,7 @@ class Output:
             return number(value, of_dtype(value.dtype).c)
         if isinstance(value, float):
             return number(value, "double")
-        return whole(int(value))
+        return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
         """A number as it stands in the source; "" if it does not."""
@@ -153,7 +153,7 @@ class Output:
             parts.append("\n".join(f"#include <{h}>" for h in sorted(self.headers)))
         enums, others = [], []
         for name, value in self.constants.items():
-            kind = meaning.constant(value)
+            kind = meaning.constant_type(value)
             if kind.weak and kind.kind == "i" and -MOST <= int(value) <= MOST:
                 enums.append(f"{name} = {int(value)}")
                 continue
@@ -164,10 +164,10 @@ class Output:
                 literal = number(value, type_)
             elif kind.kind == "i" and kind.weak:
                 type_ = literal.type
-                literal = whole(int(value), hex(value) if value > 0 else "")
+                literal = write_whole(int(value), hex(value) if value > 0 else "")
             others.append(f"static const {type_} {name} = {literal.text};")
         if enums:
-            parts.append(_enum(enums))
+            parts.append(_write_enum(enums))
         if others:
             parts.append("\n".join(others))
         if self.arrays:
@@ -175,7 +175,7 @@ class Output:
         return parts + list(self.helpers.values())
 
 
-def _enum(names: list[str]) -> str:
+def _write_enum(names: list[str]) -> str:
     text = f"enum {{ {', '.join(names)} }};"
     if len(text) <= 80:
         return text
@@ -183,5 +183,5 @@ def _enum(names: list[str]) -> str:
     return f"enum {{\n{lines}}};"
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a == b or (a != a and b != b))

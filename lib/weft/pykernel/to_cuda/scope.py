@@ -131,7 +131,11 @@ class Scope:
 
     def _surely(self, one: ast.stmt, name: str) -> bool:
         """Whether `one` is an if/else that gives it a value before it is read."""
-        if not isinstance(one, ast.If) or not one.orelse or _mentions(one.test, name):
+        if (
+            not isinstance(one, ast.If)
+            or not one.orelse
+            or _is_mentioned(one.test, name)
+        ):
             return False
         return all(self._gives(block, name) for block in (one.body, one.orelse))
 
@@ -141,10 +145,10 @@ class Scope:
                 return True
             if isinstance(one, (ast.Return, ast.Continue, ast.Break)):
                 return True
-            if _mentions(one, name):
+            if _is_mentioned(one, name):
                 return False
         return False
 
 
-def _mentions(node: ast.AST, name: str) -> bool:
+def _is_mentioned(node: ast.AST, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))

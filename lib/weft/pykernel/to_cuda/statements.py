@@ -26,36 +26,36 @@ _WORDS = {
 }
 
 
-def block(walk: Any, body: list[ast.stmt]) -> None:
+def walk_block(walk: Any, body: list[ast.stmt]) -> None:
     """Walk the statements of a block."""
     for one in body:
         try:
-            _statement(walk, one)
+            _walk_statement(walk, one)
         except Unknown as unknown:
             walk.unknown.append((walk.unit, unknown.node))
 
 
-def _statement(walk: Any, one: ast.stmt) -> None:
+def _walk_statement(walk: Any, one: ast.stmt) -> None:
     unit = walk.unit
     if isinstance(one, ast.Assign):
         _assign(walk, one)
     elif isinstance(one, ast.AugAssign):
-        _augmented(walk, one)
+        _walk_augmented(walk, one)
     elif isinstance(one, ast.For):
-        _for(walk, one)
+        _walk_for(walk, one)
     elif isinstance(one, (ast.If, ast.While)):
         walk.test(one.test)
-        block(walk, one.body)
+        walk_block(walk, one.body)
         if isinstance(one, ast.While) and one.orelse:
             unit.fail("while ... else does not become CUDA C", "use a flag", one)
-        block(walk, one.orelse)
+        walk_block(walk, one.orelse)
     elif isinstance(one, ast.Expr):
         if isinstance(one.value, ast.Constant):
             return
         if not isinstance(one.value, ast.Call):
             found = unit.meaning(one.value)
             if isinstance(found, meaning.Cuda) and found.path:
-                unit.fail(*spelling.unknown(found.path), one)
+                unit.fail(*spelling.explain_unknown(found.path), one)
             compared = isinstance(one.value, ast.Compare)
             hint = (
                 "= assigns, == compares" if compared else "assign it, or leave it out"
@@ -80,7 +80,7 @@ def _assign(walk: Any, one: ast.Assign) -> None:
             return
         if target.id == "_" and not isinstance(one.value, ast.Call):
             return
-        made = arrays.declared(walk, target.id, one.value)
+        made = arrays.declare_array(walk, target.id, one.value)
         if made is not None:
             assign(walk, target, made, ANY)
             return
@@ -129,7 +129,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     merged = span if known is None else merge(known, span)
     if known is not None and merged != known:  # what grows once may grow for ever
         merged = (
-            known[0] if merged[0] == known[0] else _wider(merged[0], 0),
+            known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
             known[1] if merged[1] == known[1] else None,
         )
     if new != old or merged != known:
@@ -137,7 +137,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     unit.variables[name], unit.ranges[name] = new, merged
 
 
-def _wider(low: int | None, floor: int) -> int | None:
+def _widen_type(low: int | None, floor: int) -> int | None:
     return floor if low is not None and low >= floor else None
 
 
@@ -150,9 +150,9 @@ def store(walk: Any, target: ast.Subscript) -> None:
     note_write(walk, walk.unit.types[base], target)
 
 
-def _augmented(walk: Any, one: ast.AugAssign) -> None:
+def _walk_augmented(walk: Any, one: ast.AugAssign) -> None:
     target = one.target
-    made = ast.BinOp(_loaded(target), one.op, one.value)
+    made = ast.BinOp(_load_target(target), one.op, one.value)
     ast.copy_location(made, one)
     if not hasattr(one, "whole"):
         one.whole = made
@@ -163,13 +163,13 @@ def _augmented(walk: Any, one: ast.AugAssign) -> None:
         store(walk, target)
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+def _load_target(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Name):
         return ast.copy_location(ast.Name(target.id, ast.Load()), target)
     return target
 
 
-def _for(walk: Any, one: ast.For) -> None:
+def _walk_for(walk: Any, one: ast.For) -> None:
     unit = walk.unit
     if one.orelse:
         unit.fail("for ... else does not become CUDA C", "use a flag", one)
@@ -208,14 +208,14 @@ def _for(walk: Any, one: ast.For) -> None:
         known = old[1] or span
         merged = merge(known, span)
         span = (
-            known[0] if merged[0] == known[0] else _wider(merged[0], 0),
+            known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
             known[1] if merged[1] == known[1] else None,
         )
     if old != (wide, span):
         walk.changed()
     unit.variables[name], unit.ranges[name] = wide, span
     unit.types[one.target] = wide
-    block(walk, one.body)
+    walk_block(walk, one.body)
 
 
 def _return(walk: Any, one: ast.Return) -> None:

@@ -85,12 +85,12 @@ def number(value: float, type_: str) -> C:
     if math.isinf(single):
         text = "-INFINITY" if single < 0 else "INFINITY"
         return C(text, UNARY if single < 0 else PRIMARY, type_)
-    text = _digits(value, type_)
+    text = _write_digits(value, type_)
     suffix = "f" if type_ == "float" else ""
     return C(text + suffix, UNARY if text.startswith("-") else PRIMARY, type_, True)
 
 
-def _digits(value: float, type_: str) -> str:
+def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
         # The reader's own digits, where they are no more than a float's.
@@ -103,7 +103,7 @@ def _digits(value: float, type_: str) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def whole(value: int, source: str = "") -> C:
+def write_whole(value: int, source: str = "") -> C:
     """A literal of a whole number, in the notation of the source."""
     text = source.replace("_", "").lower()
     if not text.startswith(("0x", "0b")):
@@ -121,7 +121,7 @@ def whole(value: int, source: str = "") -> C:
     return C(f"{text}ll", UNARY if value < 0 else PRIMARY, "long long", True)
 
 
-def joined(left: C, sign: str, right: C, precedence: int, type_: str) -> C:
+def join_operands(left: C, sign: str, right: C, precedence: int, type_: str) -> C:
     """left sign right, with the brackets that compilers ask for besides C's own."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
@@ -144,7 +144,7 @@ def joined(left: C, sign: str, right: C, precedence: int, type_: str) -> C:
     return C(text, precedence, type_)
 
 
-def closing(text: str, at: int) -> int:
+def find_closing(text: str, at: int) -> int:
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")

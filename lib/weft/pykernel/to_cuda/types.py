@@ -17,7 +17,7 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.arguments import unfit
+from ..language.arguments import explain_unfit
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
 MOST = 2**31 - 1  # what C's int holds
@@ -122,7 +122,7 @@ def promote(a: Scalar, b: Scalar) -> Scalar | None:
         if weak.kind == "f" and strong.kind != "f":
             return F64
         return strong
-    found = np.promote_types(_dtype(a), _dtype(b))
+    found = np.promote_types(_numpy_dtype(a), _numpy_dtype(b))
     if found.kind == "f" and a.whole and b.whole:
         return None
     return Scalar(found.kind, 8 * found.itemsize)
@@ -137,9 +137,9 @@ def join(a: Scalar, b: Scalar) -> Scalar | None:
     return promote(a, b)
 
 
-def natural(a: str, b: str) -> str:
+def natural_type(a: str, b: str) -> str:
     """The C type in which C computes a + b of these C types."""
-    x, y = (_promoted(_BY_C[t]) for t in (a, b))
+    x, y = (_promote(_BY_C[t]) for t in (a, b))
     if "f" in (x.kind, y.kind):
         floats = [t for t in (x, y) if t.kind == "f"]
         return max(floats, key=lambda t: t.bits).c
@@ -153,11 +153,11 @@ def by_c(c: str) -> Scalar:
     return _BY_C[c]
 
 
-def _promoted(t: Scalar) -> Scalar:
+def _promote(t: Scalar) -> Scalar:
     return I32 if t.whole and t.bits < 32 else t
 
 
-def _dtype(t: Scalar) -> np.dtype:
+def _numpy_dtype(t: Scalar) -> np.dtype:
     return np.dtype(f"{t.kind}{t.bits // 8}")
 
 
@@ -169,7 +169,7 @@ def of_argument(name: str, value: Any) -> Argument:
     if isinstance(value, (bool, np.bool_)):
         return Argument(BOOL)
     if isinstance(value, np.integer) and not -MOST - 1 <= value <= MOST:
-        return Argument(_element(name, value.dtype))
+        return Argument(_element_type(name, value.dtype))
     if isinstance(value, (int, np.integer)):
         if not -MOST - 1 <= value <= MOST:
             raise ArgumentError(
@@ -178,7 +178,7 @@ def of_argument(name: str, value: Any) -> Argument:
             )
         return Argument(INT, bool(value >= 0))
     if isinstance(value, np.generic):  # np.float64 is a Python float, too
-        return Argument(_element(name, value.dtype))
+        return Argument(_element_type(name, value.dtype))
     if isinstance(value, float):
         return Argument(FLOAT)
     array = describe(value)
@@ -186,19 +186,21 @@ def of_argument(name: str, value: Any) -> Argument:
         way = "its numbers one by one"
         if hasattr(value, "__array_interface__"):
             way = f"np.asarray({name})"
-        why = unfit(value, name) or (
+        why = explain_unfit(value, name) or (
             f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not know "
             f"(sim and numba_jit do): pass {way}"
         )
         raise ArgumentError(f"{name} {why}")
-    if isinstance(value, (np.ndarray, torch.Tensor)) and (why := unfit(value, name)):
+    if isinstance(value, (np.ndarray, torch.Tensor)) and (
+        why := explain_unfit(value, name)
+    ):
         raise ArgumentError(f"{name} {why}")
     if array.nbytes // array.itemsize > MOST:
         raise ArgumentError(
             f"{name} has {array.nbytes // array.itemsize} elements, at most {MOST}: "
             f"indices are C's int"
         )
-    return Argument(Array(_element(name, array.dtype), len(array.shape)))
+    return Argument(Array(_element_type(name, array.dtype), len(array.shape)))
 
 
 _SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
@@ -219,18 +221,18 @@ def parse(name: str, given: Any) -> Argument:
             )
         if found[1] in _PYTHON and found[2] is None:
             return Argument(_PYTHON[found[1]], found[1] == "int")
-        element = _element(name, found[1])
+        element = _element_type(name, found[1])
         if found[2] is None:
             return _number(element)
         return Argument(Array(element, found[2].count(",") + 1))
     if type(given).__module__.startswith("numba") and hasattr(given, "name"):
         if hasattr(given, "ndim"):
-            return Argument(Array(_element(name, given.dtype.name), given.ndim))
-        return _number(_element(name, given.name.replace("boolean", "bool")))
+            return Argument(Array(_element_type(name, given.dtype.name), given.ndim))
+        return _number(_element_type(name, given.name.replace("boolean", "bool")))
     if isinstance(given, np.dtype) or (
         isinstance(given, type) and issubclass(given, np.generic)
     ):
-        return _number(_element(name, given))
+        return _number(_element_type(name, given))
     return of_argument(name, given)
 
 
@@ -243,7 +245,7 @@ def _number(kind: Scalar) -> Argument:
     return Argument(kind)
 
 
-def _element(name: str, dtype: Any) -> Scalar:
+def _element_type(name: str, dtype: Any) -> Scalar:
     found = of_dtype(dtype)
     if found is None:
         if str(dtype).startswith(("complex", "void")):
@@ -258,7 +260,7 @@ def _element(name: str, dtype: Any) -> Scalar:
     return found
 
 
-def at(array: Array, root: str) -> Array:
+def rebase_array(array: Array, root: str) -> Array:
     """The array as the memory of the parameter or local `root`."""
     return replace(array, root=root)
 

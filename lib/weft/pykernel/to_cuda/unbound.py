@@ -34,7 +34,7 @@ def warn(unit: Unit) -> None:
         for name in unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
         if isinstance(unit.variables.get(name), Scalar)
     }
-    for one in unbound(unit.tree, names):
+    for one in find_unbound(unit.tree, names):
         name, function = one.node.id, unit.function.__name__
         text = (
             f"{function}: {name} is read here and has no value unless {one.test}: sim "
@@ -44,7 +44,7 @@ def warn(unit: Unit) -> None:
         warnings.warn_explicit(text, UserWarning, file, one.node.lineno)
 
 
-def unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
+def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
     """The first such read of each of these locals of a function."""
     look = _Look(names)
     look.block(tree.body, set())
@@ -69,21 +69,21 @@ class _Look:
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
                 # A turn has what the one before it may have left.
-                have |= {n for part in one.body for n in _stored(part)}
+                have |= {n for part in one.body for n in _list_stored(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):
                 return None
             else:
                 self._reads(one, have)
-                have |= set(_stored(one))
+                have |= set(_list_stored(one))
                 if isinstance(one, ast.Return):
                     return None
         return have
 
     def _branches(self, one: ast.If, have: set[str]) -> set[str] | None:
         self._reads(one.test, have)
-        test, against = ast.unparse(one.test), _opposite(one.test)
-        known = have.union(*(self.given.get(t, ()) for t in _parts(one.test)))
+        test, against = ast.unparse(one.test), _negate_condition(one.test)
+        known = have.union(*(self.given.get(t, ()) for t in _split_condition(one.test)))
         other = have | self.given.get(against, set())
         yes, no = self.block(one.body, known), self.block(one.orelse, other)
         if yes is None or no is None:
@@ -106,21 +106,21 @@ class _Look:
                 self.found[part.id] = Unbound(part, tests[0])
 
 
-def _opposite(test: ast.expr) -> str:
+def _negate_condition(test: ast.expr) -> str:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand)
     return ast.unparse(ast.UnaryOp(ast.Not(), test))
 
 
-def _parts(test: ast.expr) -> Iterator[str]:
+def _split_condition(test: ast.expr) -> Iterator[str]:
     """A condition, and those that it says all of."""
     yield ast.unparse(test)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:
-            yield from _parts(value)
+            yield from _split_condition(value)
 
 
-def _stored(node: ast.AST) -> Iterator[str]:
+def _list_stored(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
             yield part.id

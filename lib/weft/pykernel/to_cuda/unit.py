@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from ..language import spelling
 from ..language.kernel import PythonKernel, Source, source_of, value_of
 from . import meaning
-from .comments import comments
+from .comments import list_comments
 from .desugar import Desugar
 from .errors import TranslationError
 from .scope import Scope
@@ -40,7 +40,7 @@ class Unit:
     ) -> None:
         self.program, self.function, self.name = program, function, name
         self.source: Source = source_of(function)
-        self.comments = comments(self.source)
+        self.comments = list_comments(self.source)
         self.tree = Desugar(self.source, function.__name__).function()
         self.scope = Scope(self.tree)
         self.parameters = [a.arg for a in self.tree.args.args]
@@ -85,11 +85,11 @@ class Unit:
             base = self.meaning(node.value)
             if base is meaning.UNKNOWN:
                 return base
-            return meaning.attribute(base, node.attr)
+            return meaning.attribute_meaning(base, node.attr)
         if not isinstance(node, ast.Name) or self.is_local(node.id):
             return meaning.UNKNOWN
         try:
-            return meaning.of(value_of(self.function, node.id))
+            return meaning.find_meaning(value_of(self.function, node.id))
         except LookupError:
             hint = "assign it before, or define it above the kernel"
             if language := spelling.without_cuda(node.id):

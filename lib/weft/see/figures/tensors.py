@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...base.style import INK, READ, THREAD, faint
+from ...base.style import INK, READ, THREAD, fade_colour
 from .view import cells, figure, sheet
 
 WORD = 32  # bits
@@ -114,7 +114,7 @@ def stages_of(
 def _draw_span(
     ax: Axes, row: float, start: float, end: float, colour: str, stage: int
 ) -> None:
-    look = {"fc": faint(colour), "ec": colour, "lw": 1.2}
+    look = {"fc": fade_colour(colour), "ec": colour, "lw": 1.2}
     ax.add_patch(Rectangle((start, row - 0.36), end - start, 0.72, **look))
     middle = {"ha": "center", "va": "center", "size": 9}
     ax.text((start + end) / 2, row, str(stage), **middle)
@@ -122,7 +122,7 @@ def _draw_span(
 
 def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
     """A bit of the sign, exponent or mantissa, or one that is not looked at."""
-    look = {"lw": 0.9, "ec": INK, "fc": faint(INK) if kind == "e" else "none"}
+    look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
     where = {"size": 9, "ha": "center", "va": "center"}

@@ -15,7 +15,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from ...base.style import INK, READ, THREAD, faint, inline, outlined, pale, style
+from ...base.style import (
+    INK,
+    READ,
+    THREAD,
+    fade_colour,
+    outlined,
+    pale_patch,
+    style,
+    write_inline_svg,
+)
 
 
 @contextlib.contextmanager
@@ -35,7 +44,7 @@ def show_figure(made: Figure) -> None:
     """Show a figure below the cell as SVG."""
     from IPython.display import HTML, display
 
-    display(HTML(inline(made)))
+    display(HTML(write_inline_svg(made)))
 
 
 def sheet(ax: Axes, columns: float, rows: float) -> None:
@@ -73,7 +82,11 @@ def frame(ax: Axes, left: float, top: float, columns: int, rows: int) -> None:
 
 
 def _draw_cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
-    look = {"ec": colour, "fc": faint(colour)} if colour else {"ec": INK, "fc": "none"}
+    look = (
+        {"ec": colour, "fc": fade_colour(colour)}
+        if colour
+        else {"ec": INK, "fc": "none"}
+    )
     look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
     corners = "round,pad=0,rounding_size=0.1"
     # Nothing here moves the limits or the layout of a sheet: add_patch() would ask.
@@ -95,7 +108,7 @@ def thread(
     runs: False for one that has nothing to do, which is pale.
     """
     ax.add_patch(
-        Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale()))
+        Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale_patch()))
     )
     ax.text(x + 0.5, y + 0.52, str(number), size=8.5, ha="center", va="center")
 
@@ -156,8 +169,8 @@ def _draw_row(
     for v in row:
         left, width = (v.address - row[0].address) / 4, v.size / 4
         reached = v.address in targets and v.target is None
-        look = {"ec": INK, "fc": faint(INK) if v.target else "none", "lw": 1}
-        look |= {"ec": READ, "fc": faint(READ), "lw": 1.4} if reached else {}
+        look = {"ec": INK, "fc": fade_colour(INK) if v.target else "none", "lw": 1}
+        look |= {"ec": READ, "fc": fade_colour(READ), "lw": 1.4} if reached else {}
         corners = "round,pad=0,rounding_size=0.1"
         box = FancyBboxPatch((left + 0.06, top), width - 0.12, 1, corners, **look)
         ax.add_patch(box)

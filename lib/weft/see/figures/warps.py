@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...base.style import INK, READ, SHARED, faint
+from ...base.style import INK, READ, SHARED, fade_colour
 from .view import figure
 
 SECTOR = 8  # 4-byte elements, 32 bytes
@@ -130,7 +130,7 @@ def _draw_sector(
     for cell in range(SECTOR):
         _draw_outline(ax, left + cell, top, 1, 1, 0.4)
         if touched and cell not in wanted:
-            moved = Rectangle((left + cell, top), 1, 1, fc=faint(INK), ec="none")
+            moved = Rectangle((left + cell, top), 1, 1, fc=fade_colour(INK), ec="none")
             ax.add_patch(moved)
     _draw_outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
 
@@ -143,7 +143,7 @@ def _draw_outline(
 
 
 def _draw_cell(ax: Axes, left: float, top: float, lane: int, colour: str) -> None:
-    look = {"ec": colour, "fc": faint(colour), "lw": 1.2}
+    look = {"ec": colour, "fc": fade_colour(colour), "lw": 1.2}
     ax.add_patch(Rectangle((left + 0.06, top + 0.08), 0.88, 0.84, **look))
     centred = {"ha": "center", "va": "center", "size": 8.5}
     ax.text(left + 0.5, top + 0.54, str(lane), **centred)

@@ -8,7 +8,7 @@ from typing import Any
 from ... import timing
 from ...base.paths import ROOT
 from ...base.style import FAULT, WRITTEN
-from ...report.html import BOLD, FAINT, cell, page, table
+from ...report.html import BOLD, FAINT, make_cell, make_page, make_table
 from ...timing import read_json
 from .profile import number
 
@@ -64,14 +64,16 @@ class Comparison:
     def _repr_html_(self) -> str:
         sides = ("left", "left", "right", "right", "left")
         heads = zip(("kernel", "counter", "CPU", "ncu", ""), sides)
-        rows, before = [[cell(name, side, kind="th") for name, side in heads]], ""
+        rows, before = [[make_cell(name, side, kind="th") for name, side in heads]], ""
         for kernel, *numbers, verdict in self.lines():
             colour = FAULT if verdict.startswith("DIFFERS") else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
             look = FAINT if plain else f"color:{colour};white-space:normal;"
             name = kernel if kernel != before else ""
             before = kernel
-            row = [cell(name, "left", BOLD), *map(cell, numbers, sides[1:])]
-            rows.append([*row, cell(verdict, "left", look)])
-        scrolled = f'<div style="max-height:480px;overflow:auto">{table(rows)}</div>'
-        return page([escape(self.sentence()), scrolled])
+            row = [make_cell(name, "left", BOLD), *map(make_cell, numbers, sides[1:])]
+            rows.append([*row, make_cell(verdict, "left", look)])
+        scrolled = (
+            f'<div style="max-height:480px;overflow:auto">{make_table(rows)}</div>'
+        )
+        return make_page([escape(self.sentence()), scrolled])

@@ -14,10 +14,10 @@ from itertools import groupby
 
 from ...base.style import CODE as COLOURS
 from ...base.style import FAULT, READ, SHARED, WRITTEN
-from ...base.text import plural
+from ...base.text import count_things
 from ...cells.gpu.nvrtc import Usage
-from ...report.highlight import coloured
-from ...report.html import BOLD, FAINT, PRE, page, title
+from ...report.highlight import colour_text
+from ...report.html import BOLD, FAINT, PRE, make_page, write_title
 from .instructions import Code, Instruction, Loop, told
 from .sources import Source
 
@@ -87,7 +87,7 @@ class Kernel:
         """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
         count, function = len(part.indices), self._find_function(part.indices[0])
         where = _write_lines(self.code.lines(part.indices))
-        what = plural(count, "instruction")
+        what = count_things(count, "instruction")
         in_a = f"{function}: " * bool(function)
         if part.loop is None:
             return f"{in_a}{what}{f', {where}' * bool(where)}"
@@ -151,13 +151,13 @@ class View:
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
-        return page([self._render_kernel(kernel) for kernel in self.kernels])
+        return make_page([self._render_kernel(kernel) for kernel in self.kernels])
 
     def _render_kernel(self, kernel: Kernel) -> str:
         parts = "".join(self._render_part(kernel, part) for part in kernel.parts())
         needs = f'<span style="{FAINT}"> · {escape(kernel.needs())}</span>'
         made = f"{NAMES[self.language]} for {self.arch}{needs}"
-        return f"{title(kernel.name, [], made)}{parts}"
+        return f"{write_title(kernel.name, [], made)}{parts}"
 
     def _render_part(self, kernel: Kernel, part: Part) -> str:
         rows = []
@@ -167,7 +167,7 @@ class View:
                 for name in those[0].labels
             ]
             if line := kernel.line(place).strip():
-                source = coloured(line, kernel.source.language)
+                source = colour_text(line, kernel.source.language)
                 rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
             rows += [self._render_instruction(one) for one in those]
         bold = BOLD * part.opened

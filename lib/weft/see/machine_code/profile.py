@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ...cells.module import only
+from ...cells.module import select_only_kernel
 from ...report import html
 from ...report.counters import Counters
 from ..inspect import inspect
@@ -97,15 +97,17 @@ class Profile:
         return 2 if self.why else 4
 
     def _repr_html_(self) -> str:
-        head = [html.cell(name, kind="th") for name in HEAD[: self._count_columns]]
+        head = [html.make_cell(name, kind="th") for name in HEAD[: self._count_columns]]
         body = [self._write_row(row) for row in self.rows if row.said]
-        why = [html.remark(self.why, "without ncu")] * bool(self.why)
-        return html.page([html.title(self.name, []), *why, html.table([head, *body])])
+        why = [html.write_remark(self.why, "without ncu")] * bool(self.why)
+        return html.make_page(
+            [html.write_title(self.name, []), *why, html.make_table([head, *body])]
+        )
 
     def _write_row(self, row: Row) -> list[str]:
         name, *numbers = row.cells()[: self._count_columns]
-        cells = [html.cell(n, look=html.FAINT * (n == "same")) for n in numbers]
-        return [html.cell(name, "left", hint=row.metric.formula), *cells]
+        cells = [html.make_cell(n, look=html.FAINT * (n == "same")) for n in numbers]
+        return [html.make_cell(name, "left", hint=row.metric.formula), *cells]
 
 
 def profile(kernel: Any) -> Profiled:
@@ -118,7 +120,7 @@ def profile(kernel: Any) -> Profiled:
     """
     if not callable(kernel) and not hasattr(kernel, "__getitem__"):
         raise ArgumentError(f"profile wants a kernel, not {kernel!r:.60}")
-    return Profiled(only(kernel))
+    return Profiled(select_only_kernel(kernel))
 
 
 class Profiled:

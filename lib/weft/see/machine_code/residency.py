@@ -11,7 +11,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
-from ...base.text import plural
+from ...base.text import count_things
 from ..pictures.svg import FILL, SMALL, box, document, label
 from . import toolchain
 from .limits import (
@@ -126,7 +126,7 @@ class Occupancy:
         if not self.blocks:
             return self._explain_refusal()
         return (
-            f"{plural(self.blocks, 'block')} of {self.threads} threads on a "
+            f"{count_things(self.blocks, 'block')} of {self.threads} threads on a "
             f"multiprocessor at once, {self.warps} of {self.limits.warps} warps"
         )
 
@@ -280,7 +280,7 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
                 stroke=0 if cut else 2 if binds else 0.8,
             )
         )
-        said = "no limit" if count is None else plural(count, "block")
+        said = "no limit" if count is None else count_things(count, "block")
         said += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + shown * scale + 8, y + 15, said, 12, bold=binds))
         y += BAR

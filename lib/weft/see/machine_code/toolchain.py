@@ -60,10 +60,10 @@ def default_arch() -> str:
     import torch
 
     if torch.cuda.is_available():
-        return gpu.arch(torch.cuda.current_device())
-    if nvrtc.available():
+        return gpu.name_arch(torch.cuda.current_device())
+    if nvrtc.explain_missing():
         return DEFAULT
-    known = nvrtc.architectures()
+    known = nvrtc.list_architectures()
     return DEFAULT if DEFAULT in known else known[-1]
 
 
@@ -85,8 +85,8 @@ def by_nvrtc(
     headers: Mapping[str, str],
 ) -> Compiled:
     """A cell's source; what a launch on that GPU runs. Raises CompileError."""
-    made, _ = stored.program(source, name, arch, flags, expressions, headers)
-    here = "NVRTC {}.{}".format(*nvrtc.version())
+    made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
+    here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)
     return Compiled(made.ptx, made.cubin, made.lowered, made.usage, why)
 
@@ -105,7 +105,7 @@ def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
     """A Python kernel as Numba compiles it for these arguments."""
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
-    text = reading.ptx(kernel.kernel, args, cc, lines=True)
+    text = reading.compile_ptx(kernel.kernel, args, cc, lines=True)
     return _assemble(text, arch)
 
 
@@ -170,7 +170,7 @@ def ptxas() -> str | None:
 
 
 def _run_tool(command: list[str], what: str) -> str:
-    done = build.running.run(command, folder=cache.folder())
+    done = build.running.run(command, folder=cache.cache_folder())
     if done.returncode:
         said = build.running.said_by(done)
         raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")

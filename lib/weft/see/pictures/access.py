@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...base.style import WIDTH
-from ...base.text import plural
+from ...base.text import count_things
 from ...report.model import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows
@@ -272,8 +272,8 @@ def account(scene: Scene) -> str:
     lines = [f"{trace.kernel}, {_describe(scene, _build_moment(scene, ALL, None))}"]
     for number in scene.arrays:
         array, of = trace.arrays[number], scene.found.of(array=number)
-        times = f"{plural(int(of.reads.sum()), 'read')}, "
-        times += plural(int(of.writes.sum()), "write")
+        times = f"{count_things(int(of.reads.sum()), 'read')}, "
+        times += count_things(int(of.writes.sum()), "write")
         cells = len(np.unique(of.element))
         lines.append(f"  {array.name} {array.shape}: {times}; {cells} cells touched")
     lines += [f"  {finding.text}" for finding in findings_of(scene)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.text import rounded
+from ...base.text import round_number
 from .scene import Scene
 
 
@@ -34,13 +34,13 @@ def counts(scene: Scene) -> list[str]:
             continue
         per = _read_counter(counters, "sectors_per_request", array.name)
         if per:
-            more.append(f"{array.name} {rounded(per)}")
+            more.append(f"{array.name} {round_number(per)}")
     if more:
         lines.append(f"Sectors per request: {', '.join(more)}.")
     shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
     if shared:
         conflicts = [
-            f"{n} {rounded(_read_counter(counters, 'bank_conflicts', n))}"
+            f"{n} {round_number(_read_counter(counters, 'bank_conflicts', n))}"
             for n in shared
         ]
         lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
@@ -57,4 +57,4 @@ def _read_counter(counters: Any, what: str, name: str) -> float:
 def times(value: float, what: str) -> str:
     """ "2 reads", "1 write", "0.5 writes"."""
     word = {"atomics": "atomic updates"}.get(what, what)
-    return f"{rounded(value)} {word.removesuffix('s') if value == 1 else word}"
+    return f"{round_number(value)} {word.removesuffix('s') if value == 1 else word}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
-from ...base.text import plural
+from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .counts import counts
@@ -109,7 +109,7 @@ def _write_title(scene: Scene, one: _Map) -> str:
     often = "once" if high == 1 else f"{low} times"
     often = often if low == high else f"{low} to {high} times"
     size = f"{size_of(array)}{', shared' if array.space == 'shared' else ''}"
-    said = f"{size}: {plural(len(hot), 'cell')} {one.verb} {often}"
+    said = f"{size}: {count_things(len(hot), 'cell')} {one.verb} {often}"
     x, y = one.grid.left, one.grid.top - 14
     after = x + svg.width_of(array.name, 14, mono=True) + 8
     text = svg.clipped(said, x + COLUMN - after, 11.5)
@@ -173,9 +173,9 @@ def _draw_map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
 def _describe(scene: Scene, found: Touches, block: int | None) -> str:
     per = found.of(array=None)
     blocks = len(scene.blocks) if block is None else 1
-    who = plural(scene.threads * blocks, "thread")
-    times = plural(int(per.reads.sum()), "read")
-    text = f"{who}: {times} and {plural(int(per.writes.sum()), 'write')}."
+    who = count_things(scene.threads * blocks, "thread")
+    times = count_things(int(per.reads.sum()), "read")
+    text = f"{who}: {times} and {count_things(int(per.writes.sum()), 'write')}."
     return text + " The stronger a cell, the more often it is touched."
 
 

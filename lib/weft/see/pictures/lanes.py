@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.style import PALE, THREAD, WIDTH
-from ...base.text import plural
+from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences
@@ -85,7 +85,7 @@ def _draw_frame(
     share = active / max(1, WARP * len(steps))
     some = sum(len(step.lanes) < there for step in steps)
     name = _write_name(scene, block, warp).capitalize()
-    said = f"{name} takes {plural(len(steps), 'step')}"
+    said = f"{name} takes {count_things(len(steps), 'step')}"
     said += f", {some} of them with some lanes waiting: "
     said += f"{32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
     out = [label(EDGE, 48, said, 13, faint=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
-from ...base.text import plural, thousands
+from ...base.text import count_things, write_thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
 from .panels import EDGE
@@ -99,7 +99,10 @@ def _name_stop(run: Run, model: Model) -> str:
 
 def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
     run, full = runs[at], runs[-1]
-    said = f"With {plural(run.warps, 'warp')} the {model.schedulers} schedulers issue "
+    said = (
+        f"With {count_things(run.warps, 'warp')} the {model.schedulers} "
+        "schedulers issue "
+    )
     said += f"in {percent(run.utilisation)} of their cycles"
     if run is not full:
         said += f", with {full.warps} in {percent(full.utilisation)}"
@@ -288,6 +291,6 @@ def _draw_bars(runs: Sequence[Run], at: int) -> str:
             )
         )
     y = TOP + 24 * len(runs) + 26
-    cycles = thousands(runs[at].cycles)
+    cycles = write_thousands(runs[at].cycles)
     out.append(label(BARS - 50, y, f"all of the work: {cycles} cycles", 11, faint=True))
     return "".join(out)

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ...base.style import READ, THREAD, WIDTH, WRITTEN
-from ...base.text import plural
+from ...base.text import count_things
 from . import svg
 from .panels import EDGE
 from .svg import box, label, num
@@ -62,15 +62,15 @@ def account(one: Timeline) -> str:
     work = one.work
     kernels = sum(span.kind in ("kernel", "operator") for span in work)
     what = "operator" if work[0].kind == "operator" else "kernel"
-    said = plural(kernels, what) if kernels else ""
+    said = count_things(kernels, what) if kernels else ""
     if copies := sum(span.kind in COPIES for span in work):
         said += f"{' and ' * bool(said)}{copies} {'copy' if copies == 1 else 'copies'}"
     streams = len({span.row for span in work if span.row.startswith("stream")})
-    said += f" on {plural(streams, 'stream')}" * bool(streams)
+    said += f" on {count_things(streams, 'stream')}" * bool(streams)
     said += f" in {_format_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
     if gaps := one.gaps():
         longest = _format_us(max(b - a for a, b in gaps))
-        said += f"; {plural(len(gaps), 'gap')}, longest {longest}"
+        said += f"; {count_things(len(gaps), 'gap')}, longest {longest}"
     return said
 
 

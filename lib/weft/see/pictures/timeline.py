@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.style import READ, SHARED, WIDTH, WRITTEN
-from ...base.text import plural
+from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences
@@ -141,8 +141,8 @@ def _describe(scene: Scene, block: int, columns: list[int]) -> str:
     of = scene.found.of(block=block)
     all_of = len(scene.intervals)
     text = f"{block_name(block, scene.trace).capitalize()}: "
-    text += plural(len(of), "access")
-    text += f" in {plural(all_of, 'interval')}"
+    text += count_things(len(of), "access")
+    text += f" in {count_things(all_of, 'interval')}"
     if all_of > len(columns):
         text += f", of which the first {len(columns)} are drawn"
     return label(EDGE, 48, f"{text}; a barrier ends each but the last.", 13, faint=True)
@@ -157,5 +157,5 @@ def _draw_legend(y: float, most: int, row: str) -> str:
     out.append(box(x, y - 10, 13, 13, strength=0.35))
     out.append(label(x + 20, y, "touches nothing", 11, faint=True))
     x += 38 + svg.width_of("touches nothing", 11)
-    full = f"a full bar: {plural(most, 'access')} of a "
+    full = f"a full bar: {count_things(most, 'access')} of a "
     return "".join(out) + label(x, y, full + row, 11, faint=True)

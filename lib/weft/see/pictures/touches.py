@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.text import plural
+from ...base.text import count_things
 from ...pykernel.sim.record import ATOMIC, READ, WRITE, Array, Trace
 
 Index3 = tuple[int, int, int]
@@ -152,7 +152,7 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
     for verb in ("read", "write"):
         of_verb = [(cells, name) for v, cells, name in parts if v == verb]
         things = [
-            f"{plural(cells, 'cell') if i == 0 else cells} of {name}"
+            f"{count_things(cells, 'cell') if i == 0 else cells} of {name}"
             for i, (cells, name) in enumerate(of_verb)
         ]
         if things:

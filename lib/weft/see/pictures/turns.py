@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError
-from ...base.text import plural
+from ...base.text import count_things
 from ...pykernel.language.kernel import PythonKernel
 from ...pykernel.sim import sim
 from . import latency as picture
@@ -129,7 +129,7 @@ def _choose_window(cycles: int, model: Model) -> int:
 
 
 def _write_notes(blocks: list, total: int, warps: int, most: int) -> str:
-    said = f"The work: {plural(total, 'block')} of {plural(warps, 'warp')}"
+    said = f"The work: {count_things(total, 'block')} of {count_things(warps, 'warp')}"
     if len(blocks) < total:
         said += f" (the launch has {len(blocks)}: they come again)"
     elif len(blocks) > total:
@@ -137,4 +137,4 @@ def _write_notes(blocks: list, total: int, warps: int, most: int) -> str:
     longest = max(len(program) for block in blocks for program in block)
     if longest == most:
         return f"{said}; of each warp the first {most} instructions."
-    return f"{said}; a warp has at most {plural(longest, 'instruction')}."
+    return f"{said}; a warp has at most {count_things(longest, 'instruction')}."

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...base.paths import ROOT
-from ...base.text import rounded
+from ...base.text import round_number
 from ...report import html
 from ...timing import device_name, read_json, table
 from ...timing.cupti import is_named_range, start_profile
@@ -105,7 +105,7 @@ class TorchKernels:
     def _repr_html_(self) -> str:
         rows = [
             [
-                html.cell(name, _choose_side(name), kind="th")
+                html.make_cell(name, _choose_side(name), kind="th")
                 for name in self._list_columns()
             ]
         ]
@@ -113,24 +113,27 @@ class TorchKernels:
             hints = {"kernel": row.raw}
             rows.append(
                 [
-                    html.cell(value, _choose_side(name), hint=hints.get(name, ""))
+                    html.make_cell(value, _choose_side(name), hint=hints.get(name, ""))
                     for name, value in cells.items()
                 ]
             )
         said = "".join(f"<div>{escape(mark)}</div>" for mark in self._list_marks())
-        parts = [escape(self._write_sentence()), html.table(rows)]
+        parts = [escape(self._write_sentence()), html.make_table(rows)]
         parts += [f'<div style="{html.FAINT}">{said}</div>'] * bool(said)
         if self.ghost:
             title = escape(self.ghost._write_sentence())
             inner = self.ghost._repr_html_()
             parts.append(f"<details><summary>{title}</summary>{inner}</details>")
-        return html.page(parts)
+        return html.make_page(parts)
 
     def _write_sentence(self) -> str:
         what = "kernels" if self.target == "cuda" else "operators of ATen"
         calls = sum(row.calls for row in self.rows)
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
-        said = f"{calls:.0f} {what} ({len(self.rows)} different), {rounded(self.us)} µs"
+        said = (
+            f"{calls:.0f} {what} ({len(self.rows)} different), "
+            f"{round_number(self.us)} µs"
+        )
         said += f" on {self.device}: {shares}"
         return f"{self.note}: {said}" if self.note else said
 
@@ -152,7 +155,10 @@ class TorchKernels:
         total = self.us or 1.0
         every = [
             {
-                **{"µs": rounded(row.us), "share": f"{100 * row.us / total:.0f} %"},
+                **{
+                    "µs": round_number(row.us),
+                    "share": f"{100 * row.us / total:.0f} %",
+                },
                 **{"calls": f"{row.calls:.3g}", "kernel": row.name.short},
                 **{"what it does": row.name.what, "library": row.name.library},
                 **{"precision": row.name.precision, "tile": row.name.tile},
