@@ -106,7 +106,7 @@ def test_who_is_far_slower_than_the_fastest_is_timed_thrice(monkeypatch):
     def see(one, size, where, speeds):
         speeds.seen[one.name] = size.flop / taken.get(one.name, 1e-3) / 1e12
 
-    monkeypatch.setattr(racing, "_see", see)
+    monkeypatch.setattr(racing, "_note_speed", see)
     rungs = ["ijk", "reference"]
     found = bench_matmul.rows(sizes=["128"], rungs=rungs, seconds=0.01, rounds=9)
     (fast, nine), (slow, thrice) = asked
@@ -130,7 +130,7 @@ def test_operands_too_small_to_take_turns_are_flushed(monkeypatch):
     monkeypatch.setattr(
         bench_matmul_calls.timers, "cache_size", lambda device: 60 << 20
     )
-    monkeypatch.setattr(bench_matmul_calls.timers, "flusher",
+    monkeypatch.setattr(bench_matmul_calls.timers, "make_flusher",
                         lambda device: lambda: flushed.append(1))  # fmt: skip
     (found, *_) = bench_matmul.rows(sizes=["7"], rungs=["reference"], cold=True,
                                     seconds=0.01)  # fmt: skip
@@ -178,10 +178,7 @@ def test_a_readers_own_product_stands_beside_the_others():
         c.copy_(torch.from_numpy(np.dot(a.numpy(), b.numpy())))
 
     found = bench_matmul.time_mine(
-        lambda c, a, b: torch.mm(a, b, out=c),
-        *(8, "it", "3xtf32"),
-        device="cpu",
-        seconds=0.01,
+        product, "20x30x40", "dot", device="cpu", seconds=0.02
     )
     assert {(r["impl"], r["rung"]) for r in found} == {
         *[("mine", "dot"), ("numpy", "matmul"), ("torch", "mm")],
@@ -209,7 +206,7 @@ def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
         return checked.Verdict("matmul", rung.name, "fp32", "cpu", 3, 0.5)
 
     monkeypatch.setattr(checked, "check_rung", check)
-    monkeypatch.setattr(checked.cache, "folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(checked.cache, "cache_folder", lambda *parts: tmp_path)
     rung = native.library("matmul", "cpu").rung("reference")
 
     class Library:
@@ -229,7 +226,7 @@ def test_what_failed_is_checked_again(monkeypatch, tmp_path):
         raise Mismatch("c[0] is 3")
 
     monkeypatch.setattr(checked, "check_rung", check)
-    monkeypatch.setattr(checked.cache, "folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(checked.cache, "cache_folder", lambda *parts: tmp_path)
     lib = native.library("matmul", "cpu")
     for _ in range(2):
         with pytest.raises(checked.NotChecked, match=r"not timed.*c\[0\] is 3"):

@@ -202,7 +202,9 @@ def test_help_names_every_option(shell, capsys):
 def test_a_fault_of_the_gpu_is_told_below_the_cell_that_launched_it(
     shell, capsys, monkeypatch
 ):
-    found = types.SimpleNamespace(used=lambda: True, fault=lambda: "restart the kernel")
+    found = types.SimpleNamespace(
+        is_used=lambda: True, find_fault=lambda: "restart the kernel"
+    )
     monkeypatch.setitem(sys.modules, "weft.cells.gpu.loader", found)
     run(shell, "1")
     assert "restart the kernel" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
     from weft.lessons.ladder import code
 
     shown = []
-    monkeypatch.setattr(code, "shell", lambda: True)
+    monkeypatch.setattr(code, "running_shell", lambda: True)
     monkeypatch.setattr("IPython.display.display", lambda one: shown.append(one.data))
     show_diff("tiled", "tiled_runtime", context=3)
     text = html.unescape(re.sub("<[^>]*>", "", shown[0].split("<details>")[0]))

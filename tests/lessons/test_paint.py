@@ -263,7 +263,7 @@ def shell(monkeypatch):
     shell = InteractiveShell()
     shell.history_manager.enabled = False
     shell.user_ns.update(Kernel=Kernel, paint=lambda k: paint(k, 8, 8, device="cpu"))
-    monkeypatch.setattr(paint_module, "shell", lambda: shell)
+    monkeypatch.setattr(paint_module, "running_shell", lambda: shell)
     monkeypatch.setattr(paint_module, "_latest", {})
     return shell
 

@@ -291,7 +291,7 @@ def turing(monkeypatch):
     """A library whose GPU is a T4, without a GPU."""
     lib = native.Library("matmul", "cpu")
     lib.target = "cuda"
-    named = {"capability": (7, 5), "current": 0, "name": "Tesla T4"}
+    named = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}
     for function, answer in named.items():
         monkeypatch.setattr(native.device, function, lambda *_, a=answer: a)
     rung = native.Rung("matmul", *("tiny", "", "fp32"), ("cpu", "cuda"), 0, 0)

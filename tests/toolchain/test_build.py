@@ -377,7 +377,7 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
         header.touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     source = build.KERNELS / "mnist" / "cudnn.cu"
-    monkeypatch.setattr(build, "tool", lambda name: name)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
     command = build._make_command(source, build.Flavour("cuda", sm="90a"))
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))

@@ -248,9 +248,9 @@ def _tell_gpu_fault(result: Any) -> None:
     speak first, and not of restarting.
     """
     gpu = sys.modules.get("weft.cells.gpu.loader")
-    if gpu is None or native.explain_lost() or not gpu.used():
+    if gpu is None or native.explain_lost() or not gpu.is_used():
         return
-    if told := gpu.fault():
+    if told := gpu.find_fault():
         print(f"\x1b[31m{told}\x1b[0m", file=sys.stderr)
 
 

@@ -116,7 +116,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
-    with build.running.crew() as pool:
+    with build.running.make_pool() as pool:
         jobs = [pool.submit(_compile_object, program, s) for s in program.sources]
         objects = [job.result() for job in jobs]
     objects.append((build._compile_object(start, flavour), [str(start)], set()))

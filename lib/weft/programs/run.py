@@ -104,7 +104,7 @@ class Options:
     """The command line: the program, and how it is run."""
 
     program: programs.Program
-    program_words: list[str] = field(default_factory=list)  # all of the command line
+    words: list[str] = field(default_factory=list)  # all of the command line
     arguments: list[str] = field(default_factory=list)
     name: str = ""
     build: str = ""

@@ -90,7 +90,7 @@ class ProgramReport:
         parts = [html.write_top(self, self.program, [])]
         parts += html.write_findings(self)
         for one in self.kernels:
-            parts.append(html.write_title(html.head(one), write_costs(one)))
+            parts.append(html.write_title(html.write_head(one), write_costs(one)))
         parts += [html.write_remark(said) for said in html.list_remarks(self.counters)]
         parts += html.write_listings(self)
         return html.make_page(parts)

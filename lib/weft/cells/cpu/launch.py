@@ -65,7 +65,7 @@ class Prepared:
     offsets: tuple[int, ...]
     config: list[int]
     shared: int
-    reach_arrays: Reached | None = None
+    reached: Reached | None = None
 
 
 class Launcher:
