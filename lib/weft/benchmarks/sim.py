@@ -91,7 +91,7 @@ def rows() -> list[dict[str, Any]]:
     """Time all contenders; RuntimeError if one of them computes something else."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", "from weft.benchmarks import sim; sim.child()"],
+        [sys.executable, "-c", "from weft.benchmarks import sim; sim.run_child()"],
         **{"env": env, "text": True, "stdout": subprocess.PIPE},
     )
     if done.returncode:

@@ -195,7 +195,7 @@ def _running_process() -> Process:
 
 
 def _start_process() -> Process:
-    process = Process("-c", "from weft.cells.isolated import serve; serve()")
+    process = Process("-c", "from weft.cells.isolated import serve_jobs; serve_jobs()")
     try:
         ready = process.first_word(START) == "ready"
     except EOFError:

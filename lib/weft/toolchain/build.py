@@ -216,7 +216,7 @@ def _reference_sources(stem: str) -> list[Path]:
 
 def _make_command(source: Path, flavour: Flavour) -> list[str]:
     """The compiler call for one source, without its input and output."""
-    include = [f"-I{KERNELS}"]
+    include = [f"-I{KERNELS}", f"-I{KERNELS / 'common'}"]
     if flavour.target == "cuda":
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
