@@ -148,7 +148,11 @@ def test_the_op_is_a_python_function_with_gradients(root):
 
 @pytest.mark.slow
 def test_the_suite_takes_the_op_along(root):
-    files = ("test_check_ops.py", "test_bench.py", "test_inspect_kernels.py")
+    files = (
+        "ops/test_check_ops.py",
+        "benchmarks/test_bench.py",
+        "see/test_inspect_kernels.py",
+    )
     paths = [f"tests/{name}" for name in files]
     chosen = "rmsnorm or every_op or beyond_its_arrays"
     said = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
