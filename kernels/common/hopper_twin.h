@@ -3,7 +3,7 @@
 #define WEFT_HOPPER_TWIN_H
 #include <cooperative_groups.h> // tiles of several warps among them
 
-#include "../simt/api/cuda_barrier.h" // what the check build has for barriers
+#include "../simt/api/cuda_barrier.h" // what the watch build has for barriers
 #include "tensor_map.cuh"
 
 #include <string.h>
@@ -120,7 +120,7 @@ struct Box : simt::Later {
     }
 };
 
-/* For the check build: the thread that asks reads or writes each piece of the
+/* For the watch build: the thread that asks reads or writes each piece of the
  * array as it does so. */
 template <class Touch>
 SIMT_INLINE void touch_array(const Box &box, Touch touch) {

@@ -11,7 +11,7 @@
  *              lanes are 4 floats apart.
  * Prediction:  the same instructions. Wavefronts for 8 k and a warp: a 64 + 8,
  *              b 128 + 4 before, a 64 + 4, b 64 + 4 now: 204 -> 136 (counted by
- *              the check build), beside 128 cycles of multiply-adds. If they
+ *              the watch build), beside 128 cycles of multiply-adds. If they
  *              alone set the pace, 1.5 times as fast.
  * Measured:    H200, 4096^3: 37.6 TFLOP/s, where rung 6 has 34.5: 1.09 times
  *              as fast, so they do not.

@@ -4,7 +4,7 @@
  *              k a warp wants 16 different floats of a and 128 of b.
  * Idea:        4 x 8 lanes, WM x WN = 32 x 64 elements: 32 and 64 floats.
  * Prediction:  a third fewer different floats, but as many loads, and as the
- *              check build counts, 8 lanes to a wavefront, 136 wavefronts for 8
+ *              watch build counts, 8 lanes to a wavefront, 136 wavefronts for 8
  *              k as before. If the GPU counts so, too, nothing moves.
  * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: nothing did. Tried: lanes
  *              in z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8)

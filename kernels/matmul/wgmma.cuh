@@ -154,7 +154,7 @@ static inline void wgmma_twin(float (&c)[COUNT], uint64_t a, uint64_t b,
     wgmma_twin<T, B_BY_K, K>(c, a_r, b, keep);
 }
 
-/* In the check build: a product reads `rows` rows of a tile, from `row` on. */
+/* In the watch build: a product reads `rows` rows of a tile, from `row` on. */
 template <typename T, int BY_K>
 static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
                                int row, int rows) {

@@ -1,4 +1,4 @@
-"""What the check build counts of copies by cp.async, and where it puts tiles."""
+"""What the watch build counts of copies by cp.async, and where it puts tiles."""
 
 import numpy as np
 import pytest

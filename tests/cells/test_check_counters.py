@@ -1,4 +1,4 @@
-"""What the check build counts: known answers, and what the simulator counts.
+"""What the watch build counts: known answers, and what the simulator counts.
 
 Each kernel is CUDA C that runs on the CPU; the answers are those of a GPU's profiler.
 """

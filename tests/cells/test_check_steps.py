@@ -1,4 +1,4 @@
-"""Steps of the check build are the kernel's own, and none of the engine's."""
+"""Steps of the watch build are the kernel's own, and none of the engine's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The check build counts a vector's load as a GPU makes it: as one request."""
+"""The watch build counts a vector's load as a GPU makes it: as one request."""
 
 import numpy as np
 

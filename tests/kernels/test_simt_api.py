@@ -37,7 +37,7 @@ def lib(path):
 @pytest.fixture(scope="module")
 def lines(path):
     """By check the line at which it failed, 0: none. They have a process of their own:
-    where the check build has been at work, allocations are its affair."""
+    where the watch build has been at work, allocations are its affair."""
     body = "lib.simt_set_threads(2)\nfor name in sys.argv[1:]:\n"
     body += "    print(name, getattr(lib, 'check_' + name)(), flush=True)\n"
     done = run(path, body, *(name for _, name in CHECKS))

@@ -130,7 +130,7 @@ def test_misuse_is_told(simt, misuse):
     assert run(ctypes.c_void_p(x.data_ptr()), 16, 0, 0, 0) == 0
 
 
-# ---- the check build -----------------------------------------------------------
+# ---- the watch build -----------------------------------------------------------
 
 WATCHED = """
 #include <mma.h>
@@ -169,7 +169,7 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """What the check build says of the kernel above, by what it is told to do."""
+    """What the watch build says of the kernel above, by what it is told to do."""
     folder = tmp_path_factory.mktemp("wmma")
     source = folder / "k.cu"
     source.write_text(WATCHED)

@@ -84,7 +84,7 @@ def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
 
 
 def is_right(mine: OneRung, *sizes: int) -> bool:
-    """By the plain build, most of which is there already: the check build of all that
+    """By the plain build, most of which is there already: the watch build of all that
     a rung may call takes half a minute."""
     lib = mine.library("cpu")
     generator = torch.Generator().manual_seed(0)

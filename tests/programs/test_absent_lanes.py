@@ -1,5 +1,5 @@
 """Lanes that a warp's call names or reads and that take no part: in `sim` and in the
-check build of CUDA C, in the same words."""
+watch build of CUDA C, in the same words."""
 
 import json
 import os
@@ -277,7 +277,7 @@ def test_the_simulator_names_the_lane(case):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What the check build reports of each body; one program has them all."""
+    """What the watch build reports of each body; one program has them all."""
     folder = tmp_path_factory.mktemp("lanes")
     bodies = {kernel.__name__: (body, *shape) for kernel, body, shape, _ in CASES}
     bodies |= {name: (body, 32, 16) for name, (body, _) in C_ONLY.items()}

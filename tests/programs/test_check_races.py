@@ -1,4 +1,4 @@
-"""Races of CUDA C under the check build: found where they are, and only there.
+"""Races of CUDA C under the watch build: found where they are, and only there.
 
 The kernels stand in tests/races: one fault in each of racy.cu, none in clean.cu. Each
 runs in three orders of threads and blocks, and every order must tell the same.

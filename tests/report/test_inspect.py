@@ -1,4 +1,4 @@
-"""The check build's findings and counters, told at the reader's own lines."""
+"""The watch build's findings and counters, told at the reader's own lines."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The check build is held to its word: every fault is found at its line, nothing else.
+"""The watch build is held to its word: every fault is found at its line, nothing else.
 
 corpus/ has programs whose kernels each do one thing wrong, and marks where, and
 programs whose kernels look as if they did. Each runs in three orders of its threads.
@@ -29,7 +29,7 @@ SECONDS = 60  # after which a program that hangs unnoticed fails its test
 
 
 class Runs:
-    """Runs of a program's cases under the check build."""
+    """Runs of a program's cases under the watch build."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path, self.folder = path, folder

@@ -1,4 +1,4 @@
-"""Every kernel of kernels/ that runs on the CPU, under the check build: clean.
+"""Every kernel of kernels/ that runs on the CPU, under the watch build: clean.
 
 Its arrays lie in the runtime's memory, which knows where each begins and ends; the
 outputs count as unwritten, so that a kernel that reads one before it writes it is told.
@@ -33,7 +33,7 @@ RUNGS = [
 def check_clean(
     rung: native.Rung, chosen: Callable[[int, Case], bool], least: int = 9
 ) -> None:
-    """The check build finds nothing in the cases for which chosen(turn, case).
+    """The watch build finds nothing in the cases for which chosen(turn, case).
 
     least: so many runs at least.
     """
@@ -81,7 +81,7 @@ def test_the_pipelines_tiles_are_right_and_clean(sizes):
     "rung", [r for op, r in RUNGS if op == "matmul"], ids=lambda r: r.name
 )
 def test_a_rung_of_the_ladder_is_clean_in_many_cases(rung):
-    """Here, since the ladder's check build alone takes 27 s; the quick tests inspect
+    """Here, since the ladder's watch build alone takes 27 s; the quick tests inspect
     single rungs, by test_ladder.py and lessons 08a to 08c."""
     check_clean(rung, lambda turn, case: turn < 3 or turn % 8 == rung.index % 8, 6)
 

@@ -1,4 +1,4 @@
-"""Cells and programs under the check build: what is raised, shown and returned."""
+"""Cells and programs under the watch build: what is raised, shown and returned."""
 
 import json
 import re
@@ -205,7 +205,7 @@ def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
     with pytest.raises(KernelFault) as raised:
         short.waits[1, 1](torch.zeros(1, dtype=torch.int32))
     said = str(raised.value)
-    assert "0.3 s under the check build" in said and "--fast" in said
+    assert "0.3 s under the watch build" in said and "--fast" in said
     (one,) = raised.value.report.findings
     assert (one.kind, one.line) == ("hang", 29)
 

@@ -28,7 +28,7 @@ struct Allocation {
     unsigned number; /* the first one of the process is 1 */
     bool mapped;     /* mmap() gave it, with guard pages around */
     bool reported;   /* its damage has been told */
-    bool checked;    /* in the check build's arena, whose hooks find damage */
+    bool checked;    /* in the watch build's arena, whose hooks find damage */
     char *base, *low, *high;
     size_t span;
 };

@@ -127,7 +127,7 @@ inline constexpr simt::BlockDim blockDim{};
 inline constexpr simt::GridDim gridDim{};
 inline constexpr int warpSize = simt::WARP;
 
-/* Where a barrier stands, for the check build: two of a branch are two. */
+/* Where a barrier stands, for the watch build: two of a branch are two. */
 #ifdef SIMT_CHECK
 #define SIMT_WHERE \
     const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()

@@ -25,7 +25,7 @@ struct WarpsTiles {
 };
 inline thread_local WarpsTiles warps_tiles;
 
-/* Nothing of this is the program's: no hook of the check build is to see it. */
+/* Nothing of this is the program's: no hook of the watch build is to see it. */
 #ifdef SIMT_CHECK
 #define SIMT_UNSEEN inline __attribute__((noinline, no_sanitize_thread))
 #else

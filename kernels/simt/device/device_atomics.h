@@ -84,7 +84,7 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 } // namespace simt
 
 /* What a kernel spins on must not be moved by the compiler. CUDA's atomics
- * order nothing, and the check build, whose hooks nothing moves past, has to
+ * order nothing, and the watch build, whose hooks nothing moves past, has to
  * see that.
  */
 #ifdef SIMT_CHECK

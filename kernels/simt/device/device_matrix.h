@@ -70,7 +70,7 @@ double matrix_sum(const MatrixShape &shape, int row, int col, double sum);
 
 #pragma GCC visibility pop
 
-/* All lanes are here, with the same arguments. The check build is to tell the
+/* All lanes are here, with the same arguments. The watch build is to tell the
  * line of the call, others compile in half the time where it is none. */
 #ifdef SIMT_CHECK
 SIMT_INLINE

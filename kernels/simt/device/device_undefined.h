@@ -1,4 +1,4 @@
-/* device_undefined.h -- how code of the check build tells of what C++ leaves
+/* device_undefined.h -- how code of the watch build tells of what C++ leaves
  * open: by calls to watch/undefined.cpp that g++ puts into it, and which are
  * inlined here. */
 #ifndef SIMT_DEVICE_UNDEFINED_H

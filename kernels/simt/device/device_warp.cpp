@@ -8,7 +8,7 @@ namespace simt {
 /* A call of a kernel's that makes its lanes meet several times. */
 struct Call {
     unsigned mask;
-    const void *pc; /* where it returns to: what the check build names */
+    const void *pc; /* where it returns to: what the watch build names */
 
     uint64_t shuffle(uint64_t value, unsigned source) const {
         return check_meet_from(mask, SHUFFLE, value, source, pc);

@@ -3,7 +3,7 @@
  * A GPU does it some time between the asking and the end of the waiting. Here
  * it is done as late as that: when a thread waits. So who forgets to wait, or
  * waits for too few, finds the wrong bytes here, too; and what nobody waits for
- * is not done at all. The check build knows which bytes of shared memory are
+ * is not done at all. The watch build knows which bytes of shared memory are
  * under way, and says who touches them (watch/async_copies.cpp). */
 #ifndef SIMT_LATER_H
 #define SIMT_LATER_H
@@ -26,7 +26,7 @@ struct Later {
     void *shared;         /* the first byte that it writes, or reads */
     unsigned bytes;       /* how many of them; 0: not known */
     unsigned short size;  /* of all this, a multiple of 8 */
-    unsigned short site;  /* the check build's: where it was asked for */
+    unsigned short site;  /* the watch build's: where it was asked for */
 };
 
 struct Errands {
@@ -56,13 +56,13 @@ void later_act(Errand errand, unsigned groups);
 
 /* A copy by TMA: done when somebody waits for `barrier`. */
 void later_bulk(Later *later, const void *barrier);
-/* Do what was asked for at it; `phase` is what the check build calls its phase.
+/* Do what was asked for at it; `phase` is what the watch build calls its phase.
  * False: there was nothing. */
 bool later_land(const void *barrier, const void *phase);
 
 void later_copy(Later *copy); /* a LaterCopy */
 
-/* The check build's accesses at the time of asking, as if the running thread
+/* The watch build's accesses at the time of asking, as if the running thread
  * made them: it reads, it writes; and it asks. */
 void checked_look(const void *at, size_t bytes);
 void checked_put(void *at, size_t bytes);
@@ -86,7 +86,7 @@ class CheckedUnseen {
 struct LaterCopy : Later {
     const void *from;
     size_t zeros; /* of its bytes: the last ones, not read */
-    /* The check build's: barriers that its block had met when it was asked for.
+    /* The watch build's: barriers that its block had met when it was asked for.
      */
     uint64_t barriers = 0;
 };
@@ -163,7 +163,7 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
 }
 
 /* Copy `bytes` (4, 8 or 16) bytes, later; the last `zeros` become 0. All copies
- * are late in the check build. Elsewhere those of the warps' first lanes: that
+ * are late in the watch build. Elsewhere those of the warps' first lanes: that
  * spoils the result of who does not wait, too, and to keep them all in mind
  * would cost a sixth of a kernel's speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,

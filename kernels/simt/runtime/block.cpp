@@ -50,7 +50,7 @@ static char *aligned_slots(char *memory) {
     return memory ? (char *)(((uintptr_t)memory + mask) & ~mask) : 0;
 }
 
-/* Where the slots of worker number `i` lie: side by side, so that the check
+/* Where the slots of worker number `i` lie: side by side, so that the watch
  * build's hooks know a thread's stack from the host's by one comparison. Where
  * addresses are limited (ulimit -v), some lie elsewhere and are not checked. */
 static char *slots_of(int i) {

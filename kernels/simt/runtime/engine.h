@@ -64,7 +64,7 @@ struct Block {
     Checker *checker; /* of an instrumented launch, else NULL */
 };
 
-/* For the check build: a parameter of a kernel, with its value if that is a
+/* For the watch build: a parameter of a kernel, with its value if that is a
  * pointer, and the size of what it points to; 0: not known. */
 struct Parameter {
     const void *value;
@@ -173,7 +173,7 @@ unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align);
 /* Wait for all threads of a cooperative launch; file and line: where it stands
- * in the source, for the check build. */
+ * in the source, for the watch build. */
 void grid_barrier(const char *file = 0, unsigned line = 0);
 /* __trap(): end the launch. */
 [[noreturn]] void trap();

@@ -40,7 +40,7 @@ struct Job {
     unsigned shared_gaps;              /* of them between checked arrays */
     std::atomic<bool> failed;
     simt_fault fault;     /* the first one; whoever set `failed` writes it */
-    bool fault_found;     /* there is a finding of the check build for it */
+    bool fault_found;     /* there is a finding of the watch build for it */
     const void *fault_pc; /* where in a checked kernel; NULL: not known */
 };
 

@@ -1,4 +1,4 @@
-/* watch/async_copies.h -- what the check build has to say of copies under way.
+/* watch/async_copies.h -- what the watch build has to say of copies under way.
  */
 #ifndef SIMT_CHECK_LATER_H
 #define SIMT_CHECK_LATER_H

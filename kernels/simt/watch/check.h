@@ -1,4 +1,4 @@
-/* check.h -- the check build: what the parts of kernels/simt/watch share.
+/* check.h -- the watch build: what the parts of kernels/simt/watch share.
  *
  * Code that is compiled with SIMT_CHECK calls a hook before each of its loads,
  * stores and atomics (hooks.cpp): g++'s -fsanitize=thread puts the calls there,

@@ -1,4 +1,4 @@
-/* launch.h -- what the engine tells the check build about a launch. */
+/* launch.h -- what the engine tells the watch build about a launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
 #include "../runtime/runtime.h"

@@ -1,4 +1,4 @@
-/* memory.cpp -- the arena: device memory while check builds are about. */
+/* memory.cpp -- the arena: device memory while watch builds are about. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

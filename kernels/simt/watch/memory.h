@@ -1,6 +1,6 @@
 /* memory.h -- which bytes a kernel may touch, and what is known about each.
  *
- * While check builds are about, device memory lies in one reserved range of
+ * While watch builds are about, device memory lies in one reserved range of
  * addresses, the arena. Its shadows (a byte of state for each byte here, and
  * what races.h has) are as far apart: finding them takes one subtraction. */
 #ifndef SIMT_CHECK_MEMORY_H
@@ -48,7 +48,7 @@ struct Array {
     char name[48];   /* "" while nobody has named it */
 };
 
-/* The arena; bytes 0: there is none (no memory for it, or no check build). */
+/* The arena; bytes 0: there is none (no memory for it, or no watch build). */
 struct Arena {
     uintptr_t base;
     size_t bytes;

@@ -1,4 +1,4 @@
-/* report.h -- findings that the check build makes of a launch as a whole, and
+/* report.h -- findings that the watch build makes of a launch as a whole, and
  * the text that all of them become. */
 #ifndef SIMT_CHECK_REPORT_H
 #define SIMT_CHECK_REPORT_H

@@ -1,4 +1,4 @@
-/* simt_check.h -- the check build's own calls, as plain C.
+/* simt_check.h -- the watch build's own calls, as plain C.
  *
  * Programs and cells that are compiled with SIMT_CHECK are watched while their
  * kernels run: what they do wrong and what they cost is gathered here until it

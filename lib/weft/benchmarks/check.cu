@@ -1,4 +1,4 @@
-/* check.cu -- kernels that show what the check build costs. */
+/* check.cu -- kernels that show what the watch build costs. */
 #include <cuda_runtime.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

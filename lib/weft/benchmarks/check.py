@@ -1,6 +1,6 @@
-"""What the check build costs: `python -m weft bench check`.
+"""What the watch build costs: `python -m weft bench check`.
 
-The kernels of check.cu, compiled as they are and for the check build, in one
+The kernels of check.cu, compiled as they are and for the watch build, in one
 run: contenders take turns and each answer is checked. `cost` is a contender's fastest
 run over the plain build's fastest. The last row is an edit of a checked cell, as in
 edit.py. Not a measure of kernels: it says for how many threads one can ask.
@@ -54,7 +54,7 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
     """Time all kernels in all modes, then edits of a checked cell.
 
     scale: 1, or 2, 4, 8 for sides that many times smaller. Raises RuntimeError if a
-    kernel computes something else, or if the check build finds fault with it.
+    kernel computes something else, or if the watch build finds fault with it.
     """
     libraries = {check: open_library(check) for check in (False, True)}
     found: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ def make_cases(scale: int = 1) -> dict[str, Case]:
 
 
 def open_library(check: bool) -> ctypes.CDLL:
-    """check.cu, plain or for the check build."""
+    """check.cu, plain or for the watch build."""
     flavour = build.Flavour("cpu", check=check)
     made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
     made.bench_upload.restype = ctypes.c_void_p

@@ -1,6 +1,6 @@
 /* counters.cu -- kernels whose cost is known, for `weft bench counters`.
  *
- * Each is counted on the CPU by the check build and on a GPU by Nsight
+ * Each is counted on the CPU by the watch build and on a GPU by Nsight
  * Compute; the two must agree. Loops that a compiler would unroll, so that it
  * could merge their accesses, say `#pragma unroll 1`; matmul comes in both
  * forms, and shows what merging does.

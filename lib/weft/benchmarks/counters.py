@@ -1,6 +1,6 @@
 """Are the CPU's counters right? `python -m weft bench counters`, beside ncu's.
 
-The kernels of counters.cu run under the check build, which counts, and on the GPU
+The kernels of counters.cu run under the watch build, which counts, and on the GPU
 under Nsight Compute, which counts too. Counts must be the same (a GPU may have 2 % more
 sectors of atomics), ratios agree within 2 %. Where the compiler has changed an access
 (merged loads), the row says so, with the instruction that shows it; a difference larger

@@ -56,7 +56,7 @@ def load_cuda(
     shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
     inplace: on the CPU, work on the arrays themselves and not on fenced copies.
     isolated: launch in a process of its own. watched: on the CPU, launch under the
-    check build, which finds accesses out of bounds, races, reads of what nobody wrote
+    watch build, which finds accesses out of bounds, races, reads of what nobody wrote
     and more, and costs about 20 times as much; what it finds is shown below the cell,
     and kernel.report has it with what each line cost. check: before each launch, run it
     so in three orders of its threads, and refuse one whose result depends on it.

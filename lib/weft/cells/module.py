@@ -168,7 +168,7 @@ class Cell:
     ) -> Any:
         """The source compiled for a target: cpu.Compiled or gpu.Compiled.
 
-        checked: with the check build's flags, where the target is the CPU.
+        checked: with the watch build's flags, where the target is the CPU.
         """
         checked = checked and target == "cpu"
         key = target, expressions, checked
@@ -360,7 +360,7 @@ class Kernel:
     def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
         """The launcher on a target, compiled on first use.
 
-        checked: of the check build, on the CPU; None: as the module says.
+        checked: of the watch build, on the CPU; None: as the module says.
         """
         if checked is None:
             checked = self.module.watched

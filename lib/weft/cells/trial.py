@@ -35,7 +35,7 @@ class OrderDependence(KernelError):
 
 
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
-    """Run the launch under the check build in three orders of its threads, and compare.
+    """Run the launch under the watch build in three orders of its threads, and compare.
 
     On the CPU, in all but the first, shared memory is poisoned before every block.
     What was found is shown. The arrays stay as they are. Returns what the written

@@ -123,7 +123,7 @@ def check(
         default). Whole numbers and bools are exact.
     data: functions of rng, shape and sizes for inputs that must not be any numbers.
     timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda". watched: on
-        the CPU under the check build, about 20 times slower, whose findings (races,
+        the CPU under the watch build, about 20 times slower, whose findings (races,
         accesses out of bounds, barriers) refuse it as the simulator's do.
 
     Raises ArgumentError if this makes no sense; what the kernel itself raises

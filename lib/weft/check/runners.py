@@ -42,7 +42,7 @@ class Runner:
     orders: tuple[str, ...] = ("",)
     most = NATIVE
     few = False  # whether launches are so slow that few are made
-    watched = False  # whether CUDA C on the CPU runs under the check build
+    watched = False  # whether CUDA C on the CPU runs under the watch build
     where = ""  # what the message adds to the name: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
@@ -216,7 +216,7 @@ class Returns(Runner):
 
 
 def _launch_watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
-    """Launch under the check build; the report if it has found anything."""
+    """Launch under the watch build; the report if it has found anything."""
     launcher(shape.grid, shape.block, shape.shared, None, args)
     return None if launcher.last.ok else launcher.last.report
 
@@ -232,7 +232,7 @@ def make_runners(
 
     has_outputs: whether it writes into arrays. launched: whether the caller speaks of
     a grid or a block, as one does of a kernel. watched: CUDA C on the CPU under the
-    check build.
+    watch build.
     """
     found = _select_runners(subject, has_outputs, device, launched)
     for one in found:

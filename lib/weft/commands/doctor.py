@@ -126,7 +126,7 @@ def _check_build() -> list[Finding]:
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..cells import load_cuda
 
-    name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
+    name, cure = "watch build", "it needs g++ 11 or later, with -fsanitize=thread"
     try:
         cell = load_cuda(_OVERRUN, target="cpu", watched=True)
         cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))

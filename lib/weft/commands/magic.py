@@ -109,12 +109,12 @@ def cuda(line: str, cell: str) -> None:
 
     --gpu, --cpu     where to compile for; without them the arrays of a launch decide
     --fast           on the CPU, do not watch what launches do. Without it they run
-                     under the check build, about 20 times slower: accesses out of
+                     under the watch build, about 20 times slower: accesses out of
                      bounds, races, reads of what nobody wrote and the like are told
                      below the cell, and kernel.report has what each line cost
     --time           after each launch, time it on copies of its arrays; without --check
                      the time is said to be of an unchecked kernel
-    --check          before each launch, run it under the check build in three orders
+    --check          before each launch, run it under the watch build in three orders
                      of its threads, say what was found, and refuse it if the result
                      depends on the order
     --ptx, --sass    show the cell as PTX, as the GPU's instructions. Where there is no

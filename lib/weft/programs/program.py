@@ -48,7 +48,7 @@ class Program:
     optimise: str = "2"
     arch: int = 900  # __CUDA_ARCH__
     all_cuda: bool = False  # -x cu
-    check: bool = False  # whether its kernels call the hooks of the check build
+    check: bool = False  # whether its kernels call the hooks of the watch build
 
     def is_cuda(self, source: str) -> bool:
         """Whether nvcc would take this file for CUDA C."""
@@ -291,7 +291,6 @@ def _link(
 
 def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
     """The objects, with those names made local to each."""
-
     found = []
     for i, file in enumerate(objects):
         symbols = _list_symbols(file, names)

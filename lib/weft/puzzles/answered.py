@@ -118,7 +118,7 @@ def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 
 def _draw_c(puzzle: Any, case: Instance, given: Answer) -> Picture:
-    """What it computed, in the check build on the CPU, and its counts."""
+    """What it computed, in the watch build on the CPU, and its counts."""
     arrays, args, _ = _make_arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}

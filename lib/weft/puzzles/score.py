@@ -1,7 +1,7 @@
 """What an answer costs, beside the best known: score(puzzle, answer).
 
 One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted: a
-Python kernel, Numba's too, on the simulator, and CUDA C by the check build on the CPU,
+Python kernel, Numba's too, on the simulator, and CUDA C by the watch build on the CPU,
 wherever it was checked. The best known is counted in the same way. Limits are judged in
 every case (everywhere.py). counts.py defines
 what is counted, and what of it is within the budget. The budget takes every way to the
@@ -39,8 +39,6 @@ from .counts import (
 from .everywhere import judge_everywhere
 
 if TYPE_CHECKING:
-    from ..check.cases import Shape
-    from ..check.problem import Problem
     from ..check.runners import Runner
     from .puzzle import Puzzle
 

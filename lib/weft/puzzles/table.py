@@ -61,7 +61,6 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
     """The course's lessons by file; notebooks do not change while they are read."""
-
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 

@@ -1,6 +1,6 @@
 """What was seen of a launch: faults, and what each line of the source cost.
 
-One form for the Python simulator and for the check build of CUDA C. Counters have the
+One form for the Python simulator and for the watch build of CUDA C. Counters have the
 definitions of Nsight Compute (ncu), whose names stand beside each.
 
     model        a report, its findings and its sources

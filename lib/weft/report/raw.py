@@ -1,4 +1,4 @@
-"""What the check build's runtime saw, JSON text, as reports on the reader's lines.
+"""What the watch build's runtime saw, JSON text, as reports on the reader's lines.
 
 kernels/simt/watch/simt_check.h says what the text holds. Its places are offsets in
 libraries, which symbols.py turns into lines; that takes a few milliseconds, and is done

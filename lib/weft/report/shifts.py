@@ -1,6 +1,6 @@
 """A shift by the width or more: which way it goes.
 
-What g++ passes to the check build's runtime (kernels/simt/watch/undefined.cpp) is the
+What g++ passes to the watch build's runtime (kernels/simt/watch/undefined.cpp) is the
 same for << and for >>, so the runtime says both, and the source decides.
 """
 

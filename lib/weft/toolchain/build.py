@@ -51,7 +51,7 @@ CHECK_FLAGS = (
     "-U_FORTIFY_SOURCE",  # on Ubuntu it is the default, and has builtins of its own
 )
 # For a link: what a kernel takes of the heap has a stand-in in the runtime; in the
-# check build, whatever it calls of the C library without a hook of its own.
+# watch build, whatever it calls of the C library without a hook of its own.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
@@ -67,7 +67,7 @@ class Flavour:
 
     march:  what -march gets for the plain C rungs: native, x86-64-v3, ...
     fibers: how the SIMT runtime switches threads: asm or ucontext
-    check:  whether kernels call the hooks of the check build
+    check:  whether kernels call the hooks of the watch build
     sanitize: what -fsanitize gets, one of SANITIZERS, to look for faults of our own
         code; the process that loads such a library has the sanitizer preloaded
     """

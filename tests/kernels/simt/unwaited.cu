@@ -1,5 +1,5 @@
 /* unwaited.cu -- copies and products that are waited for, or are not: what is
- * late on a GPU is late here, too, without the check build. */
+ * late on a GPU is late here, too, without the watch build. */
 #include "matmul/wgmma.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

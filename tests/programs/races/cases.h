@@ -1,5 +1,5 @@
 /* cases.h -- what both files of kernels share: main(), which runs each of them
- * in three orders of threads and writes what the check build says of it.
+ * in three orders of threads and writes what the watch build says of it.
  *
  *     NAME ORDER ERROR JSON, one line each */
 #include <stdio.h>

@@ -114,7 +114,7 @@ def compile(
 
     name: what messages call the source. expressions: the C++ names of the kernels
     to launch ("add", "fill<float, 16>"). headers: text by the name under which the
-    source may include it. checked: with the check build's flags, so that launches are
+    source may include it. checked: with the watch build's flags, so that launches are
     watched. Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()

@@ -21,7 +21,7 @@ char *weft_variable(unsigned variable, size_t *size);
 """
 
 # A cell may define macros of any name: what stands here begins with weft_.
-# The check build reads the library's symbols while its file is there: what has
+# The watch build reads the library's symbols while its file is there: what has
 # variables is opened from a copy that goes at once.
 _HEAD = """
 #include "simt_runtime.h"

@@ -1,4 +1,4 @@
-"""What the check build found is shown below the cell that launched, once."""
+"""What the watch build found is shown below the cell that launched, once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gather() -> Iterator[list[Finding]]:
 
 
 def last_report() -> Report | None:
-    """The Report of the last launch under the check build; None if there was none.
+    """The Report of the last launch under the watch build; None if there was none.
 
     What it did wrong, and what each line of its source cost.
     """

@@ -1,4 +1,4 @@
-"""Launching a kernel under the check build: watched, and what was seen kept.
+"""Launching a kernel under the watch build: watched, and what was seen kept.
 
 Its arrays lie in memory of the runtime's, which knows where each begins and ends and
 which bytes have been written. What was seen comes as JSON text (simt_check.h), and is
@@ -80,7 +80,7 @@ class Seen:
 
 
 class CheckedLauncher(Launcher):
-    """A Launcher of a library that was compiled with the check build's flags.
+    """A Launcher of a library that was compiled with the watch build's flags.
 
     last: what the last launch showed. watch: called with each launch's Seen.
     """
@@ -193,7 +193,7 @@ def _explain_fault(fault: KernelFault, seen: Seen, timeout: float) -> KernelFaul
         text = ending.text
         if "ran longer than the limit" in text:
             text = (
-                f"it ran longer than {timeout:g} s under the check build, {SLOWDOWN}, "
+                f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
                 f"and was ended: allow it more with timeout= (--timeout), or run it "
                 f"unwatched (--fast)"
             )

@@ -19,7 +19,7 @@ faults, stop, watchdog    what ends a launch
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...base.arrays import ORDERS
 from ...base.errors import ArgumentError
@@ -30,9 +30,6 @@ from . import memory
 from .launch import Launch
 from .program import Program
 from .shape import bind_arguments
-
-if TYPE_CHECKING:
-    from .program import Program
 
 TIMEOUT = 20.0  # seconds for one block
 

@@ -71,8 +71,7 @@ from .unbound import warn
 from .unit import Program
 
 if TYPE_CHECKING:
-    from .output import Output
-    from .unit import Extent, Program, Unit
+    from .unit import Extent, Unit
 
 ROUNDS = 20
 

@@ -25,7 +25,7 @@ from .show import Picture
 
 if TYPE_CHECKING:
     from ...report.model import Report
-    from .issue import Model, Run
+    from .issue import Run
 
 ISSUES = 160_000  # instructions that one picture may replay: half a second
 WINDOW = 4  # loads from global memory, one after the other, that fit into the drawing
