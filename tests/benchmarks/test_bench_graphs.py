@@ -141,7 +141,7 @@ def test_chains_by_road_with_the_floor():
     text = drawn(plot_graphs.plot_chains, HERE, [THERE], 0.12)
     assert "1.25 µs" in text and "3.75 µs" in text and "its bytes" in text
     assert "1.50 µs" not in text  # of a shorter chain
-    assert "that GPU, 2026-01-02" in plot_graphs.write_caption_text([THERE])
+    assert "that GPU, 2026-01-02" in plot_graphs.make_caption([THERE])
 
 
 def test_bars_of_an_op():

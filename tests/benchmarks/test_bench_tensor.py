@@ -127,14 +127,10 @@ def test_the_caption_tells_the_days_of_the_rows_that_it_is_of():
     rows = [{"op": "heat", "date": "2026-01-02"}, {"op": "ncu"}]
     others = [{"machine": machine, "rows": rows}]
     assert (
-        plot_tensor.write_caption_text([], others, "heat")
-        == "hollow: that GPU, 2026-01-02"
+        plot_tensor.make_caption([], others, "heat") == "hollow: that GPU, 2026-01-02"
     )
-    assert (
-        plot_tensor.write_caption_text([], others, "ncu")
-        == "hollow: that GPU, 2026-01-05"
-    )
-    assert plot_tensor.write_caption_text([], others, "error") == "nothing measured"
+    assert plot_tensor.make_caption([], others, "ncu") == "hollow: that GPU, 2026-01-05"
+    assert plot_tensor.make_caption([], others, "error") == "nothing measured"
 
 
 def test_every_element_has_one_owner_and_every_lane_as_many_as_the_others():

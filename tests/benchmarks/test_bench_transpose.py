@@ -55,7 +55,7 @@ def test_this_machine_is_full_and_another_one_hollow():
     text = drawn(plot_transpose.plot_transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
     assert text.count("stroke-dasharray") == 2  # the fastest copy of each card
-    assert "that GPU, 2026-01-02" in plot_transpose.write_caption_text([THERE])
+    assert "that GPU, 2026-01-02" in plot_transpose.make_caption([THERE])
 
 
 def test_no_transpose_beats_the_fastest_copy_of_its_card_unseen():

@@ -49,14 +49,14 @@ def test_this_machine_is_full_and_another_ones_gpu_hollow():
     assert "4 µs, fast" in text and "best" not in text
     for other in "90 µs", "44 µs", "55 µs":  # slower rungs, other sizes, its CPU
         assert other not in text
-    said = plot_bodies.write_caption_text(HERE, [THERE])
+    said = plot_bodies.make_caption(HERE, [THERE])
     assert "that GPU, 2026-01-02" in said and "a clock" in said
 
 
 def test_without_results_of_others_there_is_no_hollow_mark():
     text = drawn(2, plot_bodies.plot_contenders, HERE, [])
     assert "numba_jit" not in text and "NumPy" in text
-    assert "hollow" not in plot_bodies.write_caption_text(HERE, [])
+    assert "hollow" not in plot_bodies.make_caption(HERE, [])
 
 
 def test_two_clocks():

@@ -321,15 +321,6 @@ def test_plain_c_may_ask_for_flags_too(tmp_path):
     assert "-falign-loops=64" in build._make_command(source, build.Flavour.here("cpu"))
 
 
-def test_headers_without_a_suffix_are_headers_too():
-    found = {
-        str(path.relative_to(build.KERNELS))
-        for path in build.list_headers(build.KERNELS)
-    }
-    assert found >= {"weft.h", "common/internal.cuh", "simt/include/cuda/barrier"}
-    assert not [name for name in found if name.endswith((".c", ".cu", ".cpp"))]
-
-
 def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     source, near, far, other = (tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h"))
     source.write_text('#include "common/internal.cuh"\n  # include "near"\n')

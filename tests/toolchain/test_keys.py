@@ -1,11 +1,16 @@
 """A change of any file that decides a cached result changes the cache's key."""
 
+import functools
+import json
 from pathlib import Path
 
 import pytest
 
+from weft.base import cache
 from weft.base.paths import PACKAGE, ROOT
+from weft.cells import stored
 from weft.cells.cpu import compiler
+from weft.cells.gpu import nvrtc
 from weft.programs import program
 from weft.toolchain import build, keys
 
@@ -13,9 +18,10 @@ KEYS = {
     name: getattr(keys, name)
     for name in ("REWRITER", "RUNTIME", "BUILDER", "CELL", "CHECKER", "PROGRAM")
 }
-SOURCES = {places: keys.list_sources(*places) for places in KEYS.values()}
-FILES = [(name, path) for name, places in KEYS.items() for path in SOURCES[places]]
-BYTES = {path: path.read_bytes() for _, path in FILES}
+PLACES = sorted({place for places in KEYS.values() for place in places})
+SOURCES = {(place,): keys.list_sources(place) for place in PLACES}
+SOURCES |= {places: keys.list_sources(*places) for places in KEYS.values()}
+BYTES = {path: path.read_bytes() for files in SOURCES.values() for path in files}
 
 
 @pytest.fixture
@@ -34,11 +40,20 @@ def edit(monkeypatch):
     keys.hash_sources.cache_clear()
 
 
-def test_each_file_of_a_key_changes_it(edit):
-    before = {name: keys.hash_sources(*places) for name, places in KEYS.items()}
-    for name, path in FILES:
-        edit(path)
-        assert keys.hash_sources(*KEYS[name]) != before[name], f"{name}: {path}"
+def test_each_file_of_a_place_changes_its_hash(edit):
+    before = {place: keys.hash_sources(place) for place in PLACES}
+    for place in PLACES:
+        for path in SOURCES[place,]:
+            edit(path)
+            assert keys.hash_sources(place) != before[place], path
+
+
+def test_each_place_of_a_key_changes_it(edit):
+    before = {places: keys.hash_sources(*places) for places in KEYS.values()}
+    for name, places in KEYS.items():
+        for place in places:
+            edit(SOURCES[place,][0])
+            assert keys.hash_sources(*places) != before[places], f"{name}: {place}"
 
 
 def test_the_keys_cover_what_decides_a_result():
@@ -47,14 +62,10 @@ def test_the_keys_cover_what_decides_a_result():
         "REWRITER": [PACKAGE / "csource/rewriter"],
         "RUNTIME": [ROOT / "kernels/simt"],
         "BUILDER": [PACKAGE / "toolchain"],
-        "CELL": [
-            PACKAGE / "csource/rewriter",
-            PACKAGE / "cells",
-            ROOT / "kernels/simt",
-        ],
+        "CELL": [PACKAGE / "csource", PACKAGE / "cells", ROOT / "kernels/simt"],
         "PROGRAM": [PACKAGE / "programs", PACKAGE / "toolchain", ROOT / "kernels/simt"],
     }.items():
-        covered = {path for key, path in FILES if key == name}
+        covered = {*SOURCES[KEYS[name]]}
         for folder in folders:
             there = {
                 path
@@ -85,11 +96,25 @@ def test_a_cell_is_named_after_its_toolchain(edit, file):
     compiler._hash_toolchain.cache_clear()
 
 
-def test_a_program_is_built_again_after_an_edit_of_its_builder():
+@pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
+def test_a_cell_for_a_gpu_is_named_after_its_toolchain(edit):
+    path = functools.partial(stored._stored_path, "", "sm_80", (), (), {})
+    before = path()
+    edit(PACKAGE / "cells/gpu/nvrtc.py")
+    assert path() != before
+
+
+def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeypatch):
     """Its manifest has the state of each file that decides how it is built."""
-    files = {str(path) for path in keys.list_sources(*keys.PROGRAM)}
-    assert str(Path(program.__file__)) in files
-    assert str(PACKAGE / "csource/rewriter/rewrite.py") in files
+    monkeypatch.setattr(cache, "cache_folder", lambda *parts: tmp_path)
+    executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
+    executable.touch()
+    files = {str(f): program._file_state(str(f)) for f in SOURCES[keys.PROGRAM]}
+    rewriter = str(PACKAGE / "csource/rewriter/rewrite.py")
+    for state, there in ((files[rewriter], True), ([0, 0, "another hash"], False)):
+        files[rewriter] = state
+        manifest.write_text(json.dumps({"executable": executable.name, "files": files}))
+        assert (program._from_manifest(manifest) == executable) == there
 
 
 def test_a_place_without_sources_is_refused():

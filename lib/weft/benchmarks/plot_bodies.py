@@ -85,7 +85,7 @@ def plot_contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) 
         ax.set_title(f"{op}, {work}", fontsize=11, loc="left")
 
 
-def write_caption_text(rows: list[Row], others: list[Found]) -> str:
+def make_caption(rows: list[Row], others: list[Found]) -> str:
     """Which machines, which clock, which statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))

@@ -261,7 +261,7 @@ def describe_copies(
     return lines
 
 
-def write_caption_text(others: list[Found], what: str = "transpose") -> str:
+def make_caption(others: list[Found], what: str = "transpose") -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured(what)

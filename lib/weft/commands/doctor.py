@@ -44,7 +44,7 @@ def examine(rungs: bool = True) -> list[Finding]:
             _examine_python,
             _examine_processor,
             _examine_compiler,
-            _check_build,
+            _examine_watch_build,
             _examine_packages,
             _examine_gpu,
             _examine_toolkit,
@@ -119,7 +119,7 @@ _OVERRUN = """__global__ void overrun(int *x) {
 """
 
 
-def _check_build() -> list[Finding]:
+def _examine_watch_build() -> list[Finding]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 

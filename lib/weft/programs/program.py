@@ -147,7 +147,8 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     command += build.CHECK_FLAGS if program.check else []
     # Lines are told of files below the folder in which it was compiled.
     folder = [os.getcwd()] if program.check else []
-    parts = [build.version_of(command[0]), *command, *folder, text, _read_simt()]
+    parts = [build.version_of(command[0]), *command, *folder, text]
+    parts.append(keys.hash_sources(*keys.RUNTIME))
     digest = build._hash(*parts)
     target = cache.cache_folder("objects") / f"{path.stem}-{digest}.o"
     if not cache.has_file(target):
@@ -206,10 +207,6 @@ def _list_macros(program: Program) -> list[str]:
     defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
     own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]
     return [*[f"-D{macro}" for macro in defined], *own]
-
-
-def _read_simt() -> str:
-    return "".join(path.read_text() for path in build.list_headers(SIMT))
 
 
 # ---- preprocessing -----------------------------------------------------------

@@ -149,12 +149,12 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 
 
 def simt_runtime(flavour: Flavour) -> Path:
-    """The path of the SIMT runtime that every CPU library is linked with.
+    """Return the path of the SIMT runtime that every CPU library is linked with.
 
-    It is one and the same for plain and for checked code.
+    Plain and watched code share it. program/ is not part of it, but of whole programs.
     """
-    folders = ("runtime", "api", "device", "watch")
-    files = sorted(path for name in folders for path in (SIMT[1] / name).glob("*.cpp"))
+    files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
+    files = [path for path in files if path.parent.name != "program"]
     return _link("simt", files, replace(flavour, check=False), [])
 
 
@@ -162,12 +162,6 @@ def build_all(target: str) -> list[Path]:
     """Build every op for `target`; returns the libraries' paths."""
     flavour = Flavour.here(target)
     return [library(op, flavour) for op in list_ops()]
-
-
-def list_headers(folder: Path) -> list[Path]:
-    """Every header below `folder`; those of C++ (cuda/atomic) have no suffix."""
-    found = [p for p in folder.rglob("*") if p.suffix in ("", ".h", ".cuh")]
-    return sorted(p for p in found if p.is_file() and p.name[0] != ".")
 
 
 def compile_check(source: Path, flavour: Flavour) -> None:

@@ -1,7 +1,7 @@
 """Cache keys: hashes of the source files that decide what a cached object is.
 
-A key covers whole folders, so a file that is added, renamed or split changes the key
-without anybody listing it. Each is computed once in a process.
+A key covers whole folders. So a file that is added, renamed or split changes the key,
+and no list of files has to follow. A process computes each key once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SUFFIXES = {".py", ".c", ".cpp", ".cu", ".cuh", ".h", ""}
 REWRITER = ("csource/rewriter", "csource/scanner.py")
 RUNTIME = ("kernels/simt",)
 BUILDER = ("toolchain",)
-CELL = (*REWRITER, "csource/signature.py", "cells", "kernels/simt")
+CELL = ("csource", "cells", "kernels/simt")
 CHECKER = ("ops", "base/arrays.py")
-PROGRAM = (*REWRITER, "programs", "toolchain", "kernels/simt")
+PROGRAM = ("csource", "programs", "toolchain", "kernels/simt")
 
 
 def list_sources(*places: str) -> list[Path]:
-    """The source files at or below `places`, sorted.
+    """Return the source files at or below `places`, sorted.
 
     places: files and folders, relative to lib/weft, or to the checkout if they begin
-    with "kernels". Raises FileNotFoundError for a place that has no source file, as a
-    key without it would never change.
+    with "kernels". Headers of C++ (cuda/atomic) have no suffix and count. Raises
+    FileNotFoundError for a place without source files: its key would never change.
     """
     files: set[Path] = set()
     for place in places:
@@ -41,7 +41,10 @@ def list_sources(*places: str) -> list[Path]:
 
 @functools.cache
 def hash_sources(*places: str) -> str:
-    """SHA-256, in hexadecimal, of the names and bytes of list_sources(*places)."""
+    """Return the SHA-256, in hexadecimal, of the files of list_sources(*places).
+
+    It covers their names relative to the checkout, and their bytes.
+    """
     digest = hashlib.sha256()
     for path in list_sources(*places):
         text = path.read_bytes()

@@ -115,7 +115,7 @@ def plot_bars(
     )
 
 
-def write_caption_text(others: Iterable[Found]) -> str:
+def make_caption(others: Iterable[Found]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured("graphs")

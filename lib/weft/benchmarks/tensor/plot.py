@@ -186,7 +186,7 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def write_caption_text(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
+def make_caption(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
     """Whose numbers the rows of `op` are, and of which days."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]
