@@ -10,6 +10,7 @@ from weft.base.paths import ROOT
 from weft.base.style import write_svg
 from weft.benchmarks import readme, sentences
 from weft.benchmarks.graphs import plot as plot_graphs
+from weft.benchmarks.phrases import write_cores, write_duration
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.benchmarks.race.limits import find_limits, sum_parts
 from weft.benchmarks.race.race_marks import fastest_of
@@ -265,12 +266,12 @@ def test_watching_costs_from_the_cheapest_to_the_dearest():
     [(0.696, "0.696 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (8.1e5, "810 ms")],
 )
 def test_times_have_three_digits(us, text):
-    assert sentences.write_duration(us) == text
+    assert write_duration(us) == text
 
 
 def test_processors_have_short_names():
     machine = {"cores": 1, "device": "Intel(R) Xeon(R) Processor"}
-    assert sentences._write_cores(machine) == "one core of an Intel Xeon"
+    assert write_cores(machine) == "one core of an Intel Xeon"
 
 
 def test_the_picture_of_a_watched_cell_is_what_the_cell_shows():

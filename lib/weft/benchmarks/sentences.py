@@ -6,8 +6,6 @@ weft.benchmarks.readme puts them between their marks in README.md.
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,14 +13,29 @@ from ..base.paths import ROOT
 from ..timing.results import read_json
 from . import launch
 from .edit import WATCHED
+from .phrases import (
+    Results,
+    Row,
+    add_article,
+    cut_release,
+    fill_lines,
+    join_words,
+    spell_count,
+    write_accuracies,
+    write_band,
+    write_cores,
+    write_days,
+    write_digits,
+    write_duration,
+    write_factors,
+    write_machine,
+    write_range,
+    write_times,
+)
 from .race.race import HOST_STEPS
 
-Row = dict[str, Any]
-Results = dict[str, Any]  # as read_json() returns them: "machine" and "rows"
 RESULTS = ROOT / "notebooks" / "results"
-WIDTH = 120  # of README's lines
 BATCH = 64  # images of a step in the milestones and in the stronger race
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 # ---- which results ---------------------------------------------------------------
@@ -75,14 +88,14 @@ def describe_opponent(results: Results | None = None) -> str:
         if narrow
         else ""
     )
-    return _fill_lines(
+    return fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
         "network beside them, in the same run and in the same precision. Its step runs "
         "eagerly and compiled by `torch.compile`, each also captured in a CUDA graph "
         "of one step. All of these run in both memory layouts, with `cudnn.benchmark` "
         f"and the fused optimizer.{left_out} PyTorch keeps the biases before batch "
         'norm, which batch norm cancels. Below, "PyTorch" is the fastest of these '
-        f"variants ({_write_machine(results)}, {_write_days(results['rows'])}):"
+        f"variants ({write_machine(results)}, {write_days(results['rows'])}):"
     )
 
 
@@ -141,17 +154,17 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
     committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
-    return _fill_lines(
+    return fill_lines(
         "This PyTorch is not yet at its best. A faster one was measured apart "
-        f"({machine['device']}, PyTorch {_release(machine)}, {machine['date']}): "
+        f"({machine['device']}, PyTorch {cut_release(machine)}, {machine['date']}): "
         f"{theirs[0]['rung']}. Its step of {BATCH} "
-        f"images takes {_write_times(theirs)} in {_join_words(kinds)}, ours "
-        f"{_write_times(ours)}. "
+        f"images takes {write_times(theirs)} in {join_words(kinds)}, ours "
+        f"{write_times(ours)}. "
         f"Beside it the factors at {BATCH} images are "
-        f"{_write_factors(row['vs_torch_stronger'] for row in ours)}, not "
-        f"{_write_factors(committed)} as in the table. The table's race, "
+        f"{write_factors(row['vs_torch_stronger'] for row in ours)}, not "
+        f"{write_factors(committed)} as in the table. The table's race, "
         "repeated that day, "
-        f"gave {_write_factors(row['vs_torch_best'] for row in ours)}. The whole race "
+        f"gave {write_factors(row['vs_torch_best'] for row in ours)}. The whole race "
         "against the faster PyTorch is still to come."
     )
 
@@ -170,22 +183,22 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
     ours, theirs = both("epoch")
     told = (
         f"An epoch at {BATCH} images a step, with its shuffle and its evaluation, "
-        f"takes {_write_times(ours)} in {_join_words(kinds)}, PyTorch's "
-        f"{_write_times(theirs)} (medians "
-        f"of {_write_number(ours[0]['samples'])}). "
+        f"takes {write_times(ours)} in {join_words(kinds)}, PyTorch's "
+        f"{write_times(theirs)} (medians "
+        f"of {spell_count(ours[0]['samples'])}). "
     )
     for measure in ("target", "seeds"):
         ours, theirs = both(measure)
         epochs, seeds = ours[0]["epochs"], ours[0]["samples"]
         told += (
-            f"{_write_number(epochs).capitalize()} epochs"
+            f"{spell_count(epochs).capitalize()} epochs"
             f"{' with a one-cycle schedule' * ours[0]['one_cycle']} take "
-            f"{_write_times(ours)}, PyTorch's {_write_times(theirs)}. Over "
-            f"{_write_number(seeds)} seeds "
-            f"they reach a mean accuracy of {_write_accuracies(ours)}, PyTorch's reach "
-            f"{_write_accuracies(theirs)}. "
+            f"{write_times(ours)}, PyTorch's {write_times(theirs)}. Over "
+            f"{spell_count(seeds)} seeds "
+            f"they reach a mean accuracy of {write_accuracies(ours)}, PyTorch's reach "
+            f"{write_accuracies(theirs)}. "
         )
-    return _fill_lines(told)
+    return fill_lines(told)
 
 
 def _describe_host(rows: Sequence[Row]) -> str:
@@ -197,11 +210,11 @@ def _describe_host(rows: Sequence[Row]) -> str:
     every = [row for there in races for row in select(there, impl="torch")]
     captured = [row["host_us"] for row in every if "graph" in row["rung"]]
     eager = [row["host_us"] for row in select(every, rung="eager")]
-    return _fill_lines(
-        f"Queueing a step of {BATCH} images costs the host {_write_range(ours)} when "
+    return fill_lines(
+        f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {_write_range(captured)}, an eager one "
-        f"{_write_range(eager)}. The "
+        f"of PyTorch costs it {write_range(captured)}, an eager one "
+        f"{write_range(eager)}. The "
         "same seed always gives the same bits, since no sum uses atomics."
     )
 
@@ -212,10 +225,10 @@ def describe_cold_start(results: Results | None = None) -> str:
     rows = select(results["rows"], measure="cold", impl="weft")
     count = rows[0]["samples"]
     without = not any(row["imports_torch"] for row in rows)
-    return _fill_lines(
-        f"From process start, the first epoch ends after {_write_times(rows)} in "
-        f"{_join_words(row['precision'] for row in rows)} (medians of "
-        f"{_write_number(count)}). "
+    return fill_lines(
+        f"From process start, the first epoch ends after {write_times(rows)} in "
+        f"{join_words(row['precision'] for row in rows)} (medians of "
+        f"{spell_count(count)}). "
         f"The process {'imports no PyTorch, ' * without}finds its kernels compiled in "
         "the cache, and captures its graph."
     )
@@ -233,35 +246,35 @@ def describe_processor_race(results: Results | None = None) -> str:
         )
         for impl in ("weft", "torch")
     ]
-    variants = _write_number(len(select(rows, impl="torch")))
+    variants = spell_count(len(select(rows, impl="torch")))
     samples = (
         f" of {ours['samples']} samples of {ours['steps']} steps"
         if "samples" in ours
         else ""
     )
     spread = (
-        f"; epochs: means, fastest and slowest of {_write_number(ours['epochs'])}"
+        f"; epochs: means, fastest and slowest of {spell_count(ours['epochs'])}"
         if "epochs_s" in ours
         else ""
     )
-    text = _fill_lines(
+    text = fill_lines(
         "Without a GPU the network trains in plain C with its layers fused. On "
-        f"{_write_cores(machine)} a step of {ours['batch']} images takes "
-        f"{_write_band(ours)}. "
-        f"The fastest of PyTorch {_release(machine)}'s "
+        f"{write_cores(machine)} a step of {ours['batch']} images takes "
+        f"{write_band(ours)}. "
+        f"The fastest of PyTorch {cut_release(machine)}'s "
         f"{variants} variants (eager and compiled, both layouts) takes "
-        f"{_write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
+        f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
         "An epoch "
         f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
         f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
         f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
-        f"fp32, {_write_days(rows, machine)}. "
+        f"fp32, {write_days(rows, machine)}. "
         "`make mnist` measures yours."
     )
     stem = results.get("stem", "")
     if not (RESULTS / f"{stem}.svg").is_file():
         return text
-    picture = f"![time per step, loss and accuracy on {_write_cores(machine)}]"
+    picture = f"![time per step, loss and accuracy on {write_cores(machine)}]"
     return f"{text}\n\n{picture}(../notebooks/results/{stem}.svg)"
 
 
@@ -290,7 +303,7 @@ def describe_edits(
     host, card = (
         f"{name}, {results['machine']['date']}"
         for name, results in (
-            (_write_cores(processor["machine"]), processor),
+            (write_cores(processor["machine"]), processor),
             (gpu["machine"]["device"], gpu),
         )
     )
@@ -309,9 +322,9 @@ def describe_edits(
     ]
     lines += ["|---|---|---:|---:|"]
     for name, machine, row in contenders:
-        time = _write_band(row) if row["edits"] > 1 else write_duration(row["us"])
+        time = write_band(row) if row["edits"] > 1 else write_duration(row["us"])
         lines.append(f"| {name} | {machine} | {row['edits']} | {time} |")
-    text = _fill_lines(
+    text = fill_lines(
         "Each time is the median of its edits in a live session, with the 20th to 80th "
         f"percentile. {_describe_launches(launches)} `python -m weft bench "
         "edit` and `bench "
@@ -328,15 +341,15 @@ def _describe_launches(launches: Results | None) -> str:
         if row["rung"].startswith("burst ")
     ]
     us = {row["impl"]: write_duration(row["us"], 2) for row in rows}
-    count = {row["impl"]: _write_number(row["arguments"]) for row in rows}
+    count = {row["impl"]: spell_count(row["arguments"]) for row in rows}
     return (
         f"Launching a kernel with {count['weft']} parameters from Python costs "
         f"{us['weft']} of the host's time on "
-        f"{_write_article(launches['machine']['device'])}, the "
+        f"{add_article(launches['machine']['device'])}, the "
         f"driver's own call {us['driver']}. CuPy's RawKernel costs {us['cupy']}, Numba "
         f"{us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
         f"{us['torch']} (medians of bursts of {launch.BURST} launches, one run, "
-        f"{_write_days([], launches['machine'])})."
+        f"{write_days([], launches['machine'])})."
     )
 
 
@@ -353,18 +366,18 @@ def describe_counters(results: Results | None = None) -> str:
     apart = [row for row in counts if row["difference"]]
     near = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
     far = [abs(row["difference"]) for row in lanes if row not in near]
-    return _fill_lines(
+    return fill_lines(
         f"The counts are the GPU's: of {len(counts)} that Nsight Compute took of "
         f"{len({row['rung'] for row in rows})} launches, {same} are equal to the last "
-        f"integer ({_write_machine(results)}, "
-        f"{_write_days([], results['machine'])}). The "
+        f"integer ({write_machine(results)}, "
+        f"{write_days([], results['machine'])}). The "
         "launches are strided, gathered and misaligned copies, `float4`, transposes, "
         "reductions, tiled products, branches and atomics. "
         f"{_describe_reasons(apart)} Active "
         f"threads for each instruction agree within 2 % in {len(near)} of "
         f"{len(lanes)} launches"
         + (
-            f". In the other {_write_number(len(far))} they differ by up to "
+            f". In the other {spell_count(len(far))} they differ by up to "
             f"{100 * max(far):.0f} %: Nsight Compute weighs each instruction, ours "
             "each straight piece of the source"
             if far
@@ -396,7 +409,7 @@ def _describe_reasons(apart: Sequence[Row]) -> str:
         off = max(abs(row["difference"]) for row in rows)
         share = f" ({100 * off:.1f} % more sectors)" if off < 0.02 else ""
         verb = "differ" if len(rows) > 1 else "differs"
-        text += f" {_write_number(len(rows)).capitalize()} {verb} {words}{share}."
+        text += f" {spell_count(len(rows)).capitalize()} {verb} {words}{share}."
     return text.strip()
 
 
@@ -407,12 +420,12 @@ def describe_watching(results: Results | None = None) -> str:
         select(results["rows"], op="check", mode="check"), key=lambda row: row["cost"]
     )
     tiled = next(row for row in rows if row["rung"] == "matmul_tiled")
-    return _fill_lines(
-        f"On {_write_cores(results['machine'])} a watched launch takes "
+    return fill_lines(
+        f"On {write_cores(results['machine'])} a watched launch takes "
         f"{rows[0]['cost']:.1f} times as long as a plain one (`{rows[0]['rung']}`) to "
         f"{rows[-1]['cost']:.1f} times (`{rows[-1]['rung']}`). A product with tiles "
         f"takes {tiled['cost']:.1f} times as long (fastest launch of each, "
-        f"`python -m weft bench check`, {_write_days([], results['machine'])})."
+        f"`python -m weft bench check`, {write_days([], results['machine'])})."
     )
 
 
@@ -424,107 +437,13 @@ def describe_simulator(results: Results | None = None) -> str:
         fastest_row(rows, "weft", checks=checks)["vs_numba"] for checks in ("off", "on")
     )
     machine = results["machine"] | {"cores": 1}
-    return _fill_lines(
-        f"On {_write_cores(machine)} a tiled matrix product runs {off:.0f} "
+    return fill_lines(
+        f"On {write_cores(machine)} a tiled matrix product runs {off:.0f} "
         "times as fast as "
         f"on Numba's own simulator, and {on:.0f} times with all of this watched "
-        f"(medians, `python -m weft bench sim`, {_write_days([], machine)})."
+        f"(medians, `python -m weft bench sim`, {write_days([], machine)})."
     )
-
-
-# ---- words -----------------------------------------------------------------------
-
-
-def write_digits(value: float, digits: int = 3) -> str:
-    """Three digits, or so many: 1.20, 73.0, 108."""
-    if value >= 10**digits:
-        return f"{value:.0f}"
-    return f"{value:#.{digits}g}".rstrip(".")
-
-
-def write_duration(us: float, digits: int = 3) -> str:
-    """A time in the unit that suits it."""
-    for unit, size in (("µs", 1.0), ("ms", 1e3)):
-        if us < 999.5 * size:
-            return f"{write_digits(us / size, digits)} {unit}"
-    return f"{write_digits(us / 1e6, digits)} s"
-
-
-def _write_times(rows: Sequence[Row]) -> str:
-    """The rows' times, with one unit if all have the same: 69.5, 42.1 and 35.2 µs."""
-    texts = [write_duration(row["us"]) for row in rows]
-    units = {text.split()[1] for text in texts}
-    if len(units) > 1:
-        return _join_words(texts)
-    return f"{_join_words(text.split()[0] for text in texts)} {units.pop()}"
-
-
-def _write_band(row: Row) -> str:
-    """A median with its band: 6.63 ms (5.87 to 7.14)."""
-    low, high = (write_duration(row[end]).split()[0] for end in ("us_low", "us_high"))
-    return f"{write_duration(row['us'])} ({low} to {high})"
-
-
-def _write_range(values: Sequence[float]) -> str:
-    low, high = write_duration(min(values)), write_duration(max(values))
-    same = low.split()[1] == high.split()[1]
-    return f"{low.split()[0] if same else low} to {high}"
-
-
-def _write_accuracies(rows: Sequence[Row]) -> str:
-    return f"{_write_factors(100 * row['test_accuracy'] for row in rows)} %"
-
-
-def _write_factors(values: Iterable[float]) -> str:
-    """Each with two decimals: 4.09, 5.49 and 6.07."""
-    return _join_words(f"{value:.2f}" for value in values)
 
 
 def _list_precisions(rows: Sequence[Row]) -> list[str]:
     return [*dict.fromkeys(kind for kind, _ in _group_races(rows))]
-
-
-def _write_days(rows: Sequence[Row], machine: Row | None = None) -> str:
-    """The day of the rows, or the first and the last."""
-    days = sorted({row["date"] for row in rows if "date" in row})
-    days = days or [machine["date"] if machine else "?"]
-    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
-
-
-def _release(machine: Row) -> str:
-    """2.11 of PyTorch 2.11.0+cu130."""
-    return ".".join(machine["torch"].partition("+")[0].split(".")[:2])
-
-
-def _write_machine(results: Results) -> str:
-    machine = results["machine"]
-    system = f"driver {machine['driver']}, CUDA {machine['toolkit']}"
-    return f"{machine['device']}, {system}, PyTorch {_release(machine)}"
-
-
-def _write_cores(machine: Row) -> str:
-    """two cores of an AMD EPYC"""
-    count = machine["cores"]
-    name = re.sub(r"\(R\)|\(TM\)| Processor| CPU.*", "", machine["device"])
-    return f"{_write_number(count)} core{'s' * (count != 1)} of {_write_article(name)}"
-
-
-def _write_article(name: str) -> str:
-    vowel = name[0] in "AEIOU" or name.startswith("NV")  # as it is spoken
-    return f"{'an' if vowel else 'a'} {name}"
-
-
-def _write_number(count: int) -> str:
-    return NUMBERS[count] if count < len(NUMBERS) else str(count)
-
-
-def _join_words(words: Iterable[str]) -> str:
-    """a, b and c"""
-    *first, last = [*words] or [""]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _fill_lines(text: str) -> str:
-    """Wrapped as README's lines are; no line begins with a Markdown list's mark."""
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(" ".join(text.split()), WIDTH, **whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import sentences
 from .matmul.goals import compare_goals, fastest_row
 from .matmul.series import committed_results
+from .phrases import fill_lines, write_duration, write_factors
 
 
 def summarize_results() -> str:
@@ -21,8 +22,8 @@ def _describe_ratios() -> str:
     """Explain the ratios, with those beside a PyTorch that was measured apart."""
     rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
     ours = sentences.select(rows, impl="weft")
-    factors = sentences._write_factors(row["vs_torch_stronger"] for row in ours)
-    return sentences._fill_lines(
+    factors = write_factors(row["vs_torch_stronger"] for row in ours)
+    return fill_lines(
         "A ratio above 1 means that ours is faster. Each kernel is checked before "
         f"it is timed. Beside a faster PyTorch, measured apart, the first {len(ours)} "
         f"ratios are {factors}."
@@ -83,7 +84,7 @@ def _is_size(row: dict, size: str) -> bool:
 
 
 def _write_line(what: str, ours: dict, theirs: dict) -> str:
-    times = [sentences.write_duration(row["us"]) for row in (ours, theirs)]
+    times = [write_duration(row["us"]) for row in (ours, theirs)]
     ratio = theirs["us"] / ours["us"]
     cells = [what, ours["device"], times[0], f"{times[1]}, PyTorch", f"{ratio:.2f}"]
     return f"| {' | '.join(cells)} |"
