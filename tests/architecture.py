@@ -53,13 +53,13 @@ line { stroke: #999; stroke-width: .6 }
 
 
 def count_imports() -> Counter[tuple[str, str]]:
-    """(importing folder, imported folder) -> how many imports."""
+    """Count the imports for each (importing folder, imported folder)."""
     pairs = ((floor_of(one.source), floor_of(one.target)) for one in imports())
     return Counter((a, b) for a, b in pairs if a != b and {a, b} <= {*FLOORS})
 
 
 def draw() -> str:
-    """The SVG: a row for each folder, a column for each folder that it may import.
+    """Return the SVG: a row for each folder, a column for each imported folder.
 
     The upper rows import the lower ones. A dot's area grows with the number of imports.
     """

@@ -19,7 +19,7 @@ def drawn(draw: Callable, *args: object, **options: object) -> str:
 
 
 def texts(figure) -> list[str]:
-    """The texts of the SVG: they must stay text."""
+    """List the texts of the SVG: they must stay text."""
     tree = ElementTree.fromstring(style.write_svg(figure))
     found = tree.iter("{http://www.w3.org/2000/svg}text")
     return [" ".join("".join(text.itertext()).split()) for text in found]

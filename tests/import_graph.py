@@ -21,18 +21,18 @@ TOP = ("", "__main__")
 
 
 class Import(NamedTuple):
-    """One import of a module of weft by another, both named from weft on."""
+    """An import of one weft module by another; names are relative to weft."""
 
     where: str  # "cells/module.py:15"
     source: str
     target: str
     lazy: bool  # inside a function
-    reason: bool  # a comment says why
+    reason: bool  # a comment explains it
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of weft: its name from weft on, and its file."""
+    """Map the name of each weft module, relative to weft, to its file."""
     names = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -42,7 +42,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import of weft in weft."""
+    """List every import of a weft module by another."""
     return tuple(one for name in modules() for one in _imports_of(name))
 
 
@@ -63,7 +63,7 @@ def _imports_of(name: str) -> Iterator[Import]:
 
 
 def _has_reason(lines: list[str], node: ast.stmt) -> bool:
-    """Whether a comment is on the import, or above it and its neighbours."""
+    """Whether a comment is on the import, or above it and the imports next to it."""
     first = node.lineno - 1
     while lines[first - 1].lstrip().startswith(("from ", "import ")):
         first -= 1
@@ -85,7 +85,7 @@ def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
 
 
 def _visit(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """Each import below a node, and whether a function holds it."""
+    """Yield each import below a node, and whether it is inside a function."""
     for child in ast.iter_child_nodes(node):
         function = isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -96,5 +96,5 @@ def _visit(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.AST, bool]]:
 
 
 def floor_of(module: str) -> str:
-    """The folder, or top module, that a module belongs to."""
+    """Return the folder, or top-level module, that contains a module."""
     return module.split(".")[0]

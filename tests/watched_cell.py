@@ -55,7 +55,7 @@ def run_cell(source: str) -> tuple[str, list[str]]:
 
 
 def draw() -> str:
-    """The SVG: both cells, each with what a notebook shows below it."""
+    """Return the SVG: both cells, each above its output."""
     changed = CELL.replace("i < n", "i <= n")
     height, parts = 0, []
     for title, source, mark in (

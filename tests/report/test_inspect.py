@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from weft.report import carets, raw, symbols
-from weft.report.colours import colour_report
+from weft.report.text import colour_report
 
 # ---- lines and columns ------------------------------------------------------------
 

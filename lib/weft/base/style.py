@@ -7,10 +7,11 @@ What a mark means is the same in every picture:
     dashed  something to compare with: a bound, a prediction, a guess, the truth
     pale    without a part in it: an idle thread, an unused cell
 
-reference() and REFERENCE, its like in SVG, are all that draws dashes.
+reference_line() and REFERENCE, its like in SVG, are all that draws dashes.
 
 Text and grey lines have the colour INK in matplotlib and `currentColor` in the
-SVG that svg(), inline() and save() give, so one picture serves light and dark pages.
+SVG of write_svg(), write_inline_svg() and save(), so one picture serves light and
+dark pages.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def describe_unmeasured(what: str) -> str:
 
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
-    """unmeasured() in the middle of an otherwise empty picture."""
+    """describe_unmeasured() in the middle of an otherwise empty picture."""
     place = {"ha": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, describe_unmeasured(what), color=INK, **place)
     axes.set_axis_off()
@@ -140,7 +141,7 @@ def write_inline_svg(figure: Figure) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure: .svg as svg() has it, any other format as it is."""
+    """Write the figure: .svg as write_svg() has it, any other format as it is."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         with style():

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def shorten_repr(value: Any, most: int = 40) -> str:
-    """How Python writes a value, in so many letters at most."""
+    """Return repr(value), cut to at most `most` characters."""
     try:
         text = repr(value)
     except Exception:  # its own __repr__ fails

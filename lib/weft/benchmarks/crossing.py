@@ -8,7 +8,9 @@ from typing import Any
 
 
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
-    """size -> microseconds of our fastest rung on a target, from rows of ops.py.
+    """Map each size to the microseconds of our fastest rung on a target.
+
+    rows: of ops.py.
 
     The lowest sample of each counts, not the median: other work on the machine only
     adds time.

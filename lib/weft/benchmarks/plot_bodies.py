@@ -1,8 +1,8 @@
 """Charts of `weft bench bodies` and `weft bench launch`: this machine, and others.
 
     with figure(9.5, 5, columns=2, sharey=True) as axes:
-        contenders(axes, rows, elsewhere())
-    print(caption(rows, elsewhere()))
+        plot_contenders(axes, rows, load_elsewhere())
+    print(make_caption(rows, load_elsewhere()))
 
 A full mark is this machine, a hollow one what was measured elsewhere and came with
 the lab, in notebooks/results/.

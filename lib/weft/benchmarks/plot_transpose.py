@@ -1,7 +1,7 @@
 """Charts of `weft bench transpose` and `weft bench sectors`: of this GPU, and others.
 
     with figure(9, 4) as ax:
-        transposes(ax, rows, elsewhere("transpose"))
+        plot_transposes(ax, rows, load_elsewhere("transpose"))
 
 Full is what was measured here, hollow what was measured elsewhere and came
 with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no

@@ -9,7 +9,7 @@ from .phrases import fill_lines, write_duration, write_factors
 
 
 def summarize_results() -> str:
-    """Return a Markdown table: what was compared, ours, the peer's, and the ratio."""
+    """Return a Markdown table of our times, the fastest peer's, and their ratios."""
     lines = [
         "| what | where | ours | the fastest peer | ratio |",
         "|---|---|---:|---:|---:|",
@@ -31,7 +31,7 @@ def _describe_ratios() -> str:
 
 
 def _race_lines() -> list[str]:
-    """A training step of 64 images in each precision, on the GPU of the race."""
+    """Compare a training step of 64 images in each precision on a GPU."""
     results = sentences.load_newest("race", "cuda")
     steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
     lines = []
@@ -49,7 +49,7 @@ def _race_lines() -> list[str]:
 
 
 def _processor_lines() -> list[str]:
-    """The same step on a processor."""
+    """Compare the same step on a processor."""
     results = sentences.load_newest("mnist", "cpu")
     ours, theirs = (
         sentences.fastest_row(results["rows"], i) for i in ("weft", "torch")
@@ -58,7 +58,7 @@ def _processor_lines() -> list[str]:
 
 
 def _matmul_lines() -> list[str]:
-    """Our fastest rung beside cuBLAS at m = k = n = 4096, in each precision."""
+    """Compare our fastest rung with cuBLAS at m = k = n = 4096 in each precision."""
     results = committed_results()[0]
     rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
     device = results["machine"]["device"]

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..report.colours import colour_report
 from ..report.program import LISTINGS, ProgramReport
 from ..report.raw import Files, program_report
+from ..report.text import colour_report
 from ..timing import machine
 from . import run
 

@@ -55,7 +55,7 @@ def load(name: str) -> Puzzle:
 
 
 def describe_unknown(name: str) -> str:
-    """What is said of a name that no puzzle has."""
+    """Return the message for a name that no puzzle has."""
     near = difflib.get_close_matches(name, GROUP_OF, 1)
     meant = f" (is it {near[0]}?)" if near else ""
     return f"no puzzle {name!r}{meant}; there are {', '.join(GROUP_OF)}"

@@ -12,11 +12,10 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
     text, html   a report for a terminal, and for a page
     program      the report of a whole program, which launches several kernels
     shown        a report below the cell, or on stderr
-    colours      its text in those of a terminal
     highlight    a program's text as HTML, in colour
     raw          the watch build's JSON, as reports on the reader's lines
     symbols      from an offset in a library to a line of the source
-    carets, cells, loops, shifts  where on a line an access is; cells' names; loops
+    carets, cells, loops  where on a line an access is; cells' names; loops
 """
 
 from .counters import Counters, Line, Place, Sums

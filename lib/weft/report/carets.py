@@ -1,4 +1,4 @@
-"""Where on a line of the reader's source an access stands.
+"""Where on a line of the reader's source an access, or a shift, begins.
 
 The compiler's columns are those of the rewritten line, and point at a bracket of x[i]
 or at the `=` of what is written; a reader looks for the x.
@@ -150,3 +150,24 @@ def _find_opening(line: str, at: int) -> int:
         if not depth:
             return i
     return 0
+
+
+_BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")
+
+
+def one_way(text: str, line: str, compiled: int) -> str:
+    """The sentence for the shift in the reader's line; any other as it is.
+
+    compiled: the compiler's column (from 1, in bytes; 0: unknown).
+    """
+    both = _BOTH.fullmatch(text)
+    if not both:
+        return text
+    signs = set(re.findall(r"<<|>>", line))
+    at = original_offset(line, compiled)
+    if at is not None and line[at : at + 2] in signs:
+        signs = {line[at : at + 2]}
+    if len(signs) != 1:
+        return text
+    head, left, right = both.groups()
+    return f"{head}: {left if signs == {'<<'} else right}"

@@ -172,7 +172,7 @@ def make_page(parts: list[str]) -> str:
 
 
 def make_table(rows: Iterable[Iterable[str]]) -> str:
-    """A table of rows of cell()s."""
+    """Return a table, as HTML, of rows of cells that make_cell() wrote."""
     body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
     return (
         f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
@@ -187,7 +187,10 @@ def make_cell(
     hint: str = "",
     kind: str = "td",
 ) -> str:
-    """A cell of a table(). look: more CSS; hint: shown where the mouse rests on it."""
+    """Return a cell for make_table().
+
+    look: more CSS. hint: shown where the mouse rests on it.
+    """
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
     return f'<{kind}{hint} style="{style}">{escape(str(text))}</{kind}>'

@@ -104,7 +104,7 @@ class Report:
         return not self.findings
 
     def verify(self) -> Report:
-        """This report; Mismatch, with the findings as text, if there are any."""
+        """Return this report. Raises Mismatch with its text if it has findings."""
         if not self.ok:
             raise Mismatch(self.text())
         return self

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
-from . import carets, shifts, symbols
+from . import carets, symbols
 from .counters import Counters, Place
 from .cures import guard, in_c, of_one_warp
 from .kinds import IN_PLACE, UPDATE
@@ -241,7 +241,7 @@ class _Raw:
         index, text = raw.get("index"), raw["text"]
         if line:
             column = self.column(where, array)
-            text = shifts.one_way(text, self.line(where), where.compiled)
+            text = carets.one_way(text, self.line(where), where.compiled)
         if not array and index is not None and line:
             array = carets.only_array(self.line(where), column)
             if array:

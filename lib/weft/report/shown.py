@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from ..base.ipython import running_shell
-from .colours import colour_report
+from .text import colour_report
 
 
 def show(report: Any) -> None:

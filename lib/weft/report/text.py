@@ -1,13 +1,18 @@
-"""A report as text: one line where all is well, findings with their source lines."""
+"""A report as text: one line where all is well, findings with their source lines.
+
+In a terminal it has colours: red where it is wrong, yellow where slow.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ..base.text import count_things
 from .counters import Counters
 from .cures import in_python as cure_of
+from .kinds import KINDS
 from .lines import (
     HOT,
     Cell,
@@ -21,8 +26,6 @@ from .places import text_before, write_index
 
 if TYPE_CHECKING:
     from .model import Finding, Report
-
-if TYPE_CHECKING:
     from .program import ProgramReport
 
 SHOWN = 8  # findings; what follows is rarely news
@@ -154,3 +157,29 @@ def short_file(file: str) -> str:
     name = os.path.basename(file)
     cell = name.startswith("<") or "ipykernel" in file
     return "cell" if cell else name or "kernel"
+
+
+_RED, _YELLOW, _BOLD, _FAINT, _END = (
+    f"\x1b[{code}m" for code in ("1;31", "33", "1", "2", "0")
+)
+_KINDS = "|".join(re.escape(kind) for kind in KINDS)
+_MARKS = [
+    (
+        re.compile(rf"^((?:\S[^\n]*?:\d+: )?)({_KINDS})(?=: )", re.M),
+        rf"\1{_RED}\2{_END}",
+    ),
+    (re.compile(r"^(\s+)\^$", re.M), rf"\1{_RED}^{_END}"),
+    (re.compile(r"^slow(?=: )", re.M), f"{_YELLOW}slow{_END}"),
+    (re.compile(r"(\S+) !(?=\s|$)", re.M), rf"{_YELLOW}\1 !{_END}"),
+    (re.compile(r"\b(\d+ findings?)(?=$|;)", re.M), rf"{_BOLD}\1{_END}"),
+    (re.compile(r"^(\s+usually cured by: .*)$", re.M), rf"{_FAINT}\1{_END}"),
+]
+
+
+def colour_report(text: str) -> str:
+    """The text with ANSI colours; NO_COLOR leaves it as it is (no-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    for pattern, made in _MARKS:
+        text = pattern.sub(made, text)
+    return text

@@ -1,7 +1,7 @@
 """Charts of `weft bench graphs`: this machine's GPU, and others.
 
     with figure(9, 4) as ax:
-        chains(ax, rows, elsewhere("graphs"))
+        plot_chains(ax, rows, load_elsewhere("graphs"))
 
 Full is what was measured here, hollow what was measured elsewhere and came
 with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no

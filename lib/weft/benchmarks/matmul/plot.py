@@ -37,7 +37,7 @@ from .series import (
     size_text,
 )
 
-Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key()
+Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key_of()
 
 MARKS = {"weft": "o", "numba": "s", "mine": "D"}
 KEY = ("precision", "impl", "rung", "target")

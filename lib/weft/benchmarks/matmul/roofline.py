@@ -1,6 +1,6 @@
 """The roofline of the matmul ladder: TFLOP/s over flops per byte, every rung on it.
 
-    roofline(rows)
+    plot_roofline(rows)
 
 Bytes are those that must move, a and b read once and c written once: all rungs of a
 size stand above each other, and whatever is moved more often shows as distance from

@@ -1,7 +1,7 @@
 """The race over batches and precisions: `python -m weft bench mnist --device cuda`.
 
 For each precision and batch our rungs and PyTorch's finalists are timed side by side
-(mnist/race.py) and their gradients compared with float64. Then the table of goals:
+(race.py) and their gradients compared with float64. Then the table of goals:
 PyTorch's fastest time over ours. --measure takes other milestones, too: an epoch, the
 time to 99 % of the test set, the accuracy over seeds, a cold start
 (mnist/milestones.py), and what the machine's roofs are for the kernels.
@@ -145,7 +145,7 @@ def note(rows: list[Row]) -> str:
 
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     # `bench --help` does without PyTorch.
-    from . import milestones, roofs
+    from . import limits, milestones
     from .race import race
     from .warm import warm_twins
 
@@ -165,7 +165,7 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
             )
     for precision in precisions:
         if "roof" in measures:
-            yield roofs.find_roof(precision, device)
+            yield limits.find_roof(precision, device)
         trained = [name for name in measures if name in milestones.SCHEDULES]
         if trained:
             yield milestones.train_sides(

@@ -139,7 +139,7 @@ BACK_ARROWS = (  # from a point to a point
 def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
     """Sum up the sections of conv2's backward pass, for each 64 images of a step.
 
-    row, roof, launch_us: as limits() takes them.
+    row, roof, launch_us: as find_limits() takes them.
     """
     sections = find_limits(row, roof, launch_us)
     back = sum_parts([

@@ -1,6 +1,6 @@
 """What binds a step: its sections beside the least time that each could take.
 
-    for part in limits(row, roof, launch_us): ...
+    for part in find_limits(row, roof, launch_us): ...
 
 Three floors: the products at the machine's peak rate of multiply-adds, the bytes at
 the rate of its copy, and the launch of a kernel that does nothing. The first two can
@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ...mnist.trainer import checked_device
+from ...timing.peaks import ceilings, peaks
+from ...timing.results import stamp_row
 from .row import Row
 from .work import count_work
 
@@ -65,3 +69,22 @@ def sum_parts(parts: Sequence[Part]) -> Part:
     """The sections as one: what binds the step."""
     keys = ("us", "products", "bytes", "launch")
     return Part("step", *[sum(getattr(part, key) for part in parts) for key in keys])
+
+
+def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
+    """One row: tflops of multiply-adds in that precision, gbs read and written.
+
+    None where that precision has no multiply-adds of its own, on a CPU bf16.
+    """
+    where = checked_device(device)
+    found = peaks(str(where))
+    best = ceilings(found)
+    if precision not in best:
+        return []
+    copy = next(row for row in found if row["rung"] == "copy")
+    return [{
+        **copy,
+        **{"op": "mnist", "measure": "roof", "rung": "peaks", "layout": None},
+        **{"precision": precision, "batch": None},
+        **{"tflops": best[precision], "gbs": best["gbs"], **stamp_row()},
+    }]  # fmt: skip

@@ -1,7 +1,7 @@
 """Wall clocks: an epoch, the time to 99 % of the test set, five seeds, a cold start.
 
-    rows = trained(["epoch"], "fp32", "cuda")
-    rows = cold("fp32", "cuda")
+    rows = train_sides(["epoch"], "fp32", "cuda")
+    rows = time_cold_starts("fp32", "cuda")
 
     epoch    one epoch at batch 64, shuffled and evaluated
     target   the shortest schedule found that reaches 99 %
@@ -10,7 +10,7 @@
 
 Both sides get the same weights, orders, batches and learning rates, in turn. us is the
 median of the whole trainings: shuffling, every step, the evaluation at the end. The
-first, which compiles and captures, is not timed, except in cold().
+first, which compiles and captures, is not timed, except in time_cold_starts().
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Charts of `weft bench tensor`: this machine, and others.
 
     with figure(9, 4) as ax:
-        promotions(ax, rows, elsewhere("tensor"), "positive")
+        plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
 
 Full marks are what was measured here, hollow ones what was measured elsewhere and came
 with the lab. rows: of a GPU or of a CPU, whose simulated tensor cores round where a

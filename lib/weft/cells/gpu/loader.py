@@ -4,7 +4,7 @@
 
 About 30 ms for a cell. A launch is queued on torch's current stream and returns;
 a kernel that prints or asserts is waited for, so that its words appear. A fault
-shows when somebody waits: synchronize() says so, and refuses the GPU from then on.
+shows when somebody waits: wait_for_device() says so, and refuses the GPU from then on.
 """
 
 from __future__ import annotations

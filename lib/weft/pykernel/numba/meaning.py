@@ -3,7 +3,7 @@
 A kernel is written in the names of weft.cuda, and calls plain functions. Numba wants
 its own module and device functions instead, and its simulator, which is another
 process, wants all of it by value. read() says what there is; build() makes a function
-of it for the GPU, portable() what is sent to the simulator.
+of it for the GPU, serialise_kernel() what is sent to the simulator.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
 
     In the order of the text: {"c": "float32[1D]", "acc": "float32", ...}. A name that
     is of one type here and of another there has both, "int64, float64". Raises as
-    ptx() does.
+    compile_ptx() does.
     """
     cc = (8, 0)
 

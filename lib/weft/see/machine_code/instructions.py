@@ -150,7 +150,7 @@ def find_loops(code: Sequence[Instruction]) -> list[Loop]:
 
 
 def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
-    """Where each instruction may be followed by which."""
+    """List, for each instruction, those that may follow it."""
     labels = {name: at for at, one in enumerate(code) for name in one.labels}
     out = []
     for at, one in enumerate(code):
@@ -226,7 +226,7 @@ def _is_dominator(
 
 
 def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
-    """What reaches the branch at `tail` without passing the head."""
+    """List the instructions that reach the branch at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
         for at in before[todo.pop()]:

@@ -162,7 +162,7 @@ def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> Source:
 
 
 def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
-    """(the one kernel's name, its Usage), for an architecture."""
+    """Return (name, Usage) of the only kernel, compiled for an architecture."""
     source = source_for(kernel, args)
     made = source.compile(arch)
     found = select_kernels(source, made, read_ptx.kernels(made.ptx))
