@@ -276,3 +276,16 @@ def test_processors_have_short_names():
 
 def test_the_picture_of_a_watched_cell_is_what_the_cell_shows():
     assert watched_cell.PICTURE.read_text() == watched_cell.draw(), watched_cell.COMMAND
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")],
+    ids=lambda page: page.name,
+)
+def test_links_of_a_page_lead_to_files(page):
+    text = page.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
+    files = [link for link in links if not link.startswith("http")]
+    assert not [link for link in files if not (page.parent / link).exists()]

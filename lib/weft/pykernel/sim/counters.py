@@ -88,7 +88,7 @@ class Sums:
             self._shared(request[chosen], at[chosen], site[chosen], lane)
 
     def _requests(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Group as group_requests() does, or reuse the plan of an equal earlier batch."""
+        """Group as group_requests() does; reuse the plan of an equal batch."""
         same = (batch.part, batch.thread, batch.site)
         for plan in self._plans:
             if all(map(np.array_equal, plan[0], same)):

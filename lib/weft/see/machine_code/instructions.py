@@ -226,7 +226,7 @@ def _is_dominator(
 
 
 def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
-    """List the instructions that reach the branch at `tail` without passing the head."""
+    """List what reaches the branch at `tail` without passing the loop's head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
         for at in before[todo.pop()]:
