@@ -459,14 +459,14 @@ def test_a_fault_is_said_once_and_then_every_launch_is_refused():
         k[1, 1](x)
         if NOTICED_BY_TORCH:
             torch.cuda.synchronize()
-        gpu.synchronize()
+        gpu.wait_for_device()
         print("no fault")
     except native.DeviceLost as lost:
         print("LOST", lost)
     except RuntimeError as error:
         print("TORCH", str(error).splitlines()[0])
-        print("LOST", gpu.fault())
-    for call in (lambda: fine[1, 1](x), gpu.synchronize, lambda: k[1, 1](x),
+        print("LOST", gpu.find_fault())
+    for call in (lambda: fine[1, 1](x), gpu.wait_for_device, lambda: k[1, 1](x),
                  lambda: jit.load_cuda("__global__ void z() {}", target="cuda")):
         try:
             call()
