@@ -14,7 +14,7 @@ from weft.benchmarks.tensor import command as bench_tensor
 from weft.benchmarks.tensor import limits as bench_tensor_limits
 from weft.benchmarks.tensor import plot as plot_tensor
 from weft.benchmarks.tensor import sums as bench_tensor_sums
-from weft.see.figures import tensors as tensor_view
+from weft.see.figures import sketches as tensor_view
 
 
 def committed():

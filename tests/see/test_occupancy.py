@@ -14,7 +14,7 @@ from weft.base.errors import ArgumentError
 from weft.cells import stored
 from weft.cells.gpu import nvrtc
 from weft.see.machine_code import occupancy
-from weft.see.machine_code.limits import LIMITS
+from weft.see.machine_code.residency import LIMITS
 from weft.toolchain.build import gxx
 
 # cuda_occupancy.h needs no GPU: it is told what the GPU has.

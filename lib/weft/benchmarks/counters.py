@@ -24,9 +24,9 @@ import numpy as np
 from ..base.errors import BuildError
 from ..cells import load_cuda
 from ..see.inspect import inspect
-from ..see.machine_code import metrics, ncu, replay, sass
+from ..see.machine_code import ncu, replay, sass
 from ..see.machine_code.instructions import Instruction
-from ..see.machine_code.metrics import Metric
+from ..see.machine_code.ncu import Metric
 from ..timing import device_name
 from .excuses import Excuse, find_excuse
 
@@ -149,7 +149,7 @@ def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
         replay.record(kernel, case.shape, case.args)[1]
         for kernel, case in zip(kernels, chosen)
     ]
-    names = metrics.ncu_names(metrics.ALL)
+    names = ncu.ncu_names(ncu.ALL)
     return ncu.measure(launches, [case.kernel for case in chosen], names)
 
 
@@ -168,7 +168,7 @@ def _compare_case(case: Case, theirs: dict[str, float] | None) -> list[dict[str,
         "device": device_name("cuda" if theirs else "cpu"),
     }
     rows = []
-    for metric in (*metrics.COUNTS, *metrics.LANES):
+    for metric in (*ncu.COUNTS, *ncu.LANES):
         ours, found = metric.ours(report.counters), metric.theirs(theirs or {})
         if not (ours or found):
             continue
@@ -181,7 +181,7 @@ def _compare_case(case: Case, theirs: dict[str, float] | None) -> list[dict[str,
                 **known,
                 **{"metric": metric.name, "ncu_metric": metric.formula},
                 **{"cpu": ours, "ncu": found},
-                "difference": metrics.difference(ours, found),
+                "difference": ncu.difference(ours, found),
                 **{"agrees": agrees, "verdict": verdict},
             }
         )
@@ -197,7 +197,7 @@ def judge_counts(
     """
     if ours is None or theirs is None or not (metric.exact or metric.tight):
         return None, ""
-    off = metrics.difference(ours, theirs)
+    off = ncu.difference(ours, theirs)
     if off == 0:
         return True, "same"
     if metric.tight and off is not None and abs(off) <= RATIO:

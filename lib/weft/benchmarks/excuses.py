@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..report.counters import Counters, Place
 from ..see.machine_code.instructions import Instruction, find_loops
-from ..see.machine_code.metrics import Metric
+from ..see.machine_code.ncu import Metric
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
 # Instructions by which one lane does the atomic operation of its warp.

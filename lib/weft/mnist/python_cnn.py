@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..base.errors import ArgumentError, OutOfMemory
-from ..see.traces.nvtx import nvtx_range
+from ..see.traces.timeline import nvtx_range
 from ..timing.marks import Marks
 from ..toolchain import native
 from .data import MEAN, STD

@@ -17,13 +17,11 @@ from ..check.limit import TooLong, time_limit
 from ..check.problem import call, name_results
 from ..check.runners import Python
 from ..see.inspect import inspect
-from ..see.pictures.counts import times
-from ..see.pictures.faults import sentences
+from ..see.pictures.foot import sentences, times
 from ..see.pictures.panels import EDGE
-from ..see.pictures.player import Drawing
 from ..see.pictures.show import Picture
 from ..see.pictures.show import show as weft_show
-from ..see.pictures.svg import label
+from ..see.pictures.svg import Drawing, label
 from ..see.pictures.values import Values, arranged_as
 from .answers import Answer, is_stub, parse_answer
 from .compared import IMAGE, describe_verdict, draw_beside, draw_outcome

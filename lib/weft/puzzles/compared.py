@@ -10,10 +10,9 @@ import numpy as np
 from ..base.arrays import find_unwritten
 from ..base.style import FAULT, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
+from ..see.pictures.arrows import place
 from ..see.pictures.panels import EDGE
-from ..see.pictures.player import Drawing
-from ..see.pictures.room import place
-from ..see.pictures.svg import label
+from ..see.pictures.svg import Drawing, label
 from ..see.pictures.touches import listed
 from ..see.pictures.values import (
     HALOS,

@@ -11,9 +11,16 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ..base.errors import ArgumentError
-from ..base.style import INK, OURS, fade_colour, style, write_inline_svg
+from ..base.style import (
+    INCH,
+    INK,
+    OURS,
+    fade_colour,
+    style,
+    write_caption,
+    write_inline_svg,
+)
 from ..base.text import round_number
-from ..see.figures.charts import INCH, write_caption
 from ..timing import STATISTIC
 
 if TYPE_CHECKING:

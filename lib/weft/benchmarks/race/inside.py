@@ -24,13 +24,12 @@ from ...base.style import (
     WRITTEN,
     draw_unmeasured,
     fade_colour,
+    new_figure,
     outlined,
     style,
 )
 from ...mnist.cnn import Cnn
-from ...see.figures.charts import new_figure
-from ...see.figures.images import draw_image, mosaic
-from ...see.figures.view import sheet
+from ...see.figures.view import draw_image, mosaic, sheet
 from .limits import Part, find_limits, sum_parts
 from .race_marks import BESIDE, time_text
 from .row import Row

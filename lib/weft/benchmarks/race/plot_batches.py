@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from ...base.style import INK, OPPONENT, OURS, style
-from ...see.figures.charts import new_figure
+from ...base.style import INK, OPPONENT, OURS, new_figure, style
 from .race_marks import (
     BESIDE,
     PRECISIONS,

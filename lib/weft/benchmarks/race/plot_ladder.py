@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...base.style import OPPONENT, reference_line, style
-from ...see.figures.charts import mark_powers, new_figure
+from ...base.style import OPPONENT, mark_powers, new_figure, reference_line, style
 from .plot import colour_of
 from .race_marks import (
     BESIDE,

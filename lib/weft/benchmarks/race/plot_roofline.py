@@ -15,8 +15,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, reference_line, style
-from ...see.figures.charts import new_figure
+from ...base.style import (
+    INK,
+    READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
+    new_figure,
+    reference_line,
+    style,
+)
 from .race_marks import (
     BESIDE,
     PRECISIONS,

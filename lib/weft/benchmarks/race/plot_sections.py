@@ -14,8 +14,18 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, fade_colour, style
-from ...see.figures.charts import mark_powers, new_figure
+from ...base.style import (
+    INK,
+    OURS,
+    READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
+    fade_colour,
+    mark_powers,
+    new_figure,
+    style,
+)
 from .limits import Part
 from .plot import layer_groups
 from .race_marks import BESIDE, Found, is_ours, mark_missing, series_of, tell, time_text

@@ -8,8 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...base.style import draw_unmeasured
-from ...see.figures.charts import write_caption
+from ...base.style import draw_unmeasured, write_caption
 from ...timing import STATISTIC
 from .row import Row
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import read_ptx, read_sass, toolchain
+from . import assembly, toolchain
 from .listing import Kernel, View
 from .profile import Profile, profile
 from .residency import Occupancy, occupancy
@@ -50,20 +50,23 @@ def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
     return _build_view("sass", kernel, args, arch)
 
 
+_READERS = {
+    "ptx": (assembly.list_ptx_kernels, assembly.read_ptx),
+    "sass": (assembly.list_sass_kernels, assembly.read_sass),
+}
+
+
 def _build_view(
     language: str, kernel: Any, args: tuple[Any, ...], arch: str | None
 ) -> View:
     arch = toolchain.checked_arch(arch)
     source = source_for(kernel, args)
     made = source.compile(arch)
-    reader = read_ptx if language == "ptx" else read_sass
     text = getattr(made, language)
-    names = reader.kernels(text)
+    list_kernels, read = _READERS[language]
     shown = [
-        Kernel(
-            demangle(asked, name), reader.read(text, name), made.usage.get(name), source
-        )
-        for asked, name in select_kernels(source, made, names)
+        Kernel(demangle(asked, name), read(text, name), made.usage.get(name), source)
+        for asked, name in select_kernels(source, made, list_kernels(text))
     ]
     return View(language, arch, shown)
 

@@ -23,7 +23,7 @@ from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import Runner
-from . import read_ptx, toolchain
+from . import assembly, toolchain
 from .toolchain import Compiled
 
 
@@ -165,7 +165,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
     """Return (name, Usage) of the only kernel, compiled for an architecture."""
     source = source_for(kernel, args)
     made = source.compile(arch)
-    found = select_kernels(source, made, read_ptx.kernels(made.ptx))
+    found = select_kernels(source, made, assembly.list_ptx_kernels(made.ptx))
     if len(found) != 1:
         names = ", ".join(demangle(*one) for one in found)
         raise ArgumentError(

@@ -11,15 +11,12 @@ from ...base.style import WIDTH
 from ...base.text import count_things
 from ...report.model import Finding
 from . import svg, threads
-from .arrows import Hidden, arrows
-from .faults import findings_of, marks
-from .foot import foot
+from .arrows import Hidden, arrows, taken
+from .foot import findings_of, foot, marks
 from .layout import Layout, layout_of
 from .panels import EDGE, LEFT
-from .player import Drawing, Slider
-from .room import taken
 from .scene import MOMENTS, Scene
-from .svg import label
+from .svg import Drawing, Slider, label
 from .touched import Moment, fills, ground, names, words
 from .touches import Touches, block_name, ravel, sentence
 

@@ -11,13 +11,12 @@ from ...base.style import PALE, THREAD, WIDTH
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .faults import findings_of, sentences
+from .foot import findings_of, sentences
 from .grid import Grid
+from .instructions import Step, loops_of, steps_of
 from .panels import EDGE
-from .player import Drawing, Slider
 from .scene import Scene
-from .steps import Step, loops_of, steps_of
-from .svg import label, num
+from .svg import Drawing, Slider, label, num
 from .touches import block_name
 
 MOST = 40  # steps that are drawn one by one; with more, a row is a source line

@@ -8,11 +8,10 @@ import numpy as np
 
 from ...base.style import WIDTH
 from . import svg, threads
-from .faults import outside
+from .foot import outside
 from .grid import Grid
-from .panels import EDGE, LEFT, LINE, Panel
+from .panels import EDGE, LEFT, LINE, Panel, Wish, beside, stack
 from .scene import Scene
-from .stacks import Wish, beside, stack
 from .touched import NAMES, WORDS, name_lines
 from .touches import axis_names
 

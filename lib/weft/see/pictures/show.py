@@ -26,7 +26,7 @@ from .scene import scene
 
 if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace
-    from .player import Drawing
+    from .svg import Drawing
 
 VIEWS = ("access", "heat", "lanes", "timeline")  # modules of pictures, with a draw()
 

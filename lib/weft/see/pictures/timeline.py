@@ -8,11 +8,10 @@ from ...base.style import READ, SHARED, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .faults import findings_of, sentences
+from .foot import findings_of, sentences
 from .panels import EDGE, LEFT
-from .player import Drawing, Slider
 from .scene import Scene
-from .svg import box, label, num
+from .svg import Drawing, Slider, box, label, num
 from .touches import Touches, block_name
 
 THREADS = 32  # with more, a row is a warp
