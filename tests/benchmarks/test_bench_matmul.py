@@ -28,7 +28,7 @@ from weft.benchmarks.matmul.goals import (
 )
 from weft.benchmarks.matmul.plan import SETS, plan_races
 from weft.benchmarks.matmul.series import RESULTS
-from weft.ops import checked
+from weft.ops import check as checked
 from weft.timing import clocks, timers
 from weft.toolchain import native
 

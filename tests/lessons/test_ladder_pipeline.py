@@ -16,7 +16,7 @@ from weft.lessons.ladder.register_banks import (
     register_waits,
 )
 from weft.see.machine_code.instructions import Code, Instruction, Loop
-from weft.toolchain import disassembler
+from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
 
@@ -74,7 +74,7 @@ def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
 @pytest.mark.parametrize("rung", COUNTED)
 def test_the_counts_that_came_with_the_lab_are_right(rung):
     try:
-        disassembler.find_tool()
+        tools.find_disassembler()
     except BuildError:
         pytest.skip("no nvdisasm")
     found = register_waits(rung)

@@ -29,7 +29,6 @@ from weft.pykernel.numba import (
     arguments,
     direct,
     errors,
-    host,
     meaning,
     on_gpu,
     reading,
@@ -194,7 +193,7 @@ def test_copies_of_what_overlaps_overlap():
     front, back, alone = memory[:6], memory[8:3:-1], np.arange(4.0)[::2]
     bits, empty = memory[1:3].view(np.int32), memory[:0]
     arrays = [front, back, alone, bits, empty]
-    sent = host.send("kernel", arrays, "cpu")
+    sent = arguments.send("kernel", arrays, "cpu")
     copies = [_there(sent, array) for array in arrays]
     for copy, array in zip(copies, arrays):
         np.testing.assert_array_equal(copy, array)
@@ -212,7 +211,7 @@ def test_what_is_read_only_is_sent_and_does_not_come_back():
     fixed = memory[:2]
     fixed.flags.writeable = False
     for arrays in ([fixed], [fixed, memory[1:]]):
-        sent = host.send("kernel", arrays, "cpu")
+        sent = arguments.send("kernel", arrays, "cpu")
         _there(sent, fixed)[:] = 5
         sent.back()
     assert memory.tolist() == [0, 5, 0, 0]  # by the other name, as in Python
@@ -455,16 +454,16 @@ def test_numbers_are_of_the_type_that_numba_gives_them():
 
 @on_a_gpu
 def test_tensors_end_although_numba_has_seen_them():
-    from weft.pykernel.numba import views
+    from weft.pykernel.numba import direct
 
     torch.cuda.synchronize()
     c = torch.zeros(1 << 20, device="cuda")
     held = torch.cuda.memory_allocated()
     run(fill, c, 1, 8)
-    seen = len(views.SEEN)
+    seen = len(direct.SEEN)
     del c
     assert torch.cuda.memory_allocated() <= held - (4 << 20)
-    assert len(views.SEEN) == seen - 1
+    assert len(direct.SEEN) == seen - 1
 
 
 @on_a_gpu

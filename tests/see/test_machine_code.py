@@ -11,7 +11,7 @@ from weft.base.errors import ArgumentError, BuildError, KernelError
 from weft.cells.gpu import nvrtc
 from weft.see.machine_code import assembly, ptx, sass
 from weft.see.machine_code.instructions import told
-from weft.toolchain import disassembler
+from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC"
 
 def _disassembler() -> bool:
     try:
-        return "cuobjdump" not in disassembler.find_tool()
+        return "cuobjdump" not in tools.find_disassembler()
     except BuildError:
         return False
 
@@ -183,14 +183,14 @@ def test_what_is_no_kernel_is_refused_in_a_sentence(module):
 
 
 def test_without_a_disassembler_the_cure_is_named(module, monkeypatch):
-    monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
-    disassembler.find_tool.cache_clear()
+    monkeypatch.setattr(tools, "TOOLS", ("no-such-tool",))
+    tools.find_disassembler.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
             sass(module, arch="sm_80")
         assert ptx(module, arch="sm_80").kernels
     finally:
-        disassembler.find_tool.cache_clear()
+        tools.find_disassembler.cache_clear()
 
 
 def test_a_cell_shows_them_as_the_functions_do(capsys):

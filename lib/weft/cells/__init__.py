@@ -28,8 +28,8 @@ from pathlib import Path
 
 from ..base.errors import ArgumentError, KernelFault
 from ..csource.diagnostics import CompileError, Diagnostic
-from . import flags as flags_module
-from .cpu.shown import last_report
+from . import stored as flags_module
+from .cpu.watched import last_report
 from .module import Cell, Kernel, Launch, Module
 from .trial import OrderDependence
 

@@ -29,12 +29,10 @@ from ..base.style import SHARED
 from ..base.tracebacks import message_first
 from ..cells import OrderDependence
 from . import plan
-from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of
-from .limit import TooLong, time_limit
-from .problem import Problem, Trial, call, make_arguments, name_results
+from .problem import Attempt, Problem, Trial, call, make_arguments, name_results
 from .refusal import refuse_run
-from .runners import Returns, Runner, make_runners
+from .runners import Returns, Runner, TooLong, make_runners, time_limit
 
 TIMEOUT = 10.0  # seconds that one launch may take
 

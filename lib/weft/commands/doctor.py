@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..base import cache
+from ..base import store
+from ..base.device import count_cores, cpu_name, driver_version
 from ..base.errors import BuildError, KernelFault
-from ..base.host import count_cores, cpu_name, driver_version
 from ..timing import machine
-from ..toolchain import build, disassembler, native
+from ..toolchain import build, native, tools
 from ..toolchain.tools import cpu_flags, toolkit_version
 
 
@@ -208,7 +208,7 @@ def _examine_cells() -> list[Finding]:
     )
     findings = [Finding("NVRTC", value, why)]
     try:
-        findings.append(Finding("disassembler", disassembler.find_tool()))
+        findings.append(Finding("disassembler", tools.find_disassembler()))
     except BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
     return [*findings, _examine_ptxas(), _examine_ncu()]
@@ -268,7 +268,7 @@ def _examine_numba() -> list[Finding]:
 
 
 def _examine_places() -> list[Finding]:
-    where = f"{cache.cache_folder()}, {cache.measure_cache() / 2**20:.0f} MiB"
+    where = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
     return [Finding("cache", where), Finding("checkout", str(build.ROOT))]
 
 

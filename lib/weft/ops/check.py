@@ -1,4 +1,4 @@
-"""Is a kernel right? Every rung against float64, and nothing is believed unseen.
+"""Is a kernel right? Every rung against float64, and nothing is timed before.
 
 A case (cases/) is run with every array between guard zones, every output
 poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
@@ -7,21 +7,31 @@ of the float64 answer. NaN where a number is due is a failure.
 
 `python -m weft check [OP]` checks every rung that runs here; `python -m weft check
 matmul --sanitizer` runs them under compute-sanitizer instead (sanitizer.py).
+
+Whether a rung has passed its check: asked before anything is timed.
+
+The check runs once for each build. That it was passed is remembered in the cache under
+the library's name, which holds the hash of all sources, and the hash of what checks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..base import arrays as guarded
+from ..base import store
 from ..base.arrays import Guarded
 from ..base.errors import KernelError, Mismatch
-from ..toolchain import native
+from ..timing import device_name
+from ..toolchain import keys, native
 from .cases import Answer, Case, cases
 
 _CTYPES = {
@@ -139,3 +149,30 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
         return case.initial[name]
     shape, dtype = tuple(answer.want.shape), answer.dtype
     return torch.from_numpy(np.full(shape, guarded.poison(str(dtype)[6:]))).to(dtype)
+
+
+class NotChecked(Mismatch):
+    """A kernel is not timed, since it is wrong."""
+
+
+def require(lib: native.Library, rung: native.Rung) -> Verdict:
+    """Check the rung, unless this build of it has passed on this device before.
+
+    Raises NotChecked with what is wrong.
+    """
+    path = _verdict_path(lib, rung)
+    if path.exists():
+        return Verdict(**json.loads(path.read_text()))
+    try:
+        verdict = check_rung(lib, rung)
+    except Mismatch as error:
+        raise NotChecked(f"not timed, since it is wrong: {error}") from None
+    store.write(path, json.dumps(vars(verdict)))
+    return verdict
+
+
+def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
+    device = device_name(lib.target)
+    said = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:24]
+    return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..base.errors import Mismatch
-from ..base.ipython import running_shell
+from ..base.tracebacks import running_shell
 from . import html, text
 from .counters import Counters
 from .places import Index, find_line

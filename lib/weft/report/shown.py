@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..base.ipython import running_shell
+from ..base.tracebacks import running_shell
 from .text import colour_report
 
 

@@ -1,5 +1,7 @@
 """The timers themselves; timers.py says what each is for, and when it stops.
 
+TODO: what is in here.
+
 round() takes one sample of every contender in turn: microseconds a call. Between
 samples there is a pause, and one call that is not timed.
 """
@@ -7,6 +9,7 @@ samples there is a pause, and one call that is not timed.
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +19,29 @@ from typing import TYPE_CHECKING, Any
 from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..toolchain import native
-from .cupti import is_named_range, start_profile
 from .gpu_state import Watch
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
+
+
+def start_profile(on_gpu: bool) -> Any:
+    from torch.profiler import ProfilerActivity, profile
+
+    # Else its C++ writes a line to stderr whenever it starts and stops.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    kinds = [ProfilerActivity.CPU]
+    if on_gpu:
+        kinds.append(ProfilerActivity.CUDA)
+    return profile(activities=kinds)
+
+
+def is_named_range(event: Any) -> bool:
+    """Whether an event on the device is a named range, which kernels lie in."""
+    if getattr(event, "is_user_annotation", False):
+        return True
+    return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
+
 
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample

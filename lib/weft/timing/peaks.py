@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..base import cache, whole
 from ..base import device as devices
+from ..base import store
 from ..base.errors import KernelError
 from ..toolchain import build
 from . import results, timers
@@ -59,13 +59,13 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
     name = results.device_name(where)
     made = name + source.read_text() + Path(__file__).read_text()
     digest = hashlib.sha256(made.encode()).hexdigest()[:16]
-    kept = cache.cache_folder("peaks") / f"{digest}.json"
+    kept = store.cache_folder("peaks") / f"{digest}.json"
     if kept.exists() and not again:
         return json.loads(kept.read_text())
     found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
     stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
     rows = [row | stamp for row in found]
-    whole.write(kept, json.dumps(rows))
+    store.write(kept, json.dumps(rows))
     return rows
 
 

@@ -17,7 +17,7 @@ import torch
 
 from ...base.errors import DeviceLost, KernelError, Mismatch
 from ...mnist.twin import precision
-from ...ops import checked
+from ...ops import check
 from ...timing import clocks, device_name, time_call, timers
 from ...timing.results import stamp_row
 from ...toolchain import native
@@ -160,7 +160,7 @@ def _make_entries(
     for rung in race.rungs:
         for layout in race.layouts if rung is race.rungs[-1] else race.layouts[:1]:
             try:
-                checked.require(lib, rung)
+                check.require(lib, rung)
                 one = of_rung(lib, rung, operands, layout)
             except FAILURES as error:
                 none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))

@@ -18,10 +18,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import indices, inputs, values, where, wholes
+from . import inputs, values, where
 from .runs import describe_pattern
-from .scene import Scene
-from .spacing import Launched, guess_spacing
+from .scene import Launched, Scene, guess_spacing
 
 __all__ = [
     "Launched",
@@ -56,18 +55,18 @@ def _first_guess(scene: Scene, looks: list[Look]) -> str:
     return ""
 
 
-_PROOFS: list[Look] = [indices.guess_padding]
+_PROOFS: list[Look] = [where.guess_padding]
 _LOOKS: list[Look] = [
     values.never_written,
     values.guess_undefined,
     values.guess_filled,
     values.accumulated_on_start,
-    indices.guess_padding,
-    indices.guess_indices,
+    where.guess_padding,
+    where.guess_indices,
     values.guess_transposed,
     values.by_block,
-    wholes.guess_rounding,
-    wholes.guess_counts,
+    values.guess_rounding,
+    values.guess_counts,
     values.guess_scaled,
     inputs.guess_precision,
     values.whole_numbers,

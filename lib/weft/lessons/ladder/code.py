@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 from ...base.errors import ArgumentError
-from ...base.ipython import running_shell
 from ...base.paths import KERNELS
 from ...base.style import FAULT, PRE, SHARED
 from ...base.text import count_things
-from ...report.highlight import colour_text, highlight_text
+from ...base.tracebacks import running_shell
+from ...report.html import colour_text, highlight_text
 
 FOLDER = KERNELS / "matmul"
 OUTSIDE = '"matmul/matmul.h"'

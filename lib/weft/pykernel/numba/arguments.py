@@ -1,9 +1,16 @@
-"""The arguments of a launch: what Numba takes, and a sentence for what it does not."""
+"""The arguments of a launch by Numba: what it takes, where it lies, what comes back.
+
+What overlaps there must overlap for the kernel, too: such arrays travel together, as
+the bytes from the first to the last of them.
+"""
 
 from __future__ import annotations
 
 import numbers
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +18,8 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.arguments import explain_unfit
+from ...cells.cpu import arena
+from ..language.messages import explain_unfit
 
 
 def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
@@ -80,3 +88,143 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     _refuse(kernel, name, value)
     return value
+
+
+_ALIGNED = 256  # bytes, as torch's memory on a GPU is
+
+
+@dataclass
+class Placed:
+    """An array within the memory of `owner`, bytes on a device."""
+
+    owner: torch.Tensor
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
+    dtype: np.dtype
+
+
+@dataclass
+class Sent:
+    """Copies of arrays: where each is, by its id; back() what returns the results."""
+
+    where: dict[int, torch.Tensor | Placed] = field(default_factory=dict)
+    steps: list[Callable[[], None]] = field(default_factory=list)
+
+    def back(self) -> None:
+        """Put what the copies hold into the arrays that may be written."""
+        for step in self.steps:
+            step()
+
+
+def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> Sent:
+    """Copy arrays to a device. ArgumentError for arrays of structures."""
+    sent = Sent()
+    spans, offsets = spans_of(arrays)
+    together: list[list[np.ndarray]] = [[] for _ in spans]
+    for array in arrays:
+        if array.dtype.fields:
+            raise ArgumentError(
+                f"{kernel}: an array of structures cannot be copied to the GPU at a "
+                f"launch: pass cuda.to_device(array) of Numba"
+            )
+        if id(array) in offsets:
+            together[offsets[id(array)][0]].append(array)
+        else:  # it has no elements
+            empty = torch.from_numpy(np.empty(array.shape, array.dtype))
+            sent.where[id(array)] = empty.to(device)
+    for span, group in zip(spans, together):
+        # An array of more bytes than it spans lies over itself.
+        if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
+            _send_one(sent, group, device)
+        else:
+            _send_span(sent, span, group, offsets, device)
+    return sent
+
+
+def address_bounds(array: np.ndarray) -> tuple[int, int]:
+    """The addresses of an array's first byte and behind its last."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return int(low), int(high)
+
+
+def spans_of(
+    arrays: list[np.ndarray],
+) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
+    """The memory of arrays as (start, length), overlapping ones together.
+
+    And for each array, by its id, in which span and how far from its beginning its
+    first element lies.
+    """
+    spans: list[list[int]] = []
+    for low, high in sorted(address_bounds(array) for array in arrays if array.size):
+        if spans and low < spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], high)
+        else:
+            spans.append([low, high])
+    offsets = {}
+    for array in arrays:
+        address = array.__array_interface__["data"][0]
+        for number, (low, high) in enumerate(spans):
+            if array.size and low <= address < high:
+                offsets[id(array)] = number, address - low
+    return [(low, high - low) for low, high in spans], offsets
+
+
+def _place(array: np.ndarray) -> tuple[object, ...]:
+    """The same for arrays that are the same elements."""
+    address = array.__array_interface__["data"][0]
+    return address, array.shape, array.strides, array.dtype
+
+
+def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
+    """An array, perhaps under several names: its elements, one after the other."""
+    first = next((a for a in group if a.flags.writeable), group[0])
+    tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
+    there = tensor.to(device, copy=True)
+    sent.where |= {id(array): there for array in group}
+    if first.flags.writeable:
+        sent.steps.append(partial(_receive_one, first, there))
+
+
+def _receive_one(array: np.ndarray, there: torch.Tensor) -> None:
+    if _is_plain(array):
+        torch.from_numpy(array).copy_(there)
+    else:
+        array[...] = there.cpu().numpy()
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    return array.flags.c_contiguous and array.flags.writeable
+
+
+def _send_span(
+    sent: Sent,
+    span: tuple[int, int],
+    group: list[np.ndarray],
+    offsets: dict[int, tuple[int, int]],
+    device: torch.device | str,
+) -> None:
+    """Arrays that overlap."""
+    start, length = span
+    shift = start % _ALIGNED  # every element lies as it may lie on a GPU
+    there = torch.empty(shift + length, dtype=torch.uint8, device=device)
+    host = np.frombuffer(arena.view_memory(start, length), np.uint8)
+    there[shift:].copy_(torch.from_numpy(host))
+    for array in group:
+        address = there.data_ptr() + shift + offsets[id(array)][1]
+        sent.where[id(array)] = Placed(
+            there, address, array.shape, array.strides, array.dtype
+        )
+    written = [a for a in group if a.flags.writeable]
+    if written:
+        starts = [shift + offsets[id(a)][1] for a in written]
+        sent.steps.append(partial(_receive_span, there, written, starts))
+
+
+def _receive_span(
+    there: torch.Tensor, written: list[np.ndarray], starts: list[int]
+) -> None:
+    got = there.cpu().numpy()
+    for a, offset in zip(written, starts):
+        a[...] = np.ndarray(a.shape, a.dtype, got, offset, a.strides)

@@ -23,7 +23,7 @@ from ...cells.gpu import launch as launches
 from ...toolchain import native
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
-from . import arguments, direct, errors, host, meaning, views
+from . import arguments, direct, errors, meaning
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
 _NUMBERS = frozenset(
@@ -96,7 +96,7 @@ class Launch:
 
     def quick(self) -> Callable[..., None]:
         """Launch what is known, on torch's current stream; the rest carefully."""
-        seen, ready, numbers = views.SEEN, self._ready, _NUMBERS
+        seen, ready, numbers = direct.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
         careful, tensor, call = self.careful, torch.Tensor, direct.queue()
@@ -152,7 +152,7 @@ class Launch:
         for arg in args:
             kind = arg.__class__
             if kind is torch.Tensor and arg.is_cuda:
-                kinds.append(views.SEEN[id(arg)].kind)
+                kinds.append(direct.SEEN[id(arg)].kind)
             elif kind in _NUMBERS and not (kind is int and arg >= 2**63):
                 kinds.append(kind)
             else:
@@ -228,7 +228,7 @@ class Launch:
         with torch.cuda.stream(torch.cuda.ExternalStream(self.own_stream)):
             yield self.own_stream
 
-    def _on_device(self, checked: list[Any]) -> tuple[list[Any], host.Sent]:
+    def _on_device(self, checked: list[Any]) -> tuple[list[Any], arguments.Sent]:
         """The arguments for Numba, and what is to come back."""
         arrays = [value for value in checked if isinstance(value, np.ndarray)]
         if arrays:
@@ -236,15 +236,15 @@ class Launch:
                 f"{self.name}: arrays on the host are copied to the GPU and back at "
                 f"each launch; torch tensors on CUDA stay there"
             )
-        sent = host.send(self.name, arrays, "cuda")
+        sent = arguments.send(self.name, arrays, "cuda")
         given = []
         for value in checked:
             value = sent.where.get(id(value), value)
             if isinstance(value, torch.Tensor):
-                given.append(views.of_tensor(value))
-            elif isinstance(value, host.Placed):
+                given.append(direct.of_tensor(value))
+            elif isinstance(value, arguments.Placed):
                 where = value.address, value.shape, value.strides, value.dtype
-                given.append(views.view_memory(*where))
+                given.append(direct.view_memory(*where))
             elif arguments.on_gpu(value):
                 given.append(load_numba().as_cuda_array(value))
             else:

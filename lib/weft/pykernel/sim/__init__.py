@@ -27,9 +27,8 @@ from ...report.model import Report
 from ...report.shown import show
 from ..language.kernel import PythonKernel
 from . import memory
-from .launch import Launch
+from .launch import Launch, bind_arguments
 from .program import Program
-from .shape import bind_arguments
 
 TIMEOUT = 20.0  # seconds for one block
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import names
-from .kinds import POSITIVE, WHOLE
-from .nodes import (
+from .names import POSITIVE, WHOLE
+from .record import READ, SITES, WRITE, Entity, Place, Variant, position_of
+from .syntax import (
     add,
     compare,
     load,
@@ -17,13 +18,11 @@ from .nodes import (
     make_constant,
     make_or,
     make_product,
+    make_refusal,
     make_walrus,
     place_node,
     tuple_of,
 )
-from .places import SITES, Entity, Place, Variant, position_of
-from .record import READ, WRITE
-from .syntax import make_refusal
 
 if TYPE_CHECKING:
     from .program import Program

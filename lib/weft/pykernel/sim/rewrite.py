@@ -14,13 +14,13 @@ from __future__ import annotations
 import ast
 import copy
 
-from ..language import spelling
+from ..language import messages
 from ..language.kernel import LOOP_HINT, as_range
 from . import intrinsics, names
-from .nodes import assign, call, load, make_constant, place_node
 from .numbers import TYPES, converted
 from .plain_loops import PlainLoops, is_simple
 from .record import STEP
+from .syntax import assign, call, load, make_constant, place_node
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
 ELSE = "write the loop, or call math.*, a function with def, cuda.*"
@@ -171,12 +171,12 @@ class Rewriter(PlainLoops):
         """The value of a name of the language; number: which cannot be a vector's."""
         made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
-            self.refuse(node, "{} ({})".format(*spelling.explain_unknown(path)))
+            self.refuse(node, "{} ({})".format(*messages.explain_unknown(path)))
         return place_node(made, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         for side in (node.left, node.right):
-            if self.path(side) in spelling.VECTORS:
+            if self.path(side) in messages.VECTORS:
                 self.intrinsic(self.path(side) or "", side, number=True)
         return self.generic_visit(node)
 

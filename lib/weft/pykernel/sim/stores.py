@@ -7,9 +7,8 @@ import copy
 from typing import Any
 
 from .elements import Elements, again_at
-from .nodes import assign, load, make_constant, make_walrus, place_node, tuple_of
-from .places import Entity, Place
-from .record import READ, WRITE
+from .record import READ, WRITE, Entity, Place
+from .syntax import assign, load, make_constant, make_walrus, place_node, tuple_of
 
 
 class Stores(Elements):

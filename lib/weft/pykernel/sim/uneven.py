@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
-from .places import Place
+from .record import Place
 
 
 def make_finding(

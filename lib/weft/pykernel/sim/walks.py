@@ -10,8 +10,10 @@ import ast
 import copy
 from dataclasses import dataclass
 
-from .kinds import POSITIVE, WHOLE
-from .nodes import (
+from .names import POSITIVE, WHOLE
+from .record import Entity
+from .stores import Stores
+from .syntax import (
     add_whole,
     assign,
     call,
@@ -23,8 +25,6 @@ from .nodes import (
     tuple_of,
     whole_value,
 )
-from .places import Entity
-from .stores import Stores
 
 SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
 

@@ -66,8 +66,8 @@ from .emit import Writer
 from .errors import TranslationError
 from .infer import infer
 from .output import Output
+from .scope import warn
 from .types import Argument, of_argument, parse
-from .unbound import warn
 from .unit import Program
 
 if TYPE_CHECKING:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .comments import Comment, write_docstring
 from .emit_loops import Loops
 from .emit_simple import Simple
 from .expressions import Expressions
-from .text import find_closing, number
+from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
 from .types import CONST, FLOAT, Scalar
 from .unit import Unit
-from .wrap import WIDTH, wrap
 
 Line = tuple[str, int]  # of the C text, and the number of the source's line
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls, meaning
+from . import calls
 from .text import C
 from .types import SHARED, Array
+from .unit import Function
 
 
 class Loops:
@@ -86,7 +87,7 @@ class Loops:
         if isinstance(part, ast.Name):
             return part.id in stored
         if isinstance(part, ast.Call):
-            same = [meaning.Function(name) for name in ("min", "max", "len")]
+            same = [Function(name) for name in ("min", "max", "len")]
             return not calls.is_grid(unit, part) and unit.meaning(part.func) not in same
         kind = unit.types.get(part.value) if isinstance(part, ast.Subscript) else None
         if not isinstance(kind, Array):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import meaning
-from .emit_print import emit_printf
+from .emit_calls import emit_printf
 from .expressions import Expressions
 from .operators import OPERATORS
 from .text import SUM, UNARY, C, find_closing, number
 from .types import CONST, SHARED, Array, Scalar
+from .unit import Function
 
 
 class Simple:
@@ -54,7 +54,7 @@ class Simple:
             return [f"assert({self.to.test(one.test).text});"]
         if isinstance(one, ast.Expr):
             call = one.value
-            if self.unit.meaning(call.func) == meaning.Function("print"):
+            if self.unit.meaning(call.func) == Function("print"):
                 self.output.headers.add("stdio.h")
                 return [f"{emit_printf(self.to, call)};"]
             return [f"{self.to.expr(call).text};"]

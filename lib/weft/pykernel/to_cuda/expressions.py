@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls, meaning
+from . import calls
 from .emit_calls import call
 from .operators import Operators
 from .text import (
@@ -25,7 +25,7 @@ from .text import (
     write_whole,
 )
 from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural_type
-from .unit import Extent, Unit
+from .unit import UNKNOWN, Cuda, Extent, Function, Unit
 
 
 class Expressions(Operators):
@@ -116,9 +116,9 @@ class Expressions(Operators):
             self.output.wants((self.unit.calls[node], ""), type_)
             found = self.expr(node)
             return found if found.type == type_ else cast(type_, found)
-        if isinstance(node, ast.Call) and self.unit.meaning(
-            node.func
-        ) == meaning.Function("float"):
+        if isinstance(node, ast.Call) and self.unit.meaning(node.func) == Function(
+            "float"
+        ):
             return self.value(node.args[0], type_, False)
         found = self.expr(node)
         return found if found.type == type_ else cast(type_, found)
@@ -168,7 +168,7 @@ class Expressions(Operators):
 
     def _global(self, node: ast.AST, weak: str) -> C:
         found = self.unit.meaning(node)
-        if isinstance(found, meaning.Cuda):
+        if isinstance(found, Cuda):
             return self._thread(found.path)
         return self.output.constant(self.unit, node, found, weak)
 
@@ -182,7 +182,7 @@ class Expressions(Operators):
 
     def _Attribute(self, node: ast.Attribute) -> C:
         unit = self.unit
-        if unit.meaning(node) is not meaning.UNKNOWN:
+        if unit.meaning(node) is not UNKNOWN:
             return self._global(node, "double")
         side = unit.side(node)
         if side:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...base.paths import ROOT
-from ...cells import flags as words
 from ...cells import stored
+from ...cells import stored as words
 from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel

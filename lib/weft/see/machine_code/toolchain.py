@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...base import cache
+from ...base import store
 from ...base.errors import ArgumentError, BuildError
 from ...base.paths import COMMON
 from ...cells import stored
@@ -25,7 +25,7 @@ from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
 from ...pykernel.numba import reading
-from ...toolchain import build, disassembler
+from ...toolchain import build, tools
 
 DEFAULT = "sm_90"  # where there is no GPU
 _FOR_PTXAS = "-Xptxas="  # what nvcc hands on
@@ -52,7 +52,7 @@ class Compiled:
         """The disassembly with source lines; BuildError with the cure if none."""
         if not self.cubin:
             raise BuildError(self.why)
-        return disassembler.disassemble(self.cubin, lines=True)
+        return tools.disassemble(self.cubin, lines=True)
 
 
 def default_arch() -> str:
@@ -170,7 +170,7 @@ def ptxas() -> str | None:
 
 
 def _run_tool(command: list[str], what: str) -> str:
-    done = build.running.run(command, folder=cache.cache_folder())
+    done = build.running.run(command, folder=store.cache_folder())
     if done.returncode:
         said = build.running.said_by(done)
         raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")

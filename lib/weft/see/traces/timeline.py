@@ -38,7 +38,7 @@ from typing import Any
 from ...base.errors import ArgumentError
 from ...base.paths import ROOT
 from ...timing import device_name, read_json
-from ...timing.cupti import start_profile
+from ...timing.clocks import start_profile
 from .kernel_names import explain
 
 # What a span is.
