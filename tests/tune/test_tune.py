@@ -449,7 +449,7 @@ def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path)
 
 @pytest.fixture
 def remembered(monkeypatch, tmp_path):
-    monkeypatch.setattr(session.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(session.store, "cache_folder", lambda *parts: tmp_path)
     return tmp_path
 
 

@@ -105,7 +105,7 @@ def _examine_processor() -> list[Finding]:
 
 
 def _examine_compiler() -> list[Finding]:
-    found = build.gxx()
+    found = tools.gxx()
     if not found:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
         return [Finding("C++ compiler", "none", cure, needed=True)]

@@ -19,14 +19,12 @@ __all__ = make_lazy(
     __name__,
     {
         "cnn": ("Cnn",),
-        "config": ("Config",),
         "data": ("DataError", "Split", "epoch_order", "load"),
         "exact": ("exact_step",),
-        "precisions": ("precision",),
         "python_cnn": ("PythonCnn",),
-        "rungs": ("rungs", "trainer"),
+        "rungs": ("Config", "rungs", "trainer"),
         "train": ("Result", "run"),
-        "twin": ("Twin", "TwinTrainer"),
+        "twin": ("Twin", "TwinTrainer", "precision"),
         "weights": ("initial_weights",),
     },
 )

@@ -34,7 +34,7 @@ from ..csource.rewriter.unsupported import (
     refuse_driver_api,
 )
 from ..csource.scanner import RewriteError, Text
-from ..toolchain import build, keys
+from ..toolchain import build, keys, tools
 
 LIMIT = 8  # errors shown; what follows the first is rarely news
 _SAID = re.compile(
@@ -221,7 +221,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         _link(program, names, runtime, device, path)
         store.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
-    files |= {str(runtime), build.gxx()}
+    files |= {str(runtime), tools.gxx()}
     files |= {str(path) for path in keys.list_sources(*keys.PROGRAM)}
     return path, sorted(files)
 
