@@ -26,7 +26,7 @@ from weft.benchmarks.matmul.goals import (
     beside_fastest,
     compare_goals,
 )
-from weft.benchmarks.matmul.plan import SETS, plan_races
+from weft.benchmarks.matmul.race import SETS, plan_races
 from weft.benchmarks.matmul.series import RESULTS
 from weft.ops import check as checked
 from weft.timing import clocks, timers

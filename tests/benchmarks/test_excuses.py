@@ -7,7 +7,7 @@ import pytest
 from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks import counters as bench_counters
-from weft.benchmarks.excuses import Excuse, find_excuse
+from weft.benchmarks.counters import Excuse, find_excuse
 from weft.report.counters import Counters, Place
 from weft.see.inspect import inspect
 from weft.see.machine_code import assembly, ncu

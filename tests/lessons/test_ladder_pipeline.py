@@ -8,7 +8,7 @@ import utils
 from weft import inspect, load_cuda
 from weft.base.errors import BuildError
 from weft.lessons.ladder import register_banks
-from weft.lessons.ladder.drawn import order_drawn, stages_drawn, tile_order
+from weft.lessons.ladder.code import order_drawn, stages_drawn, tile_order
 from weft.lessons.ladder.register_banks import (
     COUNTED,
     RegisterWaits,

@@ -17,7 +17,7 @@ from weft import __main__ as command
 from weft import bench
 from weft.base.errors import ArgumentError
 from weft.benchmarks.race import command as bench_mnist
-from weft.benchmarks.race import limits, milestones, plot, race, warm, work
+from weft.benchmarks.race import milestones, plot, race, warm, work
 from weft.commands import mnist as cli
 from weft.mnist import (
     Cnn,
@@ -342,13 +342,13 @@ def test_a_cold_start_is_a_process_of_its_own():
 
 
 def test_a_roof_is_of_the_peaks_of_its_precision(monkeypatch):
-    monkeypatch.setattr(limits, "peaks", lambda device: peak_rows())
+    monkeypatch.setattr(work, "peaks", lambda device: peak_rows())
     for precision, tflops in ("fp32", 65), ("tf32", 480), ("bf16", 960):
-        (row,) = limits.find_roof(precision, "cpu")
+        (row,) = work.find_roof(precision, "cpu")
         assert (row["tflops"], row["gbs"]) == (tflops, 4000)
         assert (row["op"], row["measure"]) == ("mnist", "roof")
-    monkeypatch.setattr(limits, "peaks", lambda device: peak_rows()[:2])
-    assert limits.find_roof("bf16", "cpu") == []
+    monkeypatch.setattr(work, "peaks", lambda device: peak_rows()[:2])
+    assert work.find_roof("bf16", "cpu") == []
 
 
 # ---- what a step has to do ---------------------------------------------------

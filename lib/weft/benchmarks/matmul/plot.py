@@ -27,7 +27,7 @@ from ...base.style import (
     write_caption,
 )
 from ...timing import STATISTIC
-from ..race.race_marks import BESIDE
+from ..race.plot_batches import BESIDE
 from .goals import fastest_row, run_of
 from .series import (
     OURSELVES,

@@ -30,9 +30,9 @@ from ...base.style import (
 )
 from ...mnist.cnn import Cnn
 from ...see.figures.view import draw_image, mosaic, sheet
-from .limits import Part, find_limits, sum_parts
-from .race_marks import BESIDE, time_text
-from .row import Row
+from .plot_batches import BESIDE, time_text
+from .race import Row
+from .work import Part, find_limits, sum_parts
 
 # Which pixel of a 2x2 window won it.
 WINNERS = {

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from ...base.style import OPPONENT, mark_powers, new_figure, reference_line, style
 from .plot import colour_of
-from .race_marks import (
+from .plot_batches import (
     BESIDE,
     PRECISIONS,
     Found,
@@ -29,7 +29,7 @@ from .race_marks import (
     tell,
     time_text,
 )
-from .row import Row
+from .race import Row
 from .work import STEP_FLOPS, floor_us
 
 

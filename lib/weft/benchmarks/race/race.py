@@ -1,6 +1,8 @@
 """One heat of the race: a precision and a batch, ours and PyTorch's side by side.
 
-    rows = race("tf32", 256, device="cuda")
+What the rows of a race hold, measured of one contender or worked out of all.
+
+rows = race("tf32", 256, device="cuda")
 
 Every contender begins with the same weights. Each takes some steps in turn, many
 times over, so that all see the same machine: us is the median of these samples. How
@@ -10,9 +12,10 @@ told and left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,7 +32,51 @@ from ...timing import device_name, in_rounds
 from ...timing.results import compare_with_torch, first_line, stamp_row
 from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
-from .row import Gradients, Row, free, layer_times, mean_errors
+
+if TYPE_CHECKING:
+    from ...mnist.exact import Step
+    from ...toolchain.native import AnyDevice
+
+
+Row = dict[str, Any]
+Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
+
+PROFILED = 15  # steps whose sections are timed, and 3 before them
+
+
+def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """The median time of every section of a step, in microseconds."""
+    steps = [profile() for _ in range(3 + PROFILED)][3:]
+    return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
+
+
+def mean_errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Row:
+    """The means of a contender's relative errors over some batches.
+
+    exact: each batch's images, and its step in float64; without any, nulls.
+    """
+    each = [step.errors(*gradients(order)) for order, step in exact]
+    if not each:
+        return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
+    mean = {
+        name: float(np.mean([one["gradient_errors"][name] for one in each]))
+        for name in each[0]["gradient_errors"]
+    }
+    return {
+        "loss_error": float(np.mean([one["loss_error"] for one in each])),
+        "gradient_error": float(np.max([*mean.values()])),
+        "gradient_errors": mean,
+    }
+
+
+def free(device: AnyDevice) -> None:
+    """Give memory back that nobody holds any more, PyTorch's too."""
+    gc.collect()
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
 
 Say = Callable[[str], object]
 

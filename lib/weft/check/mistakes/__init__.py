@@ -3,13 +3,11 @@
 Each guess is one sentence that begins with "looks like". It is made only where the
 numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
 
-    scene               a wrong output, and all that is known about it
-    values              guesses from the output alone
-    inputs              ... from what other inputs would give
-    indices, wholes     ... of an output that holds places, or whole numbers
-    where               ... from which region is wrong
-    runs                which sizes and blocks go wrong
-    spacing             how far apart blocks begin
+    scene   a wrong output, and all that is known about it; how far apart blocks begin
+    values  guesses from the output alone
+    inputs  guesses from what other inputs would give
+    where   guesses from which region is wrong, and from places in a row
+    runs    which sizes and blocks go wrong
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from ...base import store
 from ...base.errors import ArgumentError, Mismatch
 from ...base.paths import COMMON, KERNELS
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
-from ...benchmarks.matmul.plan import Race
-from ...benchmarks.matmul.race import Options, Speeds, race_rows
+from ...benchmarks.matmul.race import Options, Race, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
 from ...ops.check import Verdict, require
 from ...report.program import ProgramReport

@@ -1,4 +1,11 @@
-"""How fast the rungs are: measured on this machine, or what came with the lab."""
+"""How fast the rungs are, and where their cycles go: measured here, or committed.
+
+Where a product's cycles go, by ncu: rows of `bench tensor --rungs ncu`.
+
+For each of four schedulers of a multiprocessor a cycle is one of four things: it starts
+a multiply-add, starts another instruction, has warps and none that is ready, or has no
+block at all.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +21,35 @@ from ...benchmarks.matmul.series import (
     series_of,
     size_of,
 )
+from ...benchmarks.tensor.command import STALLS
 from ...see.figures.view import show_figure
 from ...timing.peaks import ceilings
 
 Row = dict[str, Any]
+
+
+def cycles_of(row: Row) -> dict[str, float]:
+    """Per cent of all cycles, 100 in all; of a row of ncu whose product is in fp32."""
+    running = row["active"] / row["elapsed"]
+    added, started = row["fma_pipe"] * running, row["issue"] * running
+    return {
+        "multiply-adds": added,
+        "other instructions": started - added,
+        "none ready": 100 * running - started,
+        "no block": 100 * (1 - running),
+    }
+
+
+def stalls_of(row: Row) -> dict[str, float]:
+    """Per cent of a warp's time for each thing it waits for, the longest first.
+
+    By ncu's words, limits.STALLS has ours. Without the time in which it was ready and
+    another warp was chosen. {} for a row of before these were counted.
+    """
+    whole = row.get("warp_cycles") or math.nan
+    found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}
+    found = {name: share for name, share in found.items() if share > 0}
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 class Results:

@@ -6,17 +6,13 @@ profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
 sources       find the source of a kernel and the names to compile
 toolchain     compile it with NVRTC, nvcc, ptxas or Numba; needs no GPU
-read_ptx      parse PTX into instructions
-read_sass     parse SASS into instructions
+assembly      parse PTX and SASS into instructions
 instructions  instructions, their kinds, and the loops that contain them
 listing       display a kernel's instructions, folded
-limits        the limits of a multiprocessor, by compute capability
-residency     occupancy(), and its picture
+residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters beside the simulator's
-metrics       the names and formulas of those counters
-ncu           run Nsight Compute and parse its output
+ncu           run Nsight Compute and parse its output; the formulas of its counters
 replay        the process that Nsight Compute profiles
-comparison    the table of `weft bench counters`
 """
 
 from __future__ import annotations
