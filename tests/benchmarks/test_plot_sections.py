@@ -15,7 +15,7 @@ from weft.benchmarks.race.inside import (
     draw_inside,
     maps_of,
 )
-from weft.benchmarks.race.plot_sections import plot_limits, plot_sections
+from weft.benchmarks.race.plot_ladder import plot_limits, plot_sections
 from weft.benchmarks.race.work import (
     C1,
     C2,

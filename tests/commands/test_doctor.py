@@ -8,7 +8,7 @@ from weft.base.device import count_cores
 from weft.cells.gpu import nvrtc
 from weft.commands import doctor
 from weft.pykernel.numba import gpu as numba_gpu
-from weft.see.machine_code import toolchain
+from weft.see.machine_code import compilation
 from weft.toolchain import build, native, tools
 
 
@@ -65,7 +65,7 @@ def test_it_says_whether_kernels_can_be_watched(monkeypatch):
 
 
 def test_a_missing_ptxas_has_its_cure(monkeypatch):
-    monkeypatch.setattr(toolchain, "ptxas", lambda: None)
+    monkeypatch.setattr(compilation, "ptxas", lambda: None)
     found = by_name(doctor._examine_cells())["ptxas"]
     assert "pip install" in found.cure and not found.needed
 

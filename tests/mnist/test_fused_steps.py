@@ -22,7 +22,7 @@ import torch
 from weft import mnist
 from weft.benchmarks.race.milestones import Schedule
 from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
-from weft.mnist.exact import MOVELESS
+from weft.mnist.twin import MOVELESS
 from weft.toolchain import native
 
 FACTOR, LR = 2.0, 0.1  # of errors: at most so many times PyTorch's

@@ -17,7 +17,7 @@ from weft import __main__ as command
 from weft import bench
 from weft.base.errors import ArgumentError
 from weft.benchmarks.race import command as bench_mnist
-from weft.benchmarks.race import milestones, plot, race, warm, work
+from weft.benchmarks.race import milestones, plot, race, work
 from weft.commands import mnist as cli
 from weft.mnist import (
     Cnn,
@@ -323,10 +323,10 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
         def communicate(self):
             return "", "Traceback\nno compiler"
 
-    monkeypatch.setattr(warm.subprocess, "Popen", Job)
+    monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    warm.warm_twins(cells, "cpu", names, told.append)
+    race.warm_twins(cells, "cpu", names, told.append)
     assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
     assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
 

@@ -7,7 +7,7 @@ The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g+
 on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
     module                      the callables: module.add[grid, block](out, a, ...)
-    scalars, structs            C types of parameters: sizes, dtypes, members
+    structs                     C types of parameters: sizes, dtypes, members
     arguments, arrays, reached  the arguments of a launch, and what they point to
     variables                   __constant__ and __device__ variables, by name
     checks                      what no cell may contain, on both targets

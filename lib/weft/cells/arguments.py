@@ -21,8 +21,7 @@ from ..base.text import shorten_repr
 from ..csource.signature import Param
 from . import arrays, structs
 from .arrays import Array, describe
-from .scalars import Scalar, find_scalar
-from .structs import Layout, Member
+from .structs import Layout, Member, Scalar, find_scalar
 
 
 def first_array(value: Any) -> Array | None:

@@ -22,7 +22,7 @@ from .cpu import compiler as cpu
 from .cpu.faults import Stopped
 from .cpu.watched import keep_report, tell
 from .gpu import loader as gpu
-from .scalars import find_scalar
+from .structs import find_scalar
 from .variables import State
 
 CACHED_CONFIGS = 256  # per kernel

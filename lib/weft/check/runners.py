@@ -24,7 +24,7 @@ from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError, KernelError
 from ..cells.cpu.launch import open_runtime
 from ..cells.module import select_only_kernel
-from ..cells.scalars import find_scalar
+from ..cells.structs import find_scalar
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim

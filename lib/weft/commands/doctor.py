@@ -217,9 +217,9 @@ def _examine_cells() -> list[Finding]:
 def _examine_ptxas() -> Finding:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
     # Each finding stands alone: doctor runs where this cannot be imported.
-    from ..see.machine_code import toolchain
+    from ..see.machine_code import compilation
 
-    if found := toolchain.ptxas():
+    if found := compilation.ptxas():
         return Finding("ptxas", found)
     value = "none: no sass() of Numba's kernels and of programs"
     return Finding("ptxas", value, "pip install nvidia-cuda-nvcc")

@@ -31,7 +31,7 @@ from ..cells import stored as flags_module
 from ..cells.module import Cell, Module
 from ..csource import diagnostics as diagnostics_module
 from ..see import machine_code as machine
-from ..see.machine_code.toolchain import checked_arch
+from ..see.machine_code.compilation import checked_arch
 from ..toolchain import native
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "

@@ -5,10 +5,9 @@ trainer     what all trainers have in common
 cnn         Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn  PythonCnn: the same trainer with Python kernels
 numpy_cnn   the CNN in NumPy: a function for each layer, and its gradient
-twin        the same model in PyTorch, and the precisions in which it trains
+twin        the same model in PyTorch, in each precision and in float64
 rungs       the trainer that a rung's name stands for; the configuration of a run
 weights     the parameters by name, their first values, their file
-exact       a step in float64, and the error of another step against it
 train       run(Config(...)): train, time, compare
 """
 
@@ -20,11 +19,10 @@ __all__ = make_lazy(
     {
         "cnn": ("Cnn",),
         "data": ("DataError", "Split", "epoch_order", "load"),
-        "exact": ("exact_step",),
         "python_cnn": ("PythonCnn",),
         "rungs": ("Config", "rungs", "trainer"),
         "train": ("Result", "run"),
-        "twin": ("Twin", "TwinTrainer", "precision"),
+        "twin": ("Twin", "TwinTrainer", "exact_step", "precision"),
         "weights": ("initial_weights",),
     },
 )

@@ -17,9 +17,8 @@ cases/               a file per op: its twin in PyTorch, shapes, cases to check
 case                 one call, its answers, and how close is close enough
 products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
-check                every rung against float64, with poisoned outputs; nothing is
-                     timed that has not passed
-gradients            a backward pass against finite differences, and autograd
+check                every rung against float64, with poisoned outputs; a backward
+                     pass against finite differences; nothing is timed before
 """
 
 from .cases import OPS, cases_file

@@ -1,22 +1,26 @@
-"""A report as HTML, legible on light and on dark pages.
+"""A report as HTML, legible on light and on dark pages, and shown below a cell.
 
 What is no word, number, string or comment keeps the colour of its page.
 
 Text has the colour of its page; colours are the lab's own, each beside a word or a
 mark. Nothing but elements and inline styles, so that every front end shows it.
+
+A report below the cell that made it, or on stderr where there is no notebook.
 """
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
 from ..base.text import write_thousands
+from ..base.tracebacks import running_shell
 from .counters import (
     COLUMNS,
     HOT,
@@ -27,7 +31,15 @@ from .counters import (
     select_columns,
 )
 from .cures import in_python as cure_of
-from .text import SHOWN, short_file, write_caret, write_costs, write_head, write_verdict
+from .text import (
+    SHOWN,
+    colour_report,
+    short_file,
+    write_caret,
+    write_costs,
+    write_head,
+    write_verdict,
+)
 
 if TYPE_CHECKING:
     from .model import Finding, Report
@@ -234,3 +246,16 @@ def make_cell(
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
     return f'<{kind}{hint} style="{style}">{escape(str(text))}</{kind}>'
+
+
+def show(report: Any) -> None:
+    """Show a Report or ProgramReport."""
+    running = running_shell()
+    if not hasattr(running, "kernel"):
+        text = str(report)
+        print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
+        return
+    from IPython.display import display
+
+    display(report)
+    report.cell = running.execution_count

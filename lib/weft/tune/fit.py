@@ -23,8 +23,7 @@ from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy
 from ..timing import timers
-from ..timing.clocks import Contender, WallTimer
-from ..timing.gpu_state import Watch
+from ..timing.clocks import Contender, WallTimer, Watch
 from .sources import Source, bound
 from .space import Candidate
 

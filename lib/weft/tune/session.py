@@ -24,7 +24,7 @@ from ..base.errors import BuildError, DeviceLost, KernelError, KernelFault, Mism
 from ..base.text import count_things
 from ..cells.gpu import loader as gpu
 from ..cells.gpu import nvrtc
-from ..see.machine_code import toolchain
+from ..see.machine_code.compilation import default_arch
 from ..timing import device_name
 from ..toolchain.build import _hash
 from . import fit
@@ -241,7 +241,7 @@ class Session:
             return ""
         if self.target == "cuda":
             return gpu.name_arch(self.device.index or 0)
-        return toolchain.default_arch()
+        return default_arch()
 
     def _bar(self, what: str, total: int) -> AbstractContextManager[Any]:
         return tqdm(

@@ -35,7 +35,7 @@ from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
-from ..see.machine_code.sources import complete, find_usage
+from ..see.machine_code.compilation import complete, find_usage
 from .plain_c import Function, is_c, load_c
 from .space import Candidate, Constants
 

@@ -146,8 +146,7 @@ def note(rows: list[Row]) -> str:
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     # `bench --help` does without PyTorch.
     from . import milestones, work
-    from .race import race
-    from .warm import warm_twins
+    from .race import race, warm_twins
 
     both = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]

@@ -45,8 +45,8 @@ from ...base.paths import ROOT
 from ...cells import load_cuda
 from ...see.machine_code import ncu
 from ...timing import device_name, read_json, summarize
-from ...timing.cublas import KINDS, Gemm
-from ...timing.gpu_state import Watch
+from ...timing.clocks import Watch
+from ...timing.peaks import CUBLAS_KINDS, Gemm
 from ...timing.results import stamp_row
 from ...toolchain import native
 
@@ -137,7 +137,7 @@ def products_of(
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
     yield rung.name, functools.partial(ops.matmul, rung=rung.name)
-    if where.type == "cuda" and kind in KINDS:
+    if where.type == "cuda" and kind in CUBLAS_KINDS:
 
         def by_cublas(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             c = torch.empty(a.shape[0], b.shape[1], device=a.device)

@@ -31,7 +31,7 @@ from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
 from ...csource.signature import Param
 from ...report import symbols
-from ...report.cells import CellSource
+from ...report.model import CellSource
 from ...toolchain import build, keys
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACROS, std_headers

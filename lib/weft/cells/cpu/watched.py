@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import KernelFault
 from ...base.tracebacks import running_shell
 from ...report import raw
-from ...report.cells import CellSource
-from ...report.model import Finding, Report
-from ...report.shown import show
+from ...report.html import show
+from ...report.model import CellSource, Finding, Report
 from ...report.text import write_finding as told
 from ..arguments import Array
 from ..reached import Reached

@@ -3,11 +3,10 @@
 Each guess is one sentence that begins with "looks like". It is made only where the
 numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
 
-    scene   a wrong output, and all that is known about it; how far apart blocks begin
+    scene   a wrong output, all that is known about it, and which runs go wrong
     values  guesses from the output alone
     inputs  guesses from what other inputs would give
     where   guesses from which region is wrong, and from places in a row
-    runs    which sizes and blocks go wrong
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import inputs, values, where
-from .runs import describe_pattern
-from .scene import Launched, Scene, guess_spacing
+from .scene import Launched, Scene, describe_pattern, guess_spacing
 
 __all__ = [
     "Launched",

@@ -10,8 +10,7 @@
 
 code            rung files and their differences; drawings of the orders of tiles
 one_rung        a rung in a library of its own
-results         speeds, the ladder so far, and where cycles go, from ncu's counters
-register_banks  08b: which multiply-adds wait for a bank
+results         speeds, the ladder so far, where cycles go, and waits for registers
 per_thread      08a: one rung with more threads that do less, or fewer that do more
 """
 

@@ -4,11 +4,11 @@ The kernel is a plain function in the names of weft.cuda. On a machine with a GP
 runs there, compiled for each combination of argument types; elsewhere on Numba's own
 simulator, which is another process here.
 
-    arguments         what Numba takes, and arrays of the host during a launch
+    arguments         what Numba takes, where it lies, and launches without Numba
     meaning           what the names in a kernel mean; names of cuda that are none
     errors            Numba's messages, each as one sentence
     simulator, child  the other process, from here and from inside
-    gpu, direct       launches on a GPU, and the same without Numba
+    gpu               launches on a GPU
     reading           types and PTX, which need no GPU
 """
 

@@ -18,7 +18,7 @@ from ...report.model import Finding, Report
 from ...report.places import unflatten, write_index
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
-from . import faults, memory, uneven, warp
+from . import faults, memory, warp
 from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
@@ -386,7 +386,7 @@ class Launch(Accesses):
         known = self.findings.get(key)
         if known is None:
             grid, threads = self.config.grid, self.config.block
-            found = uneven.make_finding(
+            found = warp.make_barrier_finding(
                 self.places, by_place, gone, block, grid, threads
             )
         else:

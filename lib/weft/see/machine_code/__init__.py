@@ -4,8 +4,7 @@ ptx(kernel), sass(kernel)              instructions, at the reader's own lines
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
-sources       find the source of a kernel and the names to compile
-toolchain     compile it with NVRTC, nvcc, ptxas or Numba; needs no GPU
+compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
 assembly      parse PTX and SASS into instructions
 instructions  instructions, their kinds, and the loops that contain them
 listing       display a kernel's instructions, folded
@@ -19,11 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import assembly, toolchain
+from . import assembly, compilation
+from .compilation import demangle, select_kernels, source_for
 from .listing import Kernel, View
 from .profile import Profile, profile
 from .residency import Occupancy, occupancy
-from .sources import demangle, select_kernels, source_for
 
 
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
@@ -55,7 +54,7 @@ _READERS = {
 def _build_view(
     language: str, kernel: Any, args: tuple[Any, ...], arch: str | None
 ) -> View:
-    arch = toolchain.checked_arch(arch)
+    arch = compilation.checked_arch(arch)
     source = source_for(kernel, args)
     made = source.compile(arch)
     text = getattr(made, language)

@@ -21,7 +21,7 @@ from ...pykernel.language.kernel import PythonKernel
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import Runner
 from ...toolchain import config
-from .sources import complete
+from .compilation import complete
 
 
 def record(

@@ -20,8 +20,8 @@ from ...base.errors import ArgumentError
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
 from ...base.text import count_things
 from ..pictures.svg import FILL, SMALL, box, document, label
-from . import toolchain
-from .sources import find_usage
+from . import compilation
+from .compilation import find_usage
 
 WARP = 32
 REGISTERS = 64 << 10  # of a multiprocessor, and at most of a block
@@ -241,7 +241,7 @@ def occupancy(
     of a thread, where they are not to be the kernel's. arch: None is the GPU here,
     else sm_90. Raises ArgumentError for sizes that no GPU has.
     """
-    arch = toolchain.checked_arch(arch)
+    arch = compilation.checked_arch(arch)
     _check_whole("shared", shared, 0, 1 << 30)
     name = "a kernel"
     if kernel is not None:

@@ -13,11 +13,10 @@ from ...report.model import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows, taken
 from .foot import findings_of, foot, marks
-from .layout import Layout, layout_of
+from .layout import Layout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
 from .scene import MOMENTS, Scene
 from .svg import Drawing, Slider, label
-from .touched import Moment, fills, ground, names, words
 from .touches import Touches, block_name, ravel, sentence
 
 ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread

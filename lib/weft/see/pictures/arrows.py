@@ -14,12 +14,20 @@ import numpy as np
 from ...base.style import READ, SHARED, WIDTH, WRITTEN
 from . import foot, svg
 from .grid import Grid
-from .layout import Layout, words
+from .layout import (
+    NAMES,
+    WORDS,
+    Layout,
+    Moment,
+    axis_labels,
+    lines_of,
+    list_axis_words,
+    name_lines,
+)
 from .panels import EDGE, LEFT, LINE, Panel, has_indices
 from .scene import Scene
 from .svg import width_of
 from .threads import SIDE
-from .touched import NAMES, WORDS, Moment, axis_labels, lines_of, name_lines
 
 Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
 BOXES = 12  # along the arrows between an array and the threads
@@ -49,7 +57,7 @@ def taken(layout: Layout, scene: Scene, height: float) -> list[Frame]:
         grid = panel.grid
         x, _ = panel.words_at
         right = max(grid.left + grid.width, panel.left + panel.width)
-        right = max(right + panel.after, x + words(scene, panel.number))
+        right = max(right + panel.after, x + list_axis_words(scene, panel.number))
         cells = (panel.left, panel.top, right, panel.top + panel.height)
         out.append(cells)
         there = (grid.left, grid.top, grid.left + grid.width, grid.top + grid.height)
