@@ -21,8 +21,9 @@ CASTS = {
 class Accesses:
     """get, put and their like: what rewritten code calls. log: None without checks."""
 
-    places: list[Place]
-    log: Log | None
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+        self.log: Log | None = None
 
     def get(self, array: Any, index: Any, number: int) -> Any:
         """array[index], written down."""

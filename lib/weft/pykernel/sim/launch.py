@@ -107,7 +107,7 @@ def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> i
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
 
 
-class Launch(Accesses):
+class Launch:
     """One launch: its arrays, its log, and the blocks one after another."""
 
     def __init__(
@@ -121,6 +121,7 @@ class Launch(Accesses):
         self.kernel, self.program, self.config = kernel, program, config
         self.timeout = timeout
         self.places = program.places
+        self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[Array] = []
         self.raws: dict[int, np.ndarray] = {}  # by entity
@@ -249,11 +250,11 @@ class Launch(Accesses):
             for axis, side in enumerate(raw.shape):
                 self.env[f".d{entity.number}_{axis}"] = side
         self.env |= {
-            ".get": self.get,
-            ".put": self.put,
-            ".put_field": self.put_field,
-            ".atomic": self.atomic,
-            ".atomic_plain": self.atomic_plain,
+            ".get": self.accesses.get,
+            ".put": self.accesses.put,
+            ".put_field": self.accesses.put_field,
+            ".atomic": self.accesses.atomic,
+            ".atomic_plain": self.accesses.atomic_plain,
             ".ix": operator.index,
             **{".slice": slice, ".zip": zip, ".len": len},
             ".names": self.keep_names,
@@ -270,7 +271,7 @@ class Launch(Accesses):
             site_of(p, self.numbers[p.entity.number] if p.entity else -1)
             for p in self.program.sites
         ]
-        self.log = Log(sites, self.spread)
+        self.log = self.accesses.log = Log(sites, self.spread)
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
         self._judge.places, self._judge.sources = self.places, self.program.sources
         self.env[".log"] = self.log.entries.append

@@ -43,7 +43,7 @@ rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
     unit                            a function for its argument types, and its names
     infer, statements               types, least and largest values of everything
     calls, arrays                   ... of what is called
-    emit, emit_loops, emit_simple   statements of C
+    emit, emit_statements           statements of C
     emit_calls                      calls in C
     expressions, operators          expressions in C
     output, text                    what all of it shares

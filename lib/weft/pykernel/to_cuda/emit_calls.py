@@ -351,7 +351,7 @@ def _emit_atomic(to: Any, name: str, node: ast.Call) -> C:
         given = [to.value(value, kind.c, False) for value in values]
     word = _ATOMICS[name]
     if name == "sub" and (kind.kind == "f" or kind.bits == 64):
-        word, given = "atomicAdd", [to._minus(given[0])]
+        word, given = "atomicAdd", [to.negate(given[0])]
     if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
         word = f"atomic_{name}"
         to.output.helper(word, kind.c)
