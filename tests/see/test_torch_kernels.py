@@ -122,7 +122,7 @@ def test_the_operators_of_the_cpu_are_those_that_ran(monkeypatch):
 
 def test_a_long_table_ends_with_a_row_for_the_others():
     rows = [
-        module.Row(explain(f"kernel_{i}(int)"), f"kernel_{i}(int)", 1, 100.0 - i)
+        module.KernelRow(explain(f"kernel_{i}(int)"), f"kernel_{i}(int)", 1, 100.0 - i)
         for i in range(30)
     ]
     text = repr(module.TorchKernels(rows, "a card", "cuda"))

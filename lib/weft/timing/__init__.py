@@ -6,6 +6,7 @@ timers, samples    how long a call takes, and how sure that is; in so many sampl
 clocks             by which clock; the GPU's own clock, temperature, power
 results            the JSON of every measurement, and tables
 peaks              what this machine can do at best, cuBLAS included
+marks              when the sections of a step end
 """
 
 from ..base.lazy import callable_as
