@@ -10,8 +10,8 @@
     puzzles.guards.show(kernel)      a picture of what the kernel does
     puzzles.guards.reset()           the stub again
 
-A puzzle is a file in the folder of its group; GROUPS has them in an order in which each
-can be solved from what came before. This module is read as a collection: it iterates
+A group of puzzles is a module; GROUPS has them in an order in which each can be solved
+from what came before. This module is read as a collection: it iterates
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
@@ -26,7 +26,7 @@ over its puzzles, and each is one of its attributes.
     progress, table       what is solved, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle to show how they work
-    threads/ grids/ tiles/ counting/ sums/ memory/ execution/    the puzzles
+    threads, grids, tiles, counting, sums, memory, execution    the puzzles
 """
 
 from __future__ import annotations
