@@ -260,6 +260,7 @@ def steps(function, *args):
 
 
 IMAGE_FILTER_NUMPY = WholePictures(
+    name="image_filter_numpy",
     title="Image filter in NumPy",
     text=(
         "[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
