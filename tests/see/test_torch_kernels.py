@@ -9,11 +9,9 @@ import torch
 
 from weft import ArgumentError, torch_kernels
 from weft.benchmarks import torch_kernels as bench
-from weft.see.traces.kernel_names import bare, explain
+from weft.see.kernel_names import bare, explain
 
-module = importlib.import_module(
-    "weft.see.traces.torch_kernels"
-)  # the function hides it
+module = importlib.import_module("weft.see.torch_kernels")  # the function hides it
 VECTORIZED = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 NAMES = {  # name -> short, library, tile, layout, precision, made for
     "ampere_sgemm_128x64_tn": ("gemm", "cuBLAS", "128x64", "tn", "fp32, FMA", "8.0"),

@@ -70,9 +70,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
-from ..puzzles.cells import make_cells
 from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
-from ..puzzles.lessons import Lesson, find_source, list_lessons
+from ..puzzles.lessons import Lesson, find_source, list_lessons, make_cells
 from . import course, glossary
 from . import first_cell as hosted
 

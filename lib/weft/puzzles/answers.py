@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import cells as jit
 from ..base.errors import ArgumentError
 from ..csource import signature
-from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
+from ..pykernel.language import PythonKernel, plain_function, source_of
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

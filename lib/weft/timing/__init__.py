@@ -2,7 +2,7 @@
 
 It can be called, as weft.bench(f, x): see timers.py.
 
-timers, samples    how long a call takes, and how sure that is; in so many samples
+timers             how long a call takes, and how sure that is
 clocks             by which clock; the GPU's own clock, temperature, power
 results            the JSON of every measurement, and tables
 peaks              what this machine can do at best, cuBLAS included
@@ -11,7 +11,7 @@ marks              when the sections of a step end
 
 from ..base.lazy import callable_as
 from .results import commit, device_name, machine, read_json, table, write_json
-from .samples import BAND, STATISTIC, Timing, in_rounds, summarize, time_call
+from .timers import BAND, STATISTIC, Timing, in_rounds, summarize, time_call
 
 __all__ = [
     "BAND",
