@@ -1,6 +1,6 @@
-"""What every check stands on: arrays between guard zones, poison, one comparison.
+"""The basis of every check: arrays between guard zones, poison, one comparison.
 
-Used by check/ (the reader's kernels) and ops/check.py (the rungs of the ops).
+check/ uses it for the reader's kernels, ops/check.py for the rungs of the ops.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import torch
 from .errors import Mismatch
 
 GUARD = 256  # elements before and after every array
-ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h has their numbers
-# Signalling NaNs with a pattern of their own. An element that still holds it was not
-# written: any operation on one makes it quiet, which is another pattern.
+ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h defines their numbers
+# Signalling NaNs with a distinctive pattern. An element that still holds it was not
+# written: any operation on one makes it quiet, which changes the pattern.
 BFLOAT16_GUARD = 0x461C  # the bits of 9984
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
 
 
 def poison(dtype: Any, turn: int = 0) -> np.generic:
-    """What an output of this NumPy dtype holds before a launch.
+    """Return the value that an output of this NumPy dtype holds before a launch.
 
-    NaN, or an odd number far from any answer. A bool or a byte could be right by
-    chance: `turn` gives another one each time, so that two launches tell.
+    It is NaN, or an odd number far from any answer. A bool or a byte could be right by
+    chance, so each `turn` gives a different one: two launches reveal it.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:
@@ -42,7 +42,7 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
 
 
 def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
-    """Where `values` still has the bits of `start`, its poison: a bool array."""
+    """Return a bool array: where `values` still has the bits of its poison `start`."""
     kind = f"u{values.dtype.itemsize}"
     if values.dtype.kind == "c":
         return np.isnan(values)
@@ -51,7 +51,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """What the guard zones of an array hold: a number, so that an added one shows."""
+    """Return the guard zones' value: a number, so that adding to it is detected."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 
@@ -59,9 +59,9 @@ def guard_value(dtype: Any) -> np.generic:
 class Guarded:
     """A copy of an array between two guard zones, on the host or on a GPU.
 
-    array: a NumPy array or a torch tensor of any shape; one of bfloat16, which NumPy
-    has not, is kept as its bits. device: torch's; the host if it is not given.
-    shift: by how many elements it starts past a multiple of 256 bytes.
+    array: a NumPy array or a torch tensor of any shape. bfloat16, which NumPy lacks, is
+    kept as its bits. device: a torch device; the host by default.
+    shift: number of elements from a multiple of 256 bytes to the array's start.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class Guarded:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """What lies between the guards, flat, as the memory that a kernel is given."""
+        """The flat elements between the guards, as the memory that a kernel
+        receives."""
         if self._tensor is None:
             self._tensor = torch.from_numpy(self._host)
         flat = self._tensor[self.inside]
@@ -97,7 +98,7 @@ class Guarded:
         return self._host if self._tensor is None else self._tensor.cpu().numpy()
 
     def values(self) -> np.ndarray:
-        """A copy of what lies between the guards now, on the host."""
+        """Return a copy, on the host, of the current elements between the guards."""
         return self._now()[self.inside].reshape(self.shape).copy()
 
     def verify_guards(self, name: str) -> None:
@@ -117,7 +118,7 @@ class Guarded:
                 )
 
     def verify_untouched(self, name: str) -> None:
-        """Raise Mismatch if the array, or a guard zone of it, was changed."""
+        """Raise Mismatch if the array or one of its guard zones was changed."""
         self.verify_guards(name)
         now, then = self._now(), self._before
         changed = (now != then) & ~((now != now) & (then != then))
@@ -133,7 +134,7 @@ class Guarded:
 
 
 def _aligned_copy(array: np.ndarray, by: int = 256) -> np.ndarray:
-    """A copy of a flat array at an address that is a multiple of `by`."""
+    """Copy a flat array to an address that is a multiple of `by`."""
     room = np.empty(array.nbytes + by, np.uint8)
     start = -room.ctypes.data % by
     copy = room[start : start + array.nbytes].view(array.dtype)
@@ -142,17 +143,17 @@ def _aligned_copy(array: np.ndarray, by: int = 256) -> np.ndarray:
 
 
 def find_wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
-    """Where not |got - want| <= bound, in float64; NaN is right only where asked for.
+    """Return where |got - want| > bound, in float64; NaN is right only where wanted.
 
-    got and want have one shape, which bound broadcasts to. Whole numbers and bools
-    are compared as they are where the bound is 0.
+    got and want have one shape, to which bound broadcasts. Integers and bools are
+    compared exactly where the bound is 0.
     """
     exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
     if exact and not np.any(bound):
         return got != want
     with np.errstate(all="ignore"):
         got64, want64 = widen_floats(got), widen_floats(want)
-        # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
+        # With this form of the test, an unexpected NaN in `got` is wrong.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
 
@@ -179,7 +180,7 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
 def describe_mismatch(
     name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
 ) -> Mismatch:
-    """The Mismatch for the first element of `bad`, with both of its values."""
+    """Return the Mismatch for the first element of `bad`, with both of its values."""
     at = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
     within = f" within {bound[at]:.2g}" if bound[at] else ""
     return Mismatch(
@@ -192,18 +193,18 @@ def describe_mismatch(
 
 
 def name_element(name: str, at: tuple[int, ...]) -> str:
-    """c[1, 2]; the name alone for the one element of an array without dimensions."""
+    """Return "c[1, 2]", or the name alone for an array without dimensions."""
     return f"{name}[{', '.join(map(str, at))}]" if at else name
 
 
 def number(value: Any) -> str:
-    """An element as a message shows it."""
+    """Format an element for a message."""
     value = value.item() if hasattr(value, "item") else value
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 def shorten_shape(shape: Sequence[int]) -> str:
-    """A grid or a block as a message shows it: 16 for (16, 1, 1), (16, 4) for 2D."""
+    """Format a grid or a block for a message: 16 for (16, 1, 1), (16, 4) for 2D."""
     kept = list(shape)
     while len(kept) > 1 and kept[-1] == 1:
         kept.pop()
@@ -211,5 +212,5 @@ def shorten_shape(shape: Sequence[int]) -> str:
 
 
 def widen_floats(array: np.ndarray) -> np.ndarray:
-    """As float64; complex numbers as they are."""
+    """Convert to float64; leave complex numbers as they are."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)

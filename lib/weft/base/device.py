@@ -1,15 +1,11 @@
-"""The machine that runs us: processor, driver, and GPUs by name, without PyTorch.
+"""The machine: processor, driver, and GPUs by name, without PyTorch.
 
-The machine that this process runs on: its processor and its CUDA driver.
+Importing PyTorch takes seconds, and training with our kernels does not need it. If
+PyTorch is loaded and uses the GPU, its current stream and device apply. Otherwise the
+default stream and the driver's current device do.
 
-Devices by name, and what the CUDA driver says of the GPUs, without PyTorch.
-
-To import PyTorch takes seconds, and a training of ours needs nothing of it. Where it
-is in the process and uses the GPU, its current stream and its current device hold;
-else the default stream does, and the device that is current in the driver.
-
-libcuda is there wherever a kernel can run. Its functions:
-https://docs.nvidia.com/cuda/cuda-driver-api/, the same in CUDA 12 and 13.
+libcuda exists wherever a kernel can run. Its functions are the same in CUDA 12 and 13:
+https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from .errors import KernelError
 
 
 def cpu_name() -> str:
-    """The processor's own name, or the architecture where it has none."""
+    """Return the processor's own name, or the architecture if it has none."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -40,14 +36,14 @@ def cpu_name() -> str:
 
 
 def count_cores() -> int:
-    """Cores this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def driver_version() -> str:
-    """The NVIDIA driver's version, or "none"."""
+    """Return the NVIDIA driver's version, or "none"."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, text=True, capture_output=True, timeout=20)
@@ -62,9 +58,9 @@ _MAJOR, _MINOR = 75, 76
 
 
 class Device(str):
-    """A device by its name, "cpu" or "cuda:1": PyTorch takes it as it is.
+    """A device by its name, "cpu" or "cuda:1", which PyTorch accepts as it is.
 
-    type: "cpu" or "cuda". index: of the GPU; None for the CPU.
+    type: "cpu" or "cuda". index: that of the GPU; None for the CPU.
     """
 
     type: str
@@ -78,9 +74,9 @@ class Device(str):
 
 
 def parse_device(device: Any) -> Device:
-    """The Device of that name, which may be a torch.device.
+    """Return the Device with that name, which may be a torch.device.
 
-    "cuda" is the GPU that is current. ValueError if it is no such name.
+    "cuda" is the current GPU. Raises ValueError for an unknown name.
     """
     if isinstance(device, Device):
         return device
@@ -94,7 +90,7 @@ def parse_device(device: Any) -> Device:
 
 
 def count() -> int:
-    """How many GPUs there are; 0 without a driver."""
+    """Count the GPUs; return 0 without a driver."""
     if _load_driver() is None:
         return 0
     found = ctypes.c_int()
@@ -103,10 +99,10 @@ def count() -> int:
 
 
 def current_gpu() -> int:
-    """The index of the GPU that is current in this thread."""
+    """Return the index of this thread's current GPU."""
     if cuda := torchs_cuda():
         return cuda.current_device()
-    # A call that the driver refuses is an error to compute-sanitizer: so ask first.
+    # compute-sanitizer reports any call that the driver refuses, so check first.
     if _load_driver() is None or _current_context() is None:
         return 0  # no context yet: CUDA's first call takes the first GPU
     handle = ctypes.c_int()
@@ -117,7 +113,7 @@ def current_gpu() -> int:
 
 @functools.cache
 def compute_capability(index: int) -> tuple[int, int]:
-    """The compute capability of a GPU, e.g. (9, 0)."""
+    """Return the compute capability of a GPU, e.g. (9, 0)."""
     found = ctypes.c_int()
     both = []
     for attribute in (_MAJOR, _MINOR):
@@ -128,20 +124,20 @@ def compute_capability(index: int) -> tuple[int, int]:
 
 
 def name(index: int) -> str:
-    """What a GPU is called, e.g. "NVIDIA H200"."""
+    """Return the name of a GPU, e.g. "NVIDIA H200"."""
     text = ctypes.create_string_buffer(256)
     _call("cuDeviceGetName", text, len(text), _handle(index))
     return text.value.decode()
 
 
 def current_stream(index: int) -> int:
-    """The cudaStream_t that work on a GPU is queued on, as a number; 0: the default."""
+    """Return the current cudaStream_t of a GPU as a number; 0: the default stream."""
     cuda = torchs_cuda()
     return cuda.current_stream(index).cuda_stream if cuda else 0
 
 
 def is_current(index: int) -> bool:
-    """Whether calls of this thread go to that GPU as things are."""
+    """Return whether calls of this thread already go to that GPU."""
     if cuda := torchs_cuda():
         return cuda.current_device() == index
     return _primary_context(index) == _current_context()
@@ -149,7 +145,7 @@ def is_current(index: int) -> bool:
 
 @contextlib.contextmanager
 def made_current(index: int) -> Iterator[None]:
-    """That GPU is current in this thread for what is inside."""
+    """Make a GPU current for this thread inside the block."""
     if cuda := torchs_cuda():
         with cuda.device(index):
             yield
@@ -159,8 +155,8 @@ def made_current(index: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # Who had none gets the first GPU's with CUDA's first call. PyTorch, imported
-        # inside, may have made that call already and counts on its context.
+        # A thread without a context gets the first GPU's on CUDA's first call. PyTorch,
+        # imported inside, may have made that call and relies on its context.
         if before is None and (index == 0 or torchs_cuda()):
             before = _primary_context(0)
         _load_driver().cuCtxSetCurrent(ctypes.c_void_p(before))
@@ -178,24 +174,24 @@ class Event:
             _load_driver().cuEventDestroy_v2(self._event)
 
     def record(self, stream: int) -> None:
-        """Note when the stream gets here."""
+        """Record the event on the stream."""
         _call("cuEventRecord", self._event, ctypes.c_void_p(stream))
 
     def synchronize(self) -> None:
-        """Wait until it has got here."""
+        """Wait until the stream has reached the event."""
         _call("cuEventSynchronize", self._event)
 
     def until(self, later: Event) -> float:
-        """Milliseconds from here to another event; both are over."""
+        """Return the milliseconds from here to another event; both must be complete."""
         found = ctypes.c_float()
         _call("cuEventElapsedTime", ctypes.byref(found), self._event, later._event)
         return found.value
 
 
 def torchs_cuda() -> Any:
-    """torch.cuda where PyTorch uses a GPU in this process, else None."""
+    """Return torch.cuda if PyTorch uses a GPU in this process, else None."""
     torch = sys.modules.get("torch")
-    # Another thread may be in the middle of importing it.
+    # Another thread may be importing it right now.
     cuda = getattr(torch, "cuda", None)
     return cuda if cuda and cuda.is_initialized() else None
 
@@ -205,7 +201,7 @@ def torchs_cuda() -> Any:
 
 @functools.cache
 def _load_driver() -> ctypes.CDLL | None:
-    """libcuda, ready to be called; None where there is no driver, or no GPU."""
+    """Return libcuda, ready to be called; None without a driver or a GPU."""
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError:
@@ -237,17 +233,17 @@ def _handle(index: int) -> int:
 
 @functools.cache
 def _primary_context(index: int) -> int | None:
-    """The context of a GPU that CUDA's runtime uses; never released."""
+    """Return the context of a GPU that CUDA's runtime uses; it is never released."""
     found = ctypes.c_void_p()
     _call("cuDevicePrimaryCtxRetain", ctypes.byref(found), _handle(index))
     return found.value
 
 
 def _current_context() -> int | None:
-    """The context that is current in this thread.
+    """Return this thread's current context, or None.
 
-    Neither here nor where one is made current does anybody look at the status: it may
-    be an earlier kernel's failure, which the next call of a library reports.
+    Neither this function nor made_current() checks the status. It may be an earlier
+    kernel's failure, which the next library call reports.
     """
     found = ctypes.c_void_p()
     _load_driver().cuCtxGetCurrent(ctypes.byref(found))

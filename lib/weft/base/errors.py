@@ -1,6 +1,6 @@
-"""The errors that a reader may catch: every one is a sentence, without a traceback.
+"""The errors that a reader may catch: each one is a sentence, without a traceback.
 
-Short, from tracebacks.py, is why a notebook shows the message alone.
+Their base Short, from tracebacks.py, makes a notebook show the message alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class KernelError(Short, RuntimeError):
 
 
 class ArgumentError(KernelError, ValueError):
-    """An argument makes no sense; nothing was launched."""
+    """An argument is invalid; nothing was launched."""
 
 
 class OutOfMemory(KernelError, MemoryError):
@@ -27,15 +27,15 @@ class DeviceLost(KernelError):
 
 
 class BuildError(Short, RuntimeError):
-    """The library could not be built; the message holds the compiler's own."""
+    """The library could not be built; the message contains the compiler's output."""
 
 
 class Mismatch(Short, AssertionError):
-    """A kernel gave a wrong answer or touched what it must not.
+    """A kernel gave a wrong answer or wrote memory that it must not.
 
-    From check() it also has, where they are known: array, index, block, thread,
-    got, want, sizes (by name), grid, launch_block, guess, wrong and total (how many
-    elements), report (the simulator's).
+    check() also sets, where they are known: array, index, block, thread, got, want,
+    sizes (by name), grid, launch_block, guess, wrong and total (numbers of elements),
+    report (the simulator's).
     """
 
     def __init__(self, message: str, **facts: Any) -> None:
@@ -49,11 +49,11 @@ class Mismatch(Short, AssertionError):
 
 
 class KernelFault(KernelError):
-    """A kernel did what it must not, or did not end; its launch was ended.
+    """A kernel made an illegal access or did not end; its launch was stopped.
 
     Its arrays are as they were before the launch, unless it ran in place.
-    kernel: its name; block, thread: which of them, (x, y, z), or None. report: what
-    was seen until then, where launches are watched. kind: the runtime's number.
+    kernel: its name. block, thread: the failing one, (x, y, z), or None. report: the
+    observations so far, where launches are watched. kind: the runtime's number.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Packages whose public names are imported when somebody asks for them."""
+"""Packages that import their public names on first use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 class Lazy(ModuleType):
-    """A package that imports a public name's module with the name's first use.
+    """A package that imports a public name's module on the name's first use.
 
-    Where a module and a public name are spelled alike, weft.check, it is the name that
-    the package has, whoever imports the module, and when.
+    Where a module and a public name share a spelling (weft.check), the package always
+    has the name, regardless of who imports the module, and when.
     """
 
-    _home: dict[str, str]  # of each public name the module
+    _home: dict[str, str]  # public name -> its module
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._home:
@@ -27,10 +27,10 @@ class Lazy(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds a module in its package once it is imported.
+        # The import system binds a module in its package after importing it.
         if name in self._home and isinstance(value, ModuleType):
             if self._home[name] != name:
-                return  # the name is another module's
+                return  # the name belongs to another module
             value = vars(value).get(name, value)
         super().__setattr__(name, value)
 
@@ -39,9 +39,9 @@ class Lazy(ModuleType):
 
 
 def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Make `package` a Lazy one; returns its public names, for __all__.
+    """Make `package` a Lazy one; return its public names, for __all__.
 
-    homes: of each module the names in it that are the package's.
+    homes: each module with the names in it that the package exports.
     """
     module = sys.modules[package]
     names = {name: home for home, names in homes.items() for name in names}
@@ -51,10 +51,11 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def callable_as(module: str, name: str, home: str) -> None:
-    """Let a module be called: module(...) is the function `name` of its module `home`.
+    """Make a module callable: module(...) calls the function `name` of its module
+    `home`.
 
-    weft.bench has the results of benchmarks, and weft.bench(f, x) times f(x). home is
-    imported with the first call.
+    weft.bench holds the results of benchmarks, and weft.bench(f, x) times f(x). The
+    first call imports home.
     """
 
     class Called(ModuleType):

@@ -1,17 +1,17 @@
-"""Where things are: the package, the checkout that it is part of, and its kernels."""
+"""Paths of the package, of its checkout, and of the kernels."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-LIB = PACKAGE.parent  # what a child process needs on PYTHONPATH
+LIB = PACKAGE.parent  # child processes need it on PYTHONPATH
 ROOT = next(
     (above for above in PACKAGE.parents if (above / "kernels" / "weft.h").is_file()),
     LIB.parent,
 )
 KERNELS = ROOT / "kernels"
-COMMON = KERNELS / "common"  # what ops share; a cell may include its headers, too
+COMMON = KERNELS / "common"  # shared by ops; a cell may include its headers, too
 SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
 RESULTS = ROOT / "notebooks" / "results"
 MNIST = PACKAGE / "mnist" / "files"

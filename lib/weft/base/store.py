@@ -1,19 +1,17 @@
-"""Files that the lab keeps: written whole or not at all, cached, or kept for good.
+"""Files that the lab keeps: written whole or not at all, cached, or permanent.
 
-Whoever else writes the same file at once, and however this process ends: what is made
-lies beside the file under another name until it takes its place.
+A file is written beside its target under another name, then takes its place. So other
+writers, or a process that dies, never leave half a file.
 
-What a user would miss: small JSON files that a pruned or cleared cache keeps.
+Kept holds data that a user would miss: the guesses of predict() and the puzzles solved.
+Pruning or clearing the cache keeps these small JSON files. Each change applies, under a
+lock, to the file's current content, so two notebooks do not overwrite each other. A
+damaged file is set aside, not overwritten; if the folder is not writable, records last
+for this session only.
 
-The guesses of predict() and what is solved of the puzzles. A change is made to what the
-file holds at that moment, under a lock, and put into its place whole: two notebooks at
-once do not take each other's away. A file that cannot be read is set aside, not
-overwritten; a folder that cannot be written means this session's memory.
-
-Where the lab keeps what it can make again: one folder of the user's.
-
-Libraries in it are loaded, so they are code: a folder that is another user's, or that
-others may write to, is refused, and no symbolic link inside it is followed.
+Results that can be recomputed go to one cache folder of the user's. The libraries in it
+are loaded, so they are code. A folder that other users own or can write to is refused,
+and no symbolic link inside it is followed.
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ import platformdirs
 
 from .tracebacks import Short
 
-PART = "libweft_part_"  # a file being made begins so; `make clean` knows the name
-LEFT = 86400.0  # seconds after which it is one that a killed process left
+PART = "libweft_part_"  # prefix of unfinished files, which `make clean` uses
+LEFT = 86400.0  # seconds after which an unfinished file counts as abandoned
 
 
 class CannotWrite(Short, OSError):
-    """A file cannot be written; the message names it, and says what to do."""
+    """A file cannot be written; the message names it and suggests a cure."""
 
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """An empty file next to `path`, which takes its place if the block ends well.
+    """Yield an empty file next to `path`; it replaces `path` if the block succeeds.
 
     Raises CannotWrite if the system refuses to write either.
     """
@@ -75,15 +73,15 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, data: str | bytes) -> None:
-    """Write a file, text in UTF-8; CannotWrite if that fails."""
+    """Write a file, text in UTF-8; raise CannotWrite if that fails."""
     with replace_file(path) as part:
         part.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def is_elf(path: Path) -> bool:
-    """Whether a library, an object or a program is there to its end.
+    """Return whether a library, an object or a program is complete.
 
-    A machine that loses its power may leave half of one; who opened that would die.
+    A power failure may leave half of one, and opening that would kill the process.
     """
     try:
         with path.open("rb") as file:
@@ -93,13 +91,13 @@ def is_elf(path: Path) -> bool:
         return False
     if len(head) < 64 or head[:4] != b"\x7fELF":
         return False
-    # The table of sections comes last: its offset, an entry's size, their number.
+    # The section table comes last: its offset, the size and number of its entries.
     at, each, count = struct.unpack("<40xQ10xHH2x", head)
     return at + each * count <= size
 
 
 def sweep(folder: Path) -> None:
-    """Delete what processes that were killed left half made in a folder."""
+    """Delete the unfinished files that killed processes left in a folder."""
     before = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
         with contextlib.suppress(OSError):  # another process was first
@@ -109,7 +107,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Ctrl-C waits for the end of this block: what it makes is known by then."""
+    """Delay Ctrl-C until the block ends, so that its results are recorded."""
     before = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
     if not (main and callable(before)):
@@ -129,14 +127,14 @@ def defer_interrupts() -> Iterator[None]:
 def lock_file(
     lock: Path, seconds: float, say_waiting: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Nobody else is in such a block with this file; wait so long for that at most.
+    """Hold a lock file in the block; wait for it for at most `seconds`.
 
-    A process that is killed gives its lock back. Where a file system knows no locks,
-    go on without. say_waiting: is called once if one has to wait for a second.
+    The lock of a killed process is released. Where a file system has no locks, the
+    block runs without one. say_waiting: called once after waiting for a second.
     """
     try:
         import fcntl
-    except ImportError:  # not on Windows
+    except ImportError:  # on Windows
         yield
         return
     with open(lock, "a") as file:
@@ -155,7 +153,7 @@ def lock_file(
                 time.sleep(0.005 if waited < 1 else 0.05)
             except OSError:
                 break
-        yield  # closing the file gives the lock back
+        yield  # closing the file releases the lock
 
 
 def _find_cure(path: Path) -> str:
@@ -164,11 +162,11 @@ def _find_cure(path: Path) -> str:
     return f"There is no folder {path.parent}"
 
 
-WAIT = 2.0  # seconds for another's change, which takes a millisecond
+WAIT = 2.0  # seconds to wait for another's change, which takes a millisecond
 Records = dict[str, Any]
 
 
-@functools.cache  # once, whatever is kept
+@functools.cache  # one message, regardless of what is kept
 def _say_not_lasting() -> None:
     here = cache_folder() / KEPT
     print(
@@ -183,22 +181,22 @@ class Kept:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._held: Records = {}  # where no file is written
+        self._held: Records = {}  # used where no file is written
         self._memory_only = False
         self._said = ""
 
     @property
     def path(self) -> Path:
-        """The file, in a folder that is there."""
+        """The path of the file; its folder exists."""
         return cache_folder(KEPT) / f"{self.name}.json"
 
     @property
     def in_memory(self) -> bool:
-        """Whether no file is written: in the suite, or since writing one failed."""
+        """Whether records stay in memory: in the tests, or after a failed write."""
         return self._memory_only or bool(os.environ.get("WEFT_SMALL"))
 
     def read(self) -> Records:
-        """All records, a copy; none where there is no file."""
+        """Return a copy of all records; an empty one if there is no file."""
         if not self.in_memory:
             try:
                 return self._load()
@@ -207,9 +205,9 @@ class Kept:
         return dict(self._held)
 
     def change(self, how: Callable[[Records], None]) -> Records:
-        """Let `how` change the records; returns them as they are then.
+        """Let `how` change the records; return them as they are then.
 
-        `how` may be called twice: where writing fails, on what is in memory.
+        If writing fails, `how` is called a second time, on the records in memory.
         """
         if not self.in_memory:
             try:
@@ -241,42 +239,42 @@ class Kept:
         return {}
 
     def _write(self, records: Records) -> None:
-        # A lock of its own: this file is replaced by each change.
+        # The lock is a file of its own, since each change replaces this one.
         write(self.path, json.dumps(records, indent=1))
 
     def _set_aside(self) -> None:
-        """Rename a damaged file, so that what is in it is not lost."""
+        """Rename a damaged file, so that its content is not lost."""
         names = (f"{self.name}.damaged{n}.json" for n in itertools.count(1))
         free = (path for path in map(self.path.with_name, names) if not path.exists())
         aside = next(free)
-        with contextlib.suppress(FileNotFoundError):  # another notebook was first
+        with contextlib.suppress(FileNotFoundError):  # another notebook did it first
             os.replace(self.path, aside)
             self._said = ""
             self._say(f"is damaged: begun anew, what it held is in {aside.name}")
 
     def _forget(self, why: str) -> None:
-        """From now on in memory."""
+        """Keep the records in memory from now on."""
         self._memory_only = True
         self._say(f"{why}: kept for this session only")
 
     def _say(self, what: str) -> None:
-        """One line on stderr, once."""
+        """Print one line on stderr, once."""
         if what != self._said:
             where = cache_folder() / KEPT / f"{self.name}.json"
             print(f"weft: {where} {what}", file=sys.stderr)
         self._said = what
 
 
-KEPT = "kept"  # the folder of what cannot be made again (kept.py): it stays
-LIMIT = 1 << 30  # bytes; the oldest files go first once the cache is larger
+KEPT = "kept"  # folder of data that cannot be recomputed (Kept); it stays
+LIMIT = 1 << 30  # bytes; a larger cache loses its oldest files first
 
 
 def cache_folder(*parts: str) -> Path:
-    """The cache folder (WEFT_CACHE overrides), made if it is missing.
+    """Return the cache folder (WEFT_CACHE overrides); create it if it is missing.
 
-    Where it cannot be written, or is not the user's alone, a folder of this process's
-    own in the system's temporary directory: slower next time, but it works. Raises
-    CannotWrite if there is none either.
+    If it is not writable, or others can write to it, this process uses its own folder
+    in the system's temporary directory. That works, but the next start is slower.
+    Raises CannotWrite if there is none either.
     """
     global _root
     if _root is None:
@@ -293,15 +291,15 @@ def cache_folder(*parts: str) -> Path:
         why = f"cannot be made ({error.strerror})"
     if not why:
         return path
-    if _temporary or parts[:1] == (KEPT,):  # for the latter, kept.py has a cure
+    if _temporary or parts[:1] == (KEPT,):  # Kept handles the latter itself
         raise CannotWrite(f"{path} {why}: let WEFT_CACHE name a folder of yours")
     _root = _make_temporary_folder(path, why)
     return cache_folder(*parts)
 
 
 def has_file(path: Path) -> bool:
-    """Whether a file of the cache is there; a link in its place is removed, and so is
-    half a library, object or program."""
+    """Return whether a file is in the cache; remove a link in its place, and half of a
+    library, object or program."""
     binary = path.suffix in ("", ".o", ".so")
     if path.is_symlink() or (path.is_file() and binary and not is_elf(path)):
         path.unlink(missing_ok=True)
@@ -309,18 +307,18 @@ def has_file(path: Path) -> bool:
 
 
 def is_lasting() -> bool:
-    """Whether the cache outlives this process: not so in a temporary folder."""
+    """Return whether the cache outlives this process; a temporary folder does not."""
     cache_folder()
     return not _temporary
 
 
 def measure_cache() -> int:
-    """Bytes in the cache, less those in KEPT."""
+    """Return the bytes in the cache, without those in KEPT."""
     return sum(about.st_size for _, about in _list_files())
 
 
 def clear() -> int:
-    """Delete everything in the cache but KEPT; returns the bytes freed."""
+    """Delete everything in the cache but KEPT; return the bytes freed."""
     freed = measure_cache()
     for path in cache_folder().iterdir():
         if path.name == KEPT:
@@ -333,9 +331,9 @@ def clear() -> int:
 
 
 def prune(limit: int = LIMIT) -> None:
-    """Delete the files used longest ago until at most `limit` bytes remain.
+    """Delete the least recently used files until at most `limit` bytes remain.
 
-    Those in KEPT stay, and do not count.
+    The files in KEPT stay and do not count.
     """
     files = sorted(_list_files(), key=lambda item: item[1].st_mtime)
     for parent in {path.parent for path, _ in files}:
@@ -350,13 +348,13 @@ def prune(limit: int = LIMIT) -> None:
 
 @functools.cache
 def prune_at_exit() -> None:
-    """prune() when this process ends: to look at every file takes as long as to
-    compile a cell."""
+    """Call prune() when this process ends: checking every file takes as long as
+    compiling a cell."""
     atexit.register(prune)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft cache`."""
+    """Add the arguments of `python -m weft cache`."""
     parser.add_argument(
         *("--clear",),
         action="store_true",
@@ -366,7 +364,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Say what is cached, or clear it."""
+    """Print what is cached, or clear it."""
     if args.clear:
         print(f"freed {clear() / 2**20:.1f} MiB in {cache_folder()}")
         if cache_folder(KEPT).exists() and any(cache_folder(KEPT).iterdir()):
@@ -387,15 +385,15 @@ _temporary = False
 
 
 def _choose_folder() -> Path:
-    """Where the cache should be, whether or not it can be there."""
+    """Return the path intended for the cache, whether or not it is usable."""
     named = os.environ.get("WEFT_CACHE")
-    with contextlib.suppress(RuntimeError):  # newer ones raise it without a home
+    with contextlib.suppress(RuntimeError):  # newer Pythons raise it without a home
         named = named or platformdirs.user_cache_dir("weft")
     return Path(os.path.expanduser(named or "~/.cache/weft"))
 
 
 def _check_folder(path: Path) -> Path:
-    """`path` if this user alone can write it, else a temporary folder."""
+    """Return `path` if only this user can write to it, else a temporary folder."""
     if path.parts[:1] == ("~",):  # the system does not know the user either
         return _make_temporary_folder(
             path, "is in a home that nobody knows (HOME is not set)"
@@ -403,7 +401,7 @@ def _check_folder(path: Path) -> Path:
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        str(path).encode()  # else no library in it can be opened
+        str(path).encode()  # otherwise no library in it can be opened
         why = _explain_unsafe(path)
         if not why:
             with tempfile.TemporaryFile(dir=path):
@@ -417,7 +415,7 @@ def _check_folder(path: Path) -> Path:
 
 
 def _make_temporary_folder(path: Path, why: str) -> Path:
-    """A temporary folder, since `path` is none for a cache; says so."""
+    """Return a temporary folder because `path` is unusable; print why."""
     global _temporary
     try:
         made = Path(tempfile.mkdtemp(prefix="weft-"))
@@ -437,12 +435,12 @@ def _make_temporary_folder(path: Path, why: str) -> Path:
 
 
 def _remove(made: Path, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it
+    if os.getpid() == owner:  # not a fork of it
         shutil.rmtree(made, ignore_errors=True)
 
 
 def _explain_unsafe(path: Path) -> str:
-    """Why code must not be loaded from a folder; "" if it may be."""
+    """Explain why code must not be loaded from a folder; "" if it may be."""
     about = path.stat()
     if about.st_uid != os.geteuid():
         return f"belongs to user {about.st_uid} and not to {os.geteuid()}"
@@ -454,7 +452,7 @@ def _explain_unsafe(path: Path) -> str:
 
 
 def _is_private(group: int) -> bool:
-    """Whether a group has this user alone in it, as many systems make one."""
+    """Return whether this user is a group's only member, as many systems set up."""
     try:
         import grp
         import pwd

@@ -1,7 +1,7 @@
 """One look for every chart: colours (Okabe and Ito), size, caption, axes.
 
-Text stays text, and the ground stays clear: a figure is legible on light and on dark
-pages. matplotlib is imported where it is used.
+Text stays text and the background transparent, so a figure is legible on light and dark
+pages. Functions that use matplotlib import it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ WRITTEN = "#E69F00"  # orange
 SHARED = "#009E73"  # green
 THREAD = "#CC79A7"  # purple
 OPPONENT = FAULT = "#D55E00"  # vermilion
-INK = "#767676"  # grey enough for light and for dark where the page has no say
-ALONE = f' color="{INK}"'  # of an SVG file, which does not know its page's colour
-WIDTH = 920  # pixels of an SVG at most
-# In an element's own style: the sheets of an exported page have other ideas of code.
+INK = "#767676"  # a grey legible on light and dark, for ink that the page cannot set
+ALONE = f' color="{INK}"'  # of an SVG file, which cannot inherit its page's colour
+WIDTH = 920  # maximal width of an SVG, in pixels
+# In the element's own style: the style sheets of an exported page would change it.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 REFERENCE = 'stroke-dasharray="4 3"'  # of SVG
 PALE = 'stroke="currentColor" stroke-opacity=".45"'
 PRE = f"background:none;color:inherit;font-family:{MONO}"  # of code on a page
-CODE = {  # by Pygments' short names of kinds of tokens
+CODE = {  # by Pygments' short names of token kinds
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
     **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},
-    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # of a difference
+    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # of a diff
 }
 
 RULES = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "weft",  # equal pictures are equal files
+    "svg.hashsalt": "weft",  # makes equal pictures equal files
     "font.family": "sans-serif",
     "font.size": 11,
     "axes.labelsize": 11,
@@ -67,22 +67,22 @@ RULES = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in the lab's style inside; outside, matplotlib is as it was."""
-    import matplotlib as mpl  # colours alone do not need it
+    """Draw in the lab's style inside the block, and restore matplotlib's afterwards."""
+    import matplotlib as mpl  # those who need only colours do not need it
 
     with mpl.rc_context(RULES):
         yield
 
 
 def fade_colour(colour: str) -> tuple[float, float, float, float]:
-    """The colour at a quarter of its strength: how a mark is filled."""
+    """Return the colour at a quarter of its strength, as a mark's fill."""
     from matplotlib.colors import to_rgb
 
     return (*to_rgb(colour), 0.25)
 
 
 def outlined(colour: str) -> dict[str, Any]:
-    """Keywords of a bar or patch: filled at a quarter, outlined in full."""
+    """Return keywords of a bar or patch: a quarter-strength fill, a full outline."""
     return {"facecolor": fade_colour(colour), "edgecolor": colour, "linewidth": 1.4}
 
 
@@ -97,36 +97,36 @@ def reference_line(colour: str = INK, width: float = 1) -> dict[str, Any]:
 
 
 def pale_patch() -> dict[str, Any]:
-    """Return keywords for a patch that takes no part in what the figure shows."""
+    """Return keywords for a background patch, which shows no data."""
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
 
 
 def describe_unmeasured(what: str) -> str:
-    """What is said where there are no results of `weft bench WHAT`, and its cure."""
+    """Return the text that replaces missing results of `weft bench WHAT`."""
     return f"nothing measured yet: python -m weft bench {what} --device cuda"
 
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
-    """describe_unmeasured() in the middle of an otherwise empty picture."""
+    """Write describe_unmeasured() in the middle of an otherwise empty picture."""
     place = {"ha": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, describe_unmeasured(what), color=INK, **place)
     axes.set_axis_off()
 
 
 def write_svg(figure: Figure) -> str:
-    """The figure as SVG text, its ink in the colour of the page's own text."""
+    """Return the figure as SVG text; its ink has the colour of the page's text."""
     with style():
         out = io.StringIO()
-        # 72 SVG points an inch; no date, so that equal pictures are equal files.
+        # 72 SVG points per inch; no date, so that equal pictures are equal files.
         figure.savefig(out, format="svg", metadata={"Date": None})
     text = re.sub(INK, "currentColor", out.getvalue(), flags=re.IGNORECASE)
     return text.replace("<svg", f"<svg{ALONE}", 1)
 
 
 def write_inline_svg(figure: Figure) -> str:
-    """The figure as part of a page: its ink takes the colour of the page's text.
+    """Return the figure as part of a page; its ink has the colour of the page's text.
 
-    No wider than the page has room, or what stands at its right end would be cut off.
+    It is no wider than the page; otherwise its right end would be cut off.
     """
     text = write_svg(figure)
     fits = '<svg style="max-width: 100%; height: auto"'
@@ -134,7 +134,7 @@ def write_inline_svg(figure: Figure) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure: .svg as write_svg() has it, any other format as it is."""
+    """Write the figure: .svg as write_svg() returns it, any other format unchanged."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         with style():
@@ -149,14 +149,14 @@ INCH = 72  # points of an SVG
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of that many SVG points, which no notebook shows twice."""
+    """Return a figure of that many SVG points, which no notebook shows twice."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
 def write_caption(figure: Figure, text: str) -> None:
-    """The text in lines below everything."""
+    """Write the text in lines below everything else."""
     columns = int(figure.get_figwidth() * INCH / 5.9)
     figure.supxlabel(
         textwrap.fill(text, columns),
@@ -165,7 +165,7 @@ def write_caption(figure: Figure, text: str) -> None:
 
 
 def mark_powers(axes: Axes, high: float) -> None:
-    """Ticks at 10, 30, 100, ... up to `high` as plain numbers."""
+    """Set ticks at 10, 30, 100, ... up to `high` as plain numbers."""
     from matplotlib.ticker import NullLocator
 
     low = axes.get_xlim()[0]

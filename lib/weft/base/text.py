@@ -1,4 +1,4 @@
-"""Values and numbers as they are written in messages and sentences."""
+"""Formats of values and numbers in messages and sentences."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def shorten_repr(value: Any, most: int = 40) -> str:
 
 
 def write_thousands(number: float) -> str:
-    """A whole number with thin spaces: 2 565 000."""
+    """Format a whole number with thin spaces: 2 565 000."""
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
 def round_number(number: float) -> str:
-    """Three digits, or all of a whole number: 0.125, 12.5, 2 565."""
+    """Format three digits, or all of a whole number: 0.125, 12.5, 2 565."""
     return f"{number:.3g}" if number < 1000 else write_thousands(number)
 
 
 def count_things(count: int, thing: str) -> str:
-    """1 cell, 2 cells, 3 accesses."""
+    """Format a count with its noun: 1 cell, 2 cells, 3 accesses."""
     many = "es" if thing.endswith("s") else "s"
     return f"{write_thousands(count)} {thing}" + many * (count != 1)

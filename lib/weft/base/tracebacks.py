@@ -1,6 +1,6 @@
-"""Errors as notebooks show them: up to the reader's line, or by their message alone.
+"""Errors as notebooks show them: cut at the reader's line, or the message alone.
 
-The IPython that runs us, if one does.
+running_shell() returns the running IPython, which shows them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .paths import PACKAGE
 
 
 def running_shell() -> Any:
-    """The running IPython; None outside of one."""
+    """Return the running IPython; None outside of one."""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -24,15 +24,15 @@ def running_shell() -> Any:
     return get_ipython()
 
 
-WIDE = 74  # letters of a line; more do not fit where a page is shown large
-_OURS = str(PACKAGE), "<launch of "  # the latter: cells/gpu/launch.py's
+WIDE = 74  # letters per line; longer ones do not fit on an enlarged page
+_OURS = str(PACKAGE), "<launch of "  # the latter: from cells/gpu/launch.py
 
 
 class Short:
     """An exception whose traceback in IPython leaves out the frames of this package.
 
-    Only those behind the reader's last one: where the error came up inside. Python's
-    own traceback, `%debug` and a debugger have all of them.
+    It drops only those below the reader's last frame. Python's own traceback, `%debug`
+    and a debugger keep all of them.
     """
 
     __traceback__: TracebackType | None
@@ -47,9 +47,9 @@ class Short:
 
 
 def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback without the last frames that are this package's.
+    """Return the traceback without the trailing frames of this package.
 
-    As it is if there are no others.
+    Return it unchanged if there are no other frames.
     """
     frames = list(_walk_frames(traceback))
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_OURS):
@@ -71,11 +71,11 @@ def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 @contextlib.contextmanager
 def message_first(answer: Any, check: Any = None) -> Iterator[None]:
-    """What is raised inside shows in a notebook as its message, without a traceback.
+    """Make a notebook show an error raised inside as its message, without a traceback.
 
     answer: the reader's function; the line at which it stopped follows the message.
-    check: the function that called it, whose line follows where the answer did not
-    stop and the message is empty or Python's own.
+    check: the function that called it. Its line follows if the answer did not stop and
+    the message is empty or Python's own.
     """
     try:
         yield
@@ -85,7 +85,7 @@ def message_first(answer: Any, check: Any = None) -> Iterator[None]:
 
 
 def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None:
-    """Let a notebook show an error as message_first() does."""
+    """Make a notebook show an error as message_first() does."""
     message = f"{type(error).__name__}: {error}".removesuffix(": ")
     notes = getattr(error, "__notes__", ())
     said = "\n".join([message, *_stopped_at(error, answer, check), *notes])
@@ -99,10 +99,11 @@ def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None
 
 
 def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, str]:
-    """The line at which a function stopped: its number in its cell, and its text.
+    """Return the line at which a function stopped: its number in its cell, and its
+    text.
 
-    Or a line of a function that it called from the same cell or file, but not of `but`.
-    (0, "") where none of them raised the error, nor what caused it.
+    It may be a line of a function called from the same cell or file, but not of `but`.
+    Return (0, "") if none of them raised the error or its cause.
     """
     code, other = (getattr(f, "__code__", None) for f in (function, but))
     for raised in (error, error.__cause__):

@@ -1,6 +1,6 @@
 """Compilers, and the libraries that they build.
 
-build         kernels/ to lib/libweft_*.so, one library per op and target
+build         compiles kernels/ to lib/libweft_*.so, one library per op and target
 tools         finds nvcc, g++ and disassemblers, and runs them
 keys          the cache keys: hashes of the files that decide a result
 native        the compiled kernels, callable through cffi

@@ -1,13 +1,13 @@
-"""kernels/ -> lib/libweft_*.so, one library per op and target.
+"""Compile kernels/ to lib/libweft_*.so, one library per op and target.
 
-A library is made when an op is first used: its sources are compiled to objects
-(cached by the hash of text, headers, flags and compiler) and linked under a
-name that holds the hash of them all. So new code always has a new name, which
-matters because opening a shared library's path twice runs the old code, and
-overwriting one that is open kills the process. tools.py has the compilers.
+A library is built when an op is first used. Its sources are compiled to objects, cached
+by the hash of text, headers, flags and compiler. The linked library's name contains the
+hash of them all, so new code always has a new name. This matters because reopening a
+shared library's path runs the old code, and overwriting an open library kills the
+process. tools.py has the compilers.
 
     cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
-    cuda  .cu through nvcc, as machine code for the GPU that is here
+    cuda  .cu through nvcc, as machine code for this machine's GPU
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from ..csource.rewriter import rewrite as rewriter
 from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
-SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
-WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
+SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders of its headers
+WARNINGS = ["-Wall", "-Wextra"]  # errors in the tests, see compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# What makes code call the hooks of kernels/simt/watch: after the other flags of g++,
-# in one call that does not link. libtsan, whose functions these are, is not wanted.
+# These flags make code call the hooks of kernels/simt/watch. They follow g++'s other
+# flags, in a call that does not link: libtsan, which defines them, is unwanted.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
-    # Of DWARF 5 addr2line takes a function's first lines for the file's that it was
-    # read from: <stdin>.
+    # With DWARF 5, addr2line attributes a function's first lines to the file that g++
+    # read it from: <stdin>.
     *("-g1", "-gdwarf-4"),
-    "-fno-tree-sra",  # else a float4 that is taken apart arrives as four loads
+    "-fno-tree-sra",  # otherwise a split float4 arrives as four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
     "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-    "-U_FORTIFY_SOURCE",  # on Ubuntu it is the default, and has builtins of its own
+    "-U_FORTIFY_SOURCE",  # Ubuntu's default, which has its own builtins
 )
-# For a link: what a kernel takes of the heap has a stand-in in the runtime; in the
-# watch build, whatever it calls of the C library without a hook of its own.
+# Linker flags: the runtime replaces the heap functions that kernels call. In the watch
+# build, it replaces every function of the C library without a hook of its own.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
 )
 HEAP_LINK = tuple(f"-Wl,--wrap={name}" for name in _HEAP)
 CHECK_LINK = (*HEAP_LINK, *(f"-Wl,--wrap=mem{name}" for name in ("cpy", "move", "set")))
-CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
+CHECK_SMS = ("75", "80", "90a", "100")  # that nvcc must accept without a GPU
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """What a library is built for. `march` and `fibers` concern the CPU only.
+    """The kind of library to build. `march` and `fibers` concern the CPU only.
 
-    march:  what -march gets for the plain C rungs: native, x86-64-v3, ...
+    march:  value of -march for the plain C rungs: native, x86-64-v3, ...
     fibers: how the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the watch build
-    sanitize: what -fsanitize gets, one of SANITIZERS, to look for faults of our own
-        code; the process that loads such a library has the sanitizer preloaded
+    sanitize: value of -fsanitize, one of SANITIZERS, to find faults in our own code;
+        the process that loads such a library has the sanitizer preloaded
     """
 
     target: str  # "cpu" or "cuda"
@@ -79,7 +79,8 @@ class Flavour:
 
     @staticmethod
     def here(target: str) -> Flavour:
-        """This machine's; WEFT_MARCH, WEFT_FIBERS and WEFT_SANITIZE override."""
+        """Return this machine's flavour; WEFT_MARCH, WEFT_FIBERS, WEFT_SANITIZE
+        override."""
         if target == "cuda":
             return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
@@ -94,10 +95,10 @@ class Flavour:
 
 
 def list_ops() -> list[str]:
-    """Every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
+    """List every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
 
-    Folders in that one are the op's, too, but for hidden ones: Jupyter keeps copies of
-    the files it saves in such.
+    Subfolders belong to the op, too, except hidden ones, where Jupyter keeps copies of
+    the files it saves.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")} - {"common"}
@@ -105,10 +106,10 @@ def list_ops() -> list[str]:
 
 
 def list_sources(op: str, target: str) -> list[Path]:
-    """The files that make up an op's library, those of the ops it calls included.
+    """List the files of an op's library, including those of the ops it calls.
 
-    A file that calls weft_<other>() needs that op; one that names
-    <stem>_reference needs kernels/reference/<stem>.c and <stem>_*.c.
+    A file that calls weft_<other>() needs that op. One that names <stem>_reference
+    needs kernels/reference/<stem>.c and <stem>_*.c.
     """
     found: list[Path] = []
     todo = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
@@ -131,16 +132,16 @@ def list_sources(op: str, target: str) -> list[Path]:
 
 
 def library(op: str, flavour: Flavour) -> Path:
-    """The path of the op's library, built if it is not there yet.
+    """Return the path of the op's library; build it if it does not exist yet.
 
-    Raises BuildError: no compiler (the message says what to install), or the
-    compiler's own diagnostics.
+    Raises BuildError: there is no compiler (the message names what to install), or the
+    compiler failed (the message contains its diagnostics).
     """
     return library_of(op, list_sources(op, flavour.target), flavour)
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """The path of a library made of these source files; common.cu among them."""
+    """Return the path of a library of these source files, which include common.cu."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -149,7 +150,7 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 def simt_runtime(flavour: Flavour) -> Path:
     """Return the path of the SIMT runtime that every CPU library is linked with.
 
-    Plain and watched code share it. program/ is not part of it, but of whole programs.
+    Plain and watched code share it. Its folder program/ is part of whole programs only.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     files = [path for path in files if path.parent.name != "program"]
@@ -157,16 +158,16 @@ def simt_runtime(flavour: Flavour) -> Path:
 
 
 def build_all(target: str) -> list[Path]:
-    """Build every op for `target`; returns the libraries' paths."""
+    """Build every op for `target`; return the libraries' paths."""
     flavour = Flavour.here(target)
     return [library(op, flavour) for op in list_ops()]
 
 
 def compile_check(source: Path, flavour: Flavour) -> None:
-    """Compile one source as for a library; BuildError if the compiler warned.
+    """Compile one source as for a library; raise BuildError if the compiler warned.
 
-    The suite does this to every source. A library is built all the same: a compiler
-    that is newer than the lab must not stop a reader with a new warning.
+    The tests do this to every source. library() ignores warnings: a compiler newer than
+    the lab must not stop a reader.
     """
     warnings = _warnings_path(_compile_object(source, flavour))
     if warnings.exists():
@@ -174,12 +175,12 @@ def compile_check(source: Path, flavour: Flavour) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft build`."""
+    """Add the arguments of `python -m weft build`."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Build every op for the CPU and, where there is one, for the GPU."""
+    """Build every op for the CPU and, if there is one, for the GPU."""
     here = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
     for target in [args.device] if args.device else here:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
@@ -207,7 +208,7 @@ def _reference_sources(stem: str) -> list[Path]:
 
 
 def _make_command(source: Path, flavour: Flavour) -> list[str]:
-    """The compiler call for one source, without its input and output."""
+    """Return the compiler call for one source, without its input and output."""
     include = [f"-I{KERNELS}", f"-I{KERNELS / 'common'}"]
     if flavour.target == "cuda":
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
@@ -226,14 +227,14 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
         march += own_flags(source, "g++")
         return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
-    # Kernels are compiled for any machine and without fused multiply-adds:
-    # what they compute must not depend on where they are compiled. No errno, so
-    # that sqrtf() is an instruction, as on a GPU.
+    # Kernels are compiled for any machine and without fused multiply-adds: their
+    # results must not depend on the compiling machine. Without errno, sqrtf() is an
+    # instruction, as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
     plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
-    plain += ["-fwrapv"]  # an int that overflows wraps, as it does on a GPU
-    # The rewritten text comes through a pipe, which has no folder of its own.
+    plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
+    # The rewritten text arrives through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else _sanitizer_flags(flavour)
@@ -241,7 +242,8 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """The flags of g++ for a sanitizer; SIMT_SANITIZE: fibers announce themselves."""
+    """Return g++'s flags for a sanitizer; SIMT_SANITIZE makes fibers announce
+    themselves."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
@@ -266,7 +268,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # used now: prune() takes the oldest first
+                os.utime(path)  # recently used: prune() deletes the oldest first
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))
@@ -279,22 +281,22 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
 
 
 def _warnings_path(target: Path) -> Path:
-    """Where what the compiler said of an object is kept, if it said anything."""
+    """Return the path of the file that keeps the compiler's warnings for an object."""
     return target.with_suffix(".txt")
 
 
 def _object_path(
     source: Path, command: list[str], read: keys.Reader | None = None
 ) -> Path:
-    """Where the object lies: its name holds the hash of all that makes it.
+    """Return the object's path: its name contains the hash of all its inputs.
 
-    read: texts.read(), or what it said a moment ago.
+    read: texts.read(), or a cached version of it.
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
     found = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
         found.append(keys.hash_sources(*keys.REWRITER))
-    else:  # no path is left in its object: one for every checkout
+    else:  # its object contains no path: one serves every checkout
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *found)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
@@ -313,7 +315,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
         _report_progress, f"waiting for another process to build {name}"
     )
     with store.lock_file(lock, tools.limit(), waiting):
-        if found := _find_library(file):  # by that process
+        if found := _find_library(file):  # built by that process
             return found
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
         _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
@@ -326,7 +328,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 
 
 def _find_library(file: str) -> Path | None:
-    """The library of that name, if it is there; a damaged one is removed."""
+    """Return the path of the library of that name, or None; remove a damaged one."""
     for path in (folder / file for folder in _library_folders()):
         if store.is_elf(path):
             return path
@@ -339,13 +341,13 @@ def _find_library(file: str) -> Path | None:
 def _linker_command(
     file: str, objects: list[str], flavour: Flavour, needs: list[Path]
 ) -> list[str]:
-    """The call that makes the library `file` of objects, without its output."""
+    """Return the call that links objects to the library `file`, without its output."""
     if flavour.target == "cuda":
         return [find_tool("nvcc"), "-shared", *objects]
     link = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
     link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
-    # Found beside the library itself, also after the checkout has moved. Not -Wl,: a
-    # comma may stand in a folder's name.
+    # It is found beside the library itself, even after the checkout has moved. Not
+    # -Wl,: a folder's name may contain a comma.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
     link += [word for pair in options for one in pair for word in ("-Xlinker", one)]
@@ -353,9 +355,9 @@ def _linker_command(
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
-    """Run a compiler whose result is `output`, which appears whole or not at all.
+    """Run a compiler whose result is `output`, written whole or not at all.
 
-    Returns what it said besides.
+    Returns the compiler's other output.
     """
     with store.replace_file(output) as beside:
         done = tools.run([*command, "-o", str(beside)], stdin)
@@ -366,13 +368,13 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
 
 def _library_folders() -> list[Path]:
-    """lib/ of the checkout and, where that is not writable, the cache."""
+    """Return lib/ of the checkout and, if that is not writable, the cache."""
     here = ROOT / "lib"
     return [here] if os.access(here, os.W_OK) else [here, store.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
-    """Delete all but the newest libraries of a name; open ones live on unseen."""
+    """Delete all but the newest libraries of a name; open ones remain usable."""
 
     def age(path: Path) -> float:
         with contextlib.suppress(FileNotFoundError):  # another process pruned it
@@ -385,7 +387,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
 
 def _hash(*parts: str) -> str:
-    # The name of a file may hold any bytes.
+    # The name of a file may contain any bytes.
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]
 

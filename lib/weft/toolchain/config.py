@@ -1,4 +1,4 @@
-"""What stands in the brackets of a launch: kernel[grid, block, shared, stream]."""
+"""The brackets of a launch: kernel[grid, block, shared, stream]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
 
-MAX_THREADS = 1024  # of a block
+MAX_THREADS = 1024  # per block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
 _GRID = (2**31 - 1, 65535, 65535)
 _BLOCK = (1024, 1024, 64)
@@ -20,7 +20,7 @@ _REFUSED = " (a GPU says cudaErrorInvalidConfiguration)"
 
 @dataclass(frozen=True)
 class LaunchConfig:
-    """A launch's shape, within CUDA's limits; stream: as it was passed."""
+    """The shape of a launch, within CUDA's limits; stream: as it was passed."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -29,10 +29,10 @@ class LaunchConfig:
 
 
 def parse(kernel: str, key: Any) -> LaunchConfig:
-    """The Config for kernel[key].
+    """Return the LaunchConfig for kernel[key].
 
-    grid and block: an int, up to three of them, or an object with x, y and z;
-    shared: bytes of dynamic shared memory. Raises ArgumentError with the numbers.
+    grid and block: an int, up to three of them, or an object with x, y and z; shared:
+    bytes of dynamic shared memory. Raises ArgumentError with the numbers.
     """
     parts = key if isinstance(key, tuple) else (key,)
     if not 2 <= len(parts) <= 4:
@@ -60,9 +60,9 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
 
 
 def is_whole(key: Any) -> bool:
-    """Whether a key, equal to one that parse() took, holds whole numbers too.
+    """Return whether a key, equal to one that parse() accepted, holds integers too.
 
-    4.0 equals 4, in a dictionary as well.
+    4.0 equals 4, even as the key of a dictionary.
     """
     flat = [
         one for part in key[:3] for one in (part if type(part) is tuple else [part])

@@ -1,9 +1,8 @@
-"""Cache keys: hashes of the sources that decide what a cached object is.
+"""Cache keys: hashes of the sources that decide the content of a cached object.
 
-The texts that an object is made of: a source's and those of its headers.
-
-A key covers whole folders. So a file that is added, renamed or split changes the key,
-and no list of files has to follow. A process computes each key once.
+list_texts() returns the texts of one object: its source and the headers it includes.
+hash_sources() covers whole folders. So adding, renaming or splitting a file changes the
+key, and no list of files needs an update. A process computes each key once.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from pathlib import Path
 
 from ..base.paths import PACKAGE, ROOT
 
-# What read() says of a path, for these folders of headers.
+# The result of read() for a path and these folders of headers.
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
 def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
-    """The text of a source and of the headers in `folders` that it may include."""
+    """Return the texts of a source and of the headers in `folders` it may include."""
     found: dict[str, str] = {}
     todo = [os.path.normpath(source)]
     if source.suffix == ".cu":  # see rewrite()
@@ -36,9 +35,9 @@ def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str
 
 
 def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
-    """A file's text and the headers there are for what it includes.
+    """Return a file's text and the existing headers that match its includes.
 
-    None if the file is not there.
+    Return None if the file does not exist.
     """
     try:
         text = Path(path).read_text()
@@ -50,7 +49,7 @@ def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
 
 
 def _in_any(folders: Iterable[str], name: str) -> list[str]:
-    """The files of that name below the folders."""
+    """Return the files of that name below the folders."""
     paths = [os.path.normpath(os.path.join(folder, name)) for folder in folders]
     return [path for path in paths if os.path.isfile(path)]
 

@@ -1,7 +1,7 @@
 """The compiled kernels, callable from Python.
 
-kernels/weft.h is the only declaration of the C side: cffi parses it below.
-A library is opened per op and target, built first if need be (build.py).
+kernels/weft.h is the only declaration of the C side; cffi parses it below. Each op's
+library is opened per target, after build.py has built it if necessary.
 
     matmul = native.library("matmul", "cpu")
     matmul.call("weft_matmul", rung, c, a, b, m, n, k, ffi.NULL, ffi.NULL)
@@ -37,13 +37,13 @@ class Rung:
     idea: str
     precision: str
     targets: tuple[str, ...]  # of "cpu", "cuda"
-    sm: int  # least compute capability times 10; 0: any
-    index: int  # what the C functions take
+    sm: int  # minimal compute capability times 10; 0: any
+    index: int  # as the C functions expect it
 
 
 @functools.cache
 def _make_ffi(header: str) -> FFI:
-    """The same FFI for the same text: types of two of them do not mix."""
+    """Return one FFI per text: types of two different FFIs are incompatible."""
     parsed = FFI()
     parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
     return parsed
@@ -57,14 +57,15 @@ ffi = _parse_header()
 NULL = ffi.NULL
 _NOTHING = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
-_kept: list[Library] = []  # never closed: somebody may still hold a pointer into one
-MAX_THREADS = 1024  # as weft_set_threads() has it
-_lost = ""  # why the CUDA context is gone, once it is
+_kept: list[Library] = []  # never closed: pointers into one may still be in use
+MAX_THREADS = 1024  # as in weft_set_threads()
+_lost = ""  # why the CUDA context is lost, once it is
 _threads = 0
 
 
 def _load_functions(path: Path) -> Any:
-    """The library's functions; ArgumentError if a listed rung is in no file."""
+    """Return the library's functions; raise ArgumentError if a listed rung is
+    missing."""
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -81,7 +82,7 @@ def _load_functions(path: Path) -> Any:
 class Library:
     """One op's library on one target.
 
-    path: an already built one, instead of that of the checkout's sources.
+    path: that of an already built library, instead of the checkout's.
     """
 
     def __init__(self, op: str, target: str, path: Path | None = None):
@@ -90,32 +91,36 @@ class Library:
         self.ffi = ffi
         self.C = _load_functions(self.path)
         self.rungs = self._read_rungs()
-        self._chosen: dict[tuple[str | None, str], Rung] = {}  # what rung() answered
+        self._chosen: dict[
+            tuple[str | None, str], Rung
+        ] = {}  # cached results of rung()
         if _threads:
             self.call("weft_set_threads", _threads)
         _kept.append(self)
 
     def call(self, function: str, *args: Any) -> None:
-        """Call a C function that returns a status; raise if it failed.
+        """Call a C function that returns a status; raise an error if it failed.
 
-        Raises ArgumentError, OutOfMemory, DeviceLost, KeyboardInterrupt (the
-        call was ended by Ctrl-C) or KernelError. After DeviceLost every further
-        call on the GPU is refused.
+        Raises ArgumentError, OutOfMemory, DeviceLost, KeyboardInterrupt (Ctrl-C ended
+        the call) or KernelError. After DeviceLost every further call on the GPU is
+        refused.
         """
         if _lost and self.target == "cuda":
             raise DeviceLost(_lost)
         try:
             status = getattr(self.C, function)(*args)
-        except OverflowError as error:  # cffi: the number, and that it does not fit
+        except (
+            OverflowError
+        ) as error:  # cffi's message: the number, and that it does not fit
             raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)
 
     def rung(self, name: str | None = None, precision: str = "fp32") -> Rung:
-        """The rung called `name`; None: the fastest in that precision that runs here.
+        """Return the rung called `name`; None: the fastest here in that precision.
 
-        On the CPU that is, in fp32, the reference rung, in plain C. Elsewhere it is the
-        last one of the table, which lists an op's rungs from slow to fast.
+        On the CPU in fp32, that is the reference rung, in plain C. Elsewhere it is the
+        last one in the table, which lists an op's rungs from slow to fast.
         """
         if name is not None and not isinstance(name, str):
             raise ArgumentError(
@@ -124,12 +129,13 @@ class Library:
         found = self._chosen.get((name, precision))
         if found is None:
             found = self._choose(name) if name else self.fastest(precision)[0]
-            if name or self.target == "cpu":  # the fastest depends on which GPU it is
+            if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
                 self._chosen[name, precision] = found
         return found
 
     def here(self) -> list[Rung]:
-        """The rungs that run on this target; on the GPU that is current, if one."""
+        """Return the rungs that run on this target, or on the current GPU if there is
+        one."""
         sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
@@ -138,10 +144,12 @@ class Library:
         ]
 
     def fastest(self, precision: str = "fp32") -> list[Rung]:
-        """The rungs in that precision that run here, the one that rung() takes first.
+        """Return the rungs in that precision that run here, the default of rung()
+        first.
 
-        The others are for what it does not take, a model's sizes for example.
-        ArgumentError if there is none.
+        The others serve calls that it does not support, for example some sizes of a
+        model.
+        Raises ArgumentError if there is none.
         """
         here = self.here()
         if found := [r for r in here if r.precision == precision][::-1]:
@@ -199,7 +207,7 @@ class Library:
 
 
 def library(op: str, target: str) -> Library:
-    """The op's library on "cpu" or "cuda", built and opened on first use."""
+    """Return the op's library on "cpu" or "cuda", built and opened on first use."""
     key = (op, target)
     if key not in _open:
         _open[key] = Library(op, target)
@@ -207,9 +215,9 @@ def library(op: str, target: str) -> Library:
 
 
 def reload() -> None:
-    """Forget the open libraries: the next call builds what has changed.
+    """Forget the open libraries, so that the next call builds any changed sources.
 
-    Objects that hold memory of an old library (a Cnn) go on using it.
+    Objects that hold memory of an old library (a Cnn) continue to use it.
     """
     global ffi
     ffi = _parse_header()
@@ -217,15 +225,16 @@ def reload() -> None:
 
 
 def rungs(op: str, target: str = "cpu") -> list[Rung]:
-    """Every rung of `op`, in the order of the table, also those of other targets."""
+    """Return every rung of `op` in the table's order, including other targets'
+    rungs."""
     return library(op, target).rungs
 
 
 def set_threads(threads: int) -> int:
     """Use `threads` threads on the CPU target; 0: one per available core.
 
-    Holds for libraries of before a reload() and those yet to be opened, too.
-    Returns what was set before.
+    This also applies to libraries from before a reload() and to those opened later.
+    Returns the previous setting.
     """
     global _threads
     threads = convert_int("threads", threads)
@@ -239,18 +248,18 @@ def set_threads(threads: int) -> int:
 
 
 def explain_lost() -> str:
-    """Why the CUDA context of this process is gone; "" while it is not."""
+    """Explain why this process's CUDA context is lost; return "" while it is not."""
     return _lost
 
 
 def mark_lost(message: str) -> None:
-    """The CUDA context is gone: from now on the GPU is refused, with `message`."""
+    """Mark the CUDA context as lost: from now on `message` refuses the GPU."""
     global _lost
     _lost = _lost or message
 
 
 def convert_int(name: str, value: Any) -> int:
-    """`value` as a C int; ArgumentError if it is none, or does not fit."""
+    """Return `value` as a C int; raise ArgumentError if it is none or does not fit."""
     if type(value) is int and -(2**31) < value < 2**31:
         return value
     with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -261,27 +270,27 @@ def convert_int(name: str, value: Any) -> int:
 
 
 def write_value(value: Any) -> str:
-    """repr(value) in one line, cut off at 80 characters: it may be an array."""
+    """Return repr(value) in one line of at most 80 characters: it may be an array."""
     line = " ".join(repr(value).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
-    """The tensor's address as a C pointer; None is NULL."""
+    """Return the tensor's address as a C pointer; NULL for None."""
     return NULL if tensor is None else ffi.cast(ctype, tensor.data_ptr())
 
 
 def stream_of(where: AnyDevice) -> Any:
-    """The current stream on a device, as weft.h wants it; see device.py."""
+    """Return the current stream on a device in weft.h's form; see device.py."""
     if where.type != "cuda":
         return NULL
     return ffi.cast("weft_stream", device.current_stream(where.index))
 
 
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
-    """Make a CUDA device current for the calls inside; the CPU needs nothing.
+    """Make a CUDA device current for the calls inside.
 
-    Nor does a device without a number, the one that is current.
+    It does nothing for the CPU, or for a device without a number: the current one.
     """
     if where.type != "cuda" or where.index is None or device.is_current(where.index):
         return _NOTHING
@@ -289,13 +298,13 @@ def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
 
 
 def _current_sm() -> int:
-    """The compute capability of the GPU that is current, times 10."""
+    """Return the compute capability of the current GPU, times 10."""
     major, minor = device.compute_capability(device.current_gpu())
     return 10 * major + minor
 
 
 def _too_old(needs: int) -> str:
-    """That the current GPU lacks what needs compute capability `needs` / 10."""
+    """Return the message that the GPU lacks compute capability `needs` / 10."""
     has, called = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "

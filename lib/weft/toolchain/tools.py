@@ -1,12 +1,11 @@
-"""The compilers that are here, and how they are run so that nothing is left behind.
+"""Finders of the installed compilers and disassemblers, and how they are run.
 
-Running a compiler so that nothing of it is left, however that ends.
+run() gives a compiler its own process group, so that no process of it remains. g++ is
+only a driver: killing it alone leaves the actual compiler running. Failures around it
+(it hangs, a signal ends it, the disk is full) raise BuildError. The caller interprets
+its messages about the source.
 
-It gets a process group of its own: g++ is a driver, and who ends it alone leaves the
-compiler proper at work. What goes wrong around it (it hangs, a signal ends it, the
-disk is full) is a BuildError; what it says of a source is the caller's to read.
-
-Machine code as text, by NVIDIA's nvdisasm or cuobjdump.
+disassemble() prints machine code as text, by NVIDIA's nvdisasm or cuobjdump.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from ..base.store import defer_interrupts
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15
 _FULL = "No space left on device", "Disk quota exceeded", "File too large"
-_mine = threading.local()  # .crew: whose compilers this thread starts
+_mine = threading.local()  # .crew: the pool that this thread's compilers belong to
 
 
 def run(
     command: Sequence[str], stdin: str | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a compiler to its end; returns what it said, and its exit status.
+    """Run a compiler to its end; return its output and its exit status.
 
-    folder: the one that it works in; None: the current one.
+    folder: its working directory; None: the current one.
     Raises BuildError if it cannot be started, takes longer than WEFT_COMPILE_SECONDS
     (600), is ended by a signal, or finds the disk full. Ctrl-C ends it.
     """
     name, seconds = os.path.basename(command[0]), limit()
     crew, child = getattr(_mine, "crew", set()), None
     try:
-        with defer_interrupts():  # else a compiler is at work that nobody knows of
+        with defer_interrupts():  # otherwise an unrecorded compiler might keep running
             child = _start_compiler(command, stdin is not None, folder)
             crew.add(child)
         said, wrong = child.communicate(stdin, timeout=seconds)
@@ -76,10 +75,10 @@ def _start_compiler(
             command,
             **{"stdin": subprocess.PIPE if reads else subprocess.DEVNULL},
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
-            # A file's name may hold any bytes.
+            # A file's name may contain any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
             **{"process_group": 0, "env": _make_environment(), "cwd": folder},
-            close_fds=False,  # so that Python may use vfork()
+            close_fds=False,  # lets Python use vfork()
         )
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
@@ -87,7 +86,8 @@ def _start_compiler(
 
 @contextlib.contextmanager
 def make_pool() -> Iterator[concurrent.futures.Executor]:
-    """Threads that run compilers, one per core; an error here ends those at work."""
+    """Yield threads that run compilers, one per core; an error here ends those at
+    work."""
     at_work: set[subprocess.Popen] = set()
 
     def enrol() -> None:
@@ -96,7 +96,9 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", enrol) as pool:
         try:
             yield pool
-        except BaseException:  # Ctrl-C, too: to wait for all of them takes a minute
+        except (
+            BaseException
+        ):  # including Ctrl-C: waiting for all of them takes a minute
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(at_work):
                 _kill(child)
@@ -105,7 +107,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
 
 @functools.cache
 def version_of(compiler: str) -> str:
-    """What a compiler says of itself, and the machine that it compiles on."""
+    """Return a compiler's version message and its target machine."""
     done = run([compiler, "--version"])
     if done.returncode:
         raise BuildError(f"is {compiler} a compiler? {said_by(done)}")
@@ -113,14 +115,15 @@ def version_of(compiler: str) -> str:
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
-    """What a compiler that failed said; where it said nothing, that."""
+    """Return the output of a compiler that failed, or a note that it printed
+    nothing."""
     name = os.path.basename(done.args[0])
     nothing = f"{name} failed with exit status {done.returncode} and said nothing"
     return (done.stderr or done.stdout).strip() or f"{nothing}: {done.args[0]}"
 
 
 def limit() -> float:
-    """Seconds that a compiler may take."""
+    """Return the seconds that a compiler may take."""
     text = os.environ.get("WEFT_COMPILE_SECONDS") or str(LIMIT)
     with contextlib.suppress(ValueError):
         if float(text) > 0:
@@ -129,12 +132,12 @@ def limit() -> float:
 
 
 def _make_environment() -> dict[str, str]:
-    """Messages in English, which the lab reads, and letters as they are."""
+    """Return an environment with English messages, which we parse, and UTF-8."""
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 
 
 def _blame_the_machine(done: subprocess.CompletedProcess[str], name: str) -> None:
-    """BuildError if it is not the source that the compiler failed on."""
+    """Raise BuildError if the compiler failed for a reason other than the source."""
     if full := next((words for words in _FULL if words in done.stderr), ""):
         temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()
         raise BuildError(
@@ -148,7 +151,7 @@ def _blame_the_machine(done: subprocess.CompletedProcess[str], name: str) -> Non
 
 
 def _end(child: subprocess.Popen) -> None:
-    """Nothing of it is left: neither a process nor a pipe."""
+    """End the compiler; leave neither a process nor a pipe."""
     if child.returncode is None:
         _kill(child)
         child.wait()
@@ -164,7 +167,7 @@ def _kill(child: subprocess.Popen) -> None:
 
 
 def nvcc() -> str | None:
-    """The path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
+    """Return the path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
     if found := shutil.which("nvcc"):
         return found
     try:
@@ -176,18 +179,18 @@ def nvcc() -> str | None:
 
 
 def gxx() -> str | None:
-    """The path of the C++ compiler for the CPU target (CXX overrides), or None."""
+    """Return the path of the CPU target's C++ compiler (CXX overrides), or None."""
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
 @functools.cache
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Where pip's wheels have the headers of cuDNN and cuBLAS, as flags of nvcc.
+    """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    They come after the toolkit's own: such a folder may hold those in another version.
-    path: sys.path, on which they are looked for, once.
+    They come after the toolkit's own, since such a folder may contain another version.
+    path: sys.path, which is searched once.
     """
-    spec = importlib.util.find_spec("nvidia")  # a namespace: no code of its own
+    spec = importlib.util.find_spec("nvidia")  # a namespace package: it runs no code
     places = (spec and spec.submodule_search_locations) or ()
     found = [
         header.parent
@@ -206,13 +209,13 @@ _CURES = {
 }
 
 
-# What g++ itself cannot have in the name of a folder: it does not quote them where its
+# Characters that g++ cannot handle in a folder's name: it does not quote them where its
 # assembler or its preprocessor reads that name.
 _ODD = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
 def find_tool(name: str) -> str:
-    """The path of "g++" or "nvcc"; BuildError with its cure."""
+    """Return the path of "g++" or "nvcc"; raise BuildError with a cure."""
     if odd := _ODD.search(str(ROOT)):
         raise BuildError(
             f"the lab lies in {str(ROOT)!r}, and {name} cannot read a folder with "
@@ -227,7 +230,7 @@ def find_tool(name: str) -> str:
 
 @functools.cache
 def cpu_flags() -> str:
-    """What -march=native depends on, so that a shared checkout stays right."""
+    """Return the processor's features, since -march=native depends on them."""
     try:
         return re.search(
             r"(flags|Features)\s*:.*", Path("/proc/cpuinfo").read_text()
@@ -237,7 +240,8 @@ def cpu_flags() -> str:
 
 
 def live_sm() -> str:
-    """The architecture of the current GPU, as nvcc spells it; BuildError without."""
+    """Return the architecture of the current GPU, as nvcc spells it, or raise
+    BuildError."""
     if not device.count():
         raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
     major, minor = device.compute_capability(device.current_gpu())
@@ -246,7 +250,7 @@ def live_sm() -> str:
 
 
 def toolkit_version() -> str:
-    """The release of nvcc, or "none"."""
+    """Return the release of nvcc, or "none"."""
     found = nvcc()
     if not found:
         return "none"
@@ -260,10 +264,10 @@ _CURE = "pip install nvidia-cuda-nvdisasm"
 
 
 def disassemble(cubin: bytes, lines: bool = False) -> str:
-    """The instructions of a cubin; BuildError if there is no tool to read it.
+    """Return the instructions of a cubin; raise BuildError if no tool can read it.
 
-    lines: with labels and the source lines, of all functions that were inlined, in
-    comments, which only nvdisasm writes.
+    lines: with labels, and with the source lines of all inlined functions in comments.
+    Only nvdisasm writes these.
     """
     found = find_disassembler()
     if lines and "cuobjdump" in Path(found).name:
@@ -281,7 +285,8 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 
 @functools.cache
 def find_disassembler() -> str:
-    """The path of a disassembler: on PATH, of the toolkit or pip, or Triton's copy."""
+    """Return a disassembler's path: on PATH, from the toolkit or pip, or Triton's
+    copy."""
     from cuda import pathfinder
 
     finders: list[Callable[[str], Any]] = [shutil.which]
