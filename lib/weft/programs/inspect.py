@@ -1,7 +1,7 @@
 """python -m weft inspect: a whole CUDA program on the CPU, watched.
 
-The program runs as `weft run` would run it; what its kernels did wrong and what they
-cost is told on stderr when it has ended, however it ended.
+The program runs as under `weft run`. When it has ended, in any way, stderr reports the
+faults of its kernels and their cost.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ options are those of `weft run`, and besides:
 
 The exit status is 1 if anything was found, else the program's own.
 """
-LAUNCH = 0.7  # of --timeout: what one launch may take
+LAUNCH = 0.7  # fraction of --timeout allowed for one launch
 FOUND = 1  # the exit status if there are findings
 
 
 @dataclass
 class InspectOptions:
-    """The command line. json: "" for none."""
+    """The options of the command line. json: "" for none."""
 
     run: run.Options
     json: str = ""
@@ -52,7 +52,7 @@ class InspectOptions:
 
 
 def parse(words: Sequence[str]) -> InspectOptions:
-    """What the command line asks for; ValueError if it makes no sense."""
+    """Parse the command line; raise ValueError if it is invalid."""
     words = list(words)
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
@@ -76,7 +76,7 @@ def parse(words: Sequence[str]) -> InspectOptions:
 
 
 def main(options: InspectOptions) -> int:
-    """Build the program, run it, and tell what was seen; returns the exit status."""
+    """Build the program, run it, and print the report; return the exit status."""
     path = run.build_program(options.run)
     with tempfile.TemporaryDirectory(prefix="weft_inspect_") as folder:
         file = Path(folder) / "report.json"
@@ -86,7 +86,7 @@ def main(options: InspectOptions) -> int:
             "WEFT_CHECK_REPORT": str(file),
         }
         if limit := options.run.timeout:
-            # A launch that takes so long is told before the program is ended.
+            # So a launch that takes this long is reported before the program is ended.
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(
@@ -99,7 +99,7 @@ def main(options: InspectOptions) -> int:
         else _describe_nothing(report)
     )
     print(colour_report(told) if sys.stderr.isatty() else told, file=sys.stderr)
-    if status < 0 and not report.ok:  # else it shows: we end like it
+    if status < 0 and not report.ok:  # otherwise it is visible: we end like it
         run.report_progress(
             f"the program itself was ended by {signal.Signals(-status).name}"
         )
@@ -109,7 +109,7 @@ def main(options: InspectOptions) -> int:
 
 
 def _take(words: list[str], option: str) -> str:
-    """The value of an option, which is removed; "" if it is not there."""
+    """Remove an option and return its value; "" if it is absent."""
     value = ""
     i = 0
     while i < len(words):

@@ -1,13 +1,12 @@
-"""Whole CUDA programs -> executables for the CPU, cached, with nvcc's messages.
+"""Build executables for the CPU from whole CUDA programs, cached, with nvcc's messages.
 
-What g++ says of a rewritten program, as nvcc would say it of the program.
+rewrite_messages() turns g++'s messages about a rewritten program into nvcc's form: one
+place, one message, the line and a caret. Errors that g++ finds in kernels/simt or the
+standard library appear at the program's own line that led there.
 
-One place, one message, the line and a caret. What g++ finds in kernels/simt or in
-the standard library is told at the program's own line that led there.
-
-Every .cu is preprocessed, rewritten and compiled by g++ on kernels/simt; .cpp
-and .c files are compiled as they are. A program is found again by its options
-and by the time, size and text of every file that was read for it.
+Every .cu is preprocessed, rewritten and compiled by g++ on kernels/simt; .cpp and .c
+files are compiled as they are. The cache finds a program by its options and by the
+time, size and text of every file that was read for it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from ..csource.rewriter.unsupported import (
 from ..csource.scanner import RewriteError, ScannedText
 from ..toolchain import build, keys, tools
 
-LIMIT = 8  # errors shown; what follows the first is rarely news
+LIMIT = 8  # errors shown; those after the first are rarely new
 _SAID = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
     r"(?P<severity>fatal error|error|warning|note|sorry, unimplemented): "
@@ -49,13 +48,13 @@ _REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively)
 
 
 def rewrite_messages(said: str, simt: str, rewritten: str = "") -> str:
-    """The errors in `said`, what g++ printed, on the lines of the program's files.
+    """Return the errors in g++'s output `said`, on the lines of the program's files.
 
     simt: the folder of kernels/simt, whose files are not the program's
     rewritten: the text that g++ read, for the columns
     """
     errors: list[list] = []  # file, line, column, message
-    way = ""  # the program's line that g++ came from
+    way = ""  # the program's line that led g++ here
     foreign = None  # an error that is nowhere in the program, so far
     for row in said.splitlines():
         if found := _WAY.match(row) or _REQUIRED.match(row):
@@ -94,7 +93,7 @@ def _is_foreign(file: str, simt: str) -> bool:
 
 
 def _map_lines(text: str) -> dict[tuple[str, int], str]:
-    """The lines of the text that g++ read, by the file and line they stand for."""
+    """Return the lines of the text that g++ read, by their original file and line."""
     lines: dict[tuple[str, int], str] = {}
     file, number = "", 0
     for row in text.split("\n") if text else ():
@@ -130,11 +129,11 @@ SUFFIXES = _CUDA | _CXX | _LINKED | {".c"}
 
 @dataclass
 class Program:
-    """What the command line says of how a program is built."""
+    """The command line's options for building a program."""
 
     sources: list[str] = field(default_factory=list)
     preprocess: list[str] = field(default_factory=list)  # -I -D -U -isystem -include
-    compile: list[str] = field(default_factory=list)  # -fopenmp and its like
+    compile: list[str] = field(default_factory=list)  # -fopenmp and the like
     link: list[str] = field(default_factory=list)  # -L -l
     std: str = "gnu++17"
     optimise: str = "2"
@@ -143,16 +142,16 @@ class Program:
     check: bool = False  # whether its kernels call the hooks of the watch build
 
     def is_cuda(self, source: str) -> bool:
-        """Whether nvcc would take this file for CUDA C."""
+        """Return whether nvcc would compile this file as CUDA C."""
         suffix = Path(source).suffix
         return suffix in _CUDA or (self.all_cuda and suffix not in _LINKED)
 
 
 def build_executable(program: Program) -> Path:
-    """The path of the executable, built if it is not there yet.
+    """Return the path of the executable; build it if it does not exist yet.
 
-    Raises BuildError (g++'s own diagnostics, on the program's lines) or
-    RewriteError (what a CPU cannot do, and on which line).
+    Raises BuildError (g++'s own diagnostics, on the program's lines) or RewriteError (a
+    feature that the CPU lacks, and its line).
     """
     manifest = store.cache_folder("programs") / f"{_make_key(program)}.json"
     if found := _from_manifest(manifest):
@@ -167,7 +166,7 @@ def build_executable(program: Program) -> Path:
 
 
 def _make_key(program: Program) -> str:
-    """What a program's manifest is called: all but the text of its files."""
+    """Return the name of a program's manifest: a hash of all but its files' text."""
     surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
     parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
     text = "\0".join(parts).encode(errors="surrogateescape")
@@ -181,7 +180,7 @@ def _file_state(name: str) -> list[int | str]:
 
 
 def _from_manifest(manifest: Path) -> Path | None:
-    """The executable, if nothing that was read for it has changed."""
+    """Return the executable, unless a file that was read for it has changed."""
     try:
         found = json.loads(manifest.read_text())
         for name, (time, size, digest) in found["files"].items():
@@ -192,7 +191,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / found["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # used now: cache.prune() takes the oldest first
+        os.utime(path)  # recently used: cache.prune() deletes the oldest first
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -203,8 +202,8 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 
 def _build(program: Program) -> tuple[Path, list[str]]:
-    """Build it; the executable and every file that was read."""
-    # A sanitizer is for our own code, and has to be in the process from its start.
+    """Build it; return the executable and every file that was read."""
+    # A sanitizer is for our own code, and must be in the process from its start.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
@@ -227,7 +226,8 @@ def _build(program: Program) -> tuple[Path, list[str]]:
 
 
 def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
-    """Compile one file: the object, what was read, and the names of device code."""
+    """Compile one file; return the object, the files read, and the device code's
+    names."""
     path = Path(source)
     if path.suffix in _LINKED:
         return path.resolve(), [source], set()
@@ -237,7 +237,7 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     text = rewrite_program(read, source)
     command = [*_compile(program, "c++", program.std), *_list_macros(program)]
     command += build.CHECK_FLAGS if program.check else []
-    # Lines are told of files below the folder in which it was compiled.
+    # The report covers lines of files below the folder of compilation.
     folder = [os.getcwd()] if program.check else []
     parts = [build.version_of(command[0]), *command, *folder, text]
     parts.append(keys.hash_sources(*keys.RUNTIME))
@@ -258,7 +258,7 @@ def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
 
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
-    """Compile a .cpp or .c file, which nvcc, too, hands to the host's compiler."""
+    """Compile a .cpp or .c file, which nvcc, too, passes to the host's compiler."""
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
@@ -280,21 +280,21 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
-    command.append("-fcheck-new")  # in a kernel new gives NULL
-    command.append("-fwrapv")  # an int that overflows wraps, as it does on a GPU
+    command.append("-fcheck-new")  # in a kernel new returns NULL
+    command.append("-fwrapv")  # an overflowing int wraps, as on a GPU
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
     return [*command, *_QUIET, *program.compile]
 
 
-# What nvcc does not say of such code either. A missing return does matter.
+# nvcc does not report these either. A missing return does matter.
 _QUIET = ["-Wreturn-type", "-Wno-unused-result", "-Wno-write-strings"]
 _QUIET += ["-Wno-deprecated-declarations", "-Wno-attributes", "-Wno-pragmas"]
 _QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
 
 
 def _list_macros(program: Program) -> list[str]:
-    """What is defined in both runs of g++; __CUDA_ARCH__ is not."""
+    """List the macros defined in both runs of g++, which exclude __CUDA_ARCH__."""
     defined = ["__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__=13"]
     defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
     own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]
@@ -305,7 +305,7 @@ def _list_macros(program: Program) -> list[str]:
 
 
 def _preprocess(program: Program, source: str):
-    """The source as nvcc's two passes see it, see preprocess.merge()."""
+    """Return the source as nvcc's two passes see it, see preprocess.merge()."""
     host = _one_pass(program, source, [])
     if not _mentions_arch(host.files):
         return host
@@ -340,7 +340,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     if missing:
         file, line, header = missing.groups()
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
-    # A header of kernels/simt that says what a CPU has not.
+    # A header of kernels/simt that names a feature which the CPU lacks.
     ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
     where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
@@ -355,12 +355,12 @@ def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
     command = [build.find_tool("g++"), "-pthread", *program.compile]
-    if ":" in str(runtime.parent):  # which the system's loader takes for two folders
+    if ":" in str(runtime.parent):  # the system's loader would split it at the colon
         raise BuildError(
             f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
             f"a folder with ':' in its name: rename it"
         )
-    # Not -Wl,: a comma may stand in a folder's name.
+    # Not -Wl,: a folder's name may contain a comma.
     rest = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
     rest += [*program.link, "-lm"]
     rest += build.CHECK_LINK if program.check else build.HEAP_LINK
@@ -379,7 +379,7 @@ def _link(
 
 
 def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
-    """The objects, with those names made local to each."""
+    """Return the objects, with those names made local to each."""
     found = []
     for i, file in enumerate(objects):
         symbols = _list_symbols(file, names)
@@ -396,7 +396,7 @@ def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
 
 
 def _list_symbols(file: str, names: set[str]) -> list[str]:
-    """The symbols that the object defines under these (demangled) names."""
+    """List the symbols that the object defines under these (demangled) names."""
     columns = []
     for more in ([], ["--demangle"]):
         command = ["nm", "--defined-only", "--no-sort", *more, file]
@@ -406,7 +406,7 @@ def _list_symbols(file: str, names: set[str]) -> list[str]:
 
 
 def _without_main(program: Program, said: str) -> str:
-    """One line if no file has a main(); "" if that is not what is missing."""
+    """Return one line if no file has a main(); "" if something else is missing."""
     if "undefined reference to `main'" not in said:
         return ""
     files = ", ".join(program.sources)
@@ -420,6 +420,6 @@ def _without_main(program: Program, said: str) -> str:
 
 
 def _link_message(text: str) -> str:
-    """The linker's message without the names of temporary files."""
+    """Return the linker's message without the names of temporary files."""
     rows = [re.sub(r"^\S*/ld: ", "", row) for row in text.split("\n")]
     return "\n".join(row for row in rows if "ld returned" not in row)

@@ -2,9 +2,9 @@
 
     python -m weft run prog.cu [more.cu more.cpp more.c] [options] [-- arguments]
 
-The program takes this process's place: its exit status, signals, terminal and
-folder are those that it would have had. Options that people paste from an nvcc
-command line are understood, and those that only concern a GPU are ignored.
+The program replaces this process, so it keeps its own exit status, signals, terminal
+and folder. The command accepts common options of nvcc, and ignores those that only
+concern a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ second; after that, until a file changes, it starts at once.
 """
 TIMED_OUT = 124  # the exit status of timeout(1)
 
-# nvcc's and g++'s options that change nothing here.
+# Options of nvcc and g++ that have no effect here.
 _IGNORED_WITH_VALUE = [
     "-arch",
     "--gpu-architecture",
@@ -95,16 +95,16 @@ _CUDA_LIBRARIES = re.compile(
     r"cuda|cudart(?:_static)?|cudadevrt|cublas\w*|curand\w*|cufft\w*|cusparse\w*|"
     r"cusolver\w*|cudnn\w*|nvrtc\w*|nccl|nvidia-ml|npp\w*|nvToolsExt|culibos|nvtx3"
 )
-# Of what is meant for the host's compiler, what may change the program.
+# Those options for the host's compiler that may change the program.
 _HOST_FLAGS = re.compile(r"-(?:fopenmp|fexceptions|fno-\S+|fpermissive|ffast-math)")
 
 
 @dataclass
 class RunOptions:
-    """The command line: the program, and how it is run."""
+    """The options of the command line: the program, and how to run it."""
 
     program: programs.Program
-    words: list[str] = field(default_factory=list)  # all of the command line
+    words: list[str] = field(default_factory=list)  # the whole command line
     arguments: list[str] = field(default_factory=list)
     name: str = ""
     build: str = ""
@@ -113,7 +113,7 @@ class RunOptions:
 
 
 def parse(words: Sequence[str]) -> RunOptions:
-    """What the command line asks for; ValueError if it makes no sense."""
+    """Parse the command line; raise ValueError if it is invalid."""
     words = list(words)
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
@@ -138,7 +138,7 @@ def parse(words: Sequence[str]) -> RunOptions:
 
 
 def main(options: RunOptions) -> int:
-    """Build the program if that is needed, and become it."""
+    """Build the program if necessary, and become it."""
     path = build_program(options)
     if options.build:
         shutil.copy(path, options.build)
@@ -153,7 +153,7 @@ def main(options: RunOptions) -> int:
 
 
 def build_program(options: RunOptions) -> Path:
-    """Build the program if that is needed; what takes long is said."""
+    """Build the program if necessary, and report a long build."""
     names = " ".join(Path(s).name for s in options.program.sources)
     late = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
     late.daemon = True
@@ -165,7 +165,7 @@ def build_program(options: RunOptions) -> Path:
 
 
 def program_words(options: RunOptions) -> list[str]:
-    """The program's own command line."""
+    """Return the program's own command line."""
     name = options.name or f"./{Path(options.program.sources[0]).stem}"
     return [name if "/" in name else f"./{name}", *options.arguments]
 
@@ -202,7 +202,7 @@ def _parse_option(rest: _Words, options: RunOptions) -> None:
     if option in ("-o", "--output-file"):
         options.name = value if equals else rest.take(option)
     elif _IGNORED.fullmatch(option):
-        pass  # -lineinfo is not -l ineinfo
+        pass  # so that -lineinfo is not read as -l ineinfo
     elif found := re.fullmatch(r"-([IDULl])(.*)", word):
         _parse_short_option(found[1], found[2] or rest.take(word), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
@@ -274,7 +274,7 @@ def _parse_short_option(letter: str, value: str, program: programs.Program) -> N
             program.link.append(f"-l{value}")
     elif letter == "L":
         program.link.append(f"-L{value}")
-    # The toolkit's own headers would come before ours.
+    # Skip the toolkit's own headers, which would precede ours.
     elif letter != "I" or not os.path.isfile(f"{value}/crt/host_defines.h"):
         program.preprocess.append(f"-{letter}{value}")
 
@@ -291,11 +291,11 @@ def _host_flags(text: str, program: programs.Program) -> None:
 
 
 def run_child(path: Path, argv: list[str], environment: dict, seconds: float) -> int:
-    """Run it as a child, which is ended after so many seconds (0: never).
+    """Run the program as a child, and end it after so many seconds (0: never).
 
-    Returns its exit status, -n if signal n ended it, TIMED_OUT if we did.
+    Return its exit status, -n if signal n ended it, TIMED_OUT if we did.
     """
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child's affair
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
     try:
         child = subprocess.Popen(
             argv,
@@ -314,13 +314,13 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 
 def end_like(status: int) -> int:
-    """The exit status to return; a child that a signal ended is followed."""
-    if status < 0:  # die as it died, so that our caller sees the same
+    """Return the exit status; end by the same signal as the child, if one ended it."""
+    if status < 0:  # die by the same signal, so that our caller sees it
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 
 
 def report_progress(line: str) -> None:
-    """Tell the user something about the run, on stderr."""
+    """Print a line about the run on stderr."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -1,12 +1,12 @@
-"""How long things take: timers, and the rows and tables that every benchmark makes.
+"""Timers, and the rows and tables that every benchmark produces.
 
-It can be called, as weft.bench(f, x): see timers.py.
+The package is callable, as weft.bench(f, x): see timers.py.
 
-timers             how long a call takes, and how sure that is
-clocks             by which clock; the GPU's own clock, temperature, power
+timers             times a call, with the uncertainty of the result
+clocks             the clocks that time it; a GPU's clock, temperature, power
 results            the JSON of every measurement, and tables
-peaks              what this machine can do at best, cuBLAS included
-marks              when the sections of a step end
+peaks              the best rates that this machine reaches, cuBLAS included
+marks              records when the sections of a step end
 """
 
 from ..base.lazy import callable_as

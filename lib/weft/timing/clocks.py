@@ -1,22 +1,17 @@
-"""The timers themselves, and the GPU's own clock, temperature and power.
-
-Clock, temperature, power and throttling of a GPU while something runs on it.
+"""A GPU's clock, temperature and power while it works, and the timers' clocks.
 
     watch = Watch(device)
     watch.look()            while work is under way
     watch.row()             {"clock": [first, last], "clock_low", "temperature", ...}
 
-NVML comes with the driver and is called by ctypes: no package is needed, and a look
-takes microseconds, where nvidia-smi takes a tenth of a second. Where it does not answer
-(no driver, a container without it) every value is null. Names and numbers:
+NVML comes with the driver and is called by ctypes, so no package is needed. A look
+takes microseconds, where nvidia-smi takes a tenth of a second. If NVML does not answer
+(no driver, a container without it), every value is null. Names and numbers:
 https://docs.nvidia.com/deploy/nvml-api/.
 
-The timers themselves; timers.py says what each is for, and when it stops.
-
-TODO: what is in here.
-
-round() takes one sample of every contender in turn: microseconds a call. Between
-samples there is a pause, and one call that is not timed.
+Each timer's round() takes one sample of every contender in turn, in microseconds per
+call. Between samples there is a pause and one untimed call. timers.py describes the
+purpose of each timer, and when sampling stops.
 """
 
 from __future__ import annotations
@@ -44,8 +39,7 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 SM = 1  # NVML_CLOCK_SM
 CELSIUS = 0  # NVML_TEMPERATURE_GPU
-# Reasons for which a clock is lower than it could be; idle, and clocks that somebody
-# has asked for, are none.
+# Reasons that lower a clock. Idleness and a clock limit set by a user do not count.
 THROTTLED = {
     **{0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat"},
     **{0x40: "heat (hardware)", 0x80: "power brake"},
@@ -54,7 +48,7 @@ THROTTLED = {
 
 @dataclass(frozen=True)
 class GpuState:
-    """What NVML says at one moment; None is not known."""
+    """NVML's values at one moment; None: unknown."""
 
     clock: int | None  # of the SMs, MHz
     temperature: int | None  # degrees Celsius
@@ -64,19 +58,19 @@ class GpuState:
 
 @dataclass
 class Watch:
-    """A GPU that is looked at now and then; of a CPU nothing is seen."""
+    """A GPU that is observed now and then; for a CPU every value is null."""
 
     device: AnyDevice
     seen: list[GpuState] = field(default_factory=list)
 
     def look(self) -> None:
-        """Note how it is now."""
+        """Record the current state."""
         if self.device.type == "cuda" and (found := read_state(self.device.index or 0)):
             self.seen.append(found)
 
     def row(self) -> dict[str, Any]:
-        """The keys of a row: clocks in MHz (the first and the last look, the lowest of
-        all), degrees, watts (the most seen), why it was throttled, or null."""
+        """Return the keys of a row: clocks in MHz (first, last and lowest), temperature
+        in degrees, highest watts, reasons for throttling; null where unknown."""
         clocks = [one.clock for one in self.seen if one.clock]
         heat = [one.temperature for one in self.seen if one.temperature]
         power = [one.power for one in self.seen if one.power]
@@ -92,7 +86,7 @@ class Watch:
 
 
 def read_state(index: int) -> GpuState | None:
-    """How GPU `index` is now; None where NVML does not answer."""
+    """Return the current state of GPU `index`; None if NVML does not answer."""
     nvml, handle = _open_library(), _handle(index)
     if nvml is None or handle is None:
         return None
@@ -106,7 +100,7 @@ def read_state(index: int) -> GpuState | None:
 
 
 def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -> Any:
-    """What an NVML function says, None if it fails."""
+    """Return the value that an NVML function writes; None if it fails."""
     found = kind()
     if function(handle, *more, ctypes.byref(found)):
         return None
@@ -124,7 +118,8 @@ def _open_library() -> ctypes.CDLL | None:
 
 @functools.cache
 def _handle(index: int) -> ctypes.c_void_p | None:
-    """NVML's handle of CUDA's GPU `index`: the two may count in different orders."""
+    """Return NVML's handle of CUDA's GPU `index`: the two may number GPUs
+    differently."""
     nvml = _open_library()
     if nvml is None:
         return None
@@ -137,7 +132,7 @@ def _handle(index: int) -> ctypes.c_void_p | None:
         return found
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or count.value != 1:
-        return None  # one of several, nobody knows which
+        return None  # one of several; which is unknown
     if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(found)):
         return None
     return found
@@ -146,7 +141,7 @@ def _handle(index: int) -> ctypes.c_void_p | None:
 def start_profile(on_gpu: bool) -> Any:
     from torch.profiler import ProfilerActivity, profile
 
-    # Else its C++ writes a line to stderr whenever it starts and stops.
+    # Otherwise its C++ writes a line to stderr on every start and stop.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     kinds = [ProfilerActivity.CPU]
     if on_gpu:
@@ -155,7 +150,8 @@ def start_profile(on_gpu: bool) -> Any:
 
 
 def is_named_range(event: Any) -> bool:
-    """Whether an event on the device is a named range, which kernels lie in."""
+    """Return whether an event on the device is a named range, which contains
+    kernels."""
     if getattr(event, "is_user_annotation", False):
         return True
     return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
@@ -164,42 +160,43 @@ def is_named_range(event: Any) -> bool:
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
 MOST_CALLS = 400  # in a burst
-LEAST_US = 0.3  # no kernel of a graph is as short: an empty one takes a microsecond
+LEAST_US = 0.3  # shorter than any kernel of a graph: an empty one takes a microsecond
 
 
 @dataclass
 class Contender:
-    """What is timed. run(i) does the work once, on the i-th copy of its inputs.
+    """The work to time. run(i) does it once, on the i-th copy of its inputs.
 
-    copies: how many there are, more than one only to be cold; flush: empties the cache
-    before each call, where there is but one. checked: it is known to be right. spins:
-    so many seconds its threads keep their cores busy after it, waiting for more work.
+    copies: their number, more than one only for cold runs. flush: empties the cache
+    before each call if there is one copy. checked: whether it is known to be right.
+    spins: seconds for which its threads keep their cores busy after it, waiting for
+    work.
     """
 
     run: Callable[[int], object]
     copies: int = 1
     flush: Callable[[], object] | None = None
-    calls: int = 0  # in a burst; 0: not known yet
-    burst: float = 0.0  # about how many seconds one takes
-    done: int = 0  # calls so far: the copies take turns from burst to burst
+    calls: int = 0  # in a burst; 0: not yet known
+    burst: float = 0.0  # approximate seconds of one
+    done: int = 0  # calls so far: each burst continues with the next copy
     checked: bool = False
     spins: float = 0.0
 
     @property
     def cache(self) -> str:
-        """In which caches its inputs are when it is called: in none, if cold."""
+        """The state of the caches before a call: "warm" or how they were made cold."""
         if self.flush:
             return "cold, flushed"
         return "cold, rotated" if self.copies > 1 else "warm"
 
     def turn(self) -> None:
-        """One call, on the copy whose turn it is."""
+        """Call it once, on the next copy."""
         self.run(self.done)
         self.done += 1
 
 
 def timer_named(name: str, device: AnyDevice) -> Any:
-    """The timer of that name for a device; "" is the one that fits."""
+    """Return the timer of that name for a device; "" selects the one that fits."""
     name = name or ("kernel" if device.type == "cuda" else "wall")
     if name not in TIMERS:
         raise ArgumentError(f"timer '{name}': want one of {', '.join(TIMERS)}")
@@ -210,7 +207,7 @@ def timer_named(name: str, device: AnyDevice) -> Any:
 
 
 class WallTimer:
-    """The host's clock, from before the calls until what they queued is done."""
+    """The host's clock, from before the calls until their queued work is done."""
 
     name = "wall"
 
@@ -223,7 +220,8 @@ class WallTimer:
         watches: Any,
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        """A sample of each contender: microseconds a call. pauses: seconds before."""
+        """Sample each contender: microseconds per call. pauses: seconds before each
+        sample."""
         found = {}
         for name, one in contenders.items():
             self.wait()
@@ -233,20 +231,20 @@ class WallTimer:
         return found
 
     def wait(self) -> None:
-        """Until the device has nothing left to do."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             import torch
 
             torch.cuda.synchronize(self.device)
 
     def sample(self, name: str, one: Contender, watch: Watch) -> float:
-        """Microseconds of a burst."""
+        """Return the microseconds per call of one burst."""
         if one.flush:
             return sum(self.span(one, 1, watch) for _ in range(one.calls))
         return self.span(one, one.calls, watch)
 
     def span(self, one: Contender, calls: int, watch: Watch) -> float:
-        """Microseconds of so many calls; before them the cache is flushed."""
+        """Return the microseconds of `calls` calls; flush the cache before them."""
         if one.flush:
             one.flush()
 
@@ -257,7 +255,7 @@ class WallTimer:
         return self.taken(burst, watch)
 
     def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
-        """Microseconds of what `work` does, or queues."""
+        """Return the microseconds of the work that `work` does or queues."""
         self.wait()
         begin = time.perf_counter_ns()
         work()
@@ -269,7 +267,7 @@ class WallTimer:
 
 
 class EventTimer(WallTimer):
-    """CUDA events on the current stream, before and behind the calls."""
+    """CUDA events on the current stream, before and after the calls."""
 
     name = "event"
 
@@ -303,14 +301,14 @@ class GraphTimer(EventTimer):
             return self.taken(replay, watch)
         us = 0.0
         for _ in range(one.calls):
-            one.flush()  # before the first event: it is not timed
+            one.flush()  # before the first event: not timed
             us += self.taken(replay, watch)
         return us
 
     def _fitting(self, name: str, one: Contender, watch: Watch) -> Any:
-        """A graph that takes as long as a burst should; to be flushed, of one call."""
+        """Return a graph with the duration of a burst, or of one call for a flush."""
         graph = self._captured(one, self._whole(one, one.calls))
-        # The burst was made for the host's launches, which a graph does without.
+        # The burst's length included the host's launches, which a graph avoids.
         wanted = burst_of(self.taken(graph.replay, watch) / one.calls)
         if wanted > 1.25 * one.calls:
             graph = self._captured(one, self._whole(one, wanted))
@@ -324,13 +322,13 @@ class GraphTimer(EventTimer):
         return self._captured(one, 1) if one.flush else graph
 
     def _whole(self, one: Contender, calls: int) -> int:
-        """So many calls or a few more, and so sets one.calls: the copies take whole
-        turns, since each replay begins anew with the same one."""
+        """Round `calls` up to whole turns of the copies; set one.calls to it and return
+        it. Each replay begins with the same copy."""
         one.calls = one.copies * math.ceil(calls / one.copies)
         return one.calls
 
     def _captured(self, one: Contender, calls: int) -> Any:
-        """A graph of so many calls."""
+        """Return a graph of `calls` calls."""
         import torch
 
         with torch.cuda.device(self.device):
@@ -344,10 +342,10 @@ class GraphTimer(EventTimer):
 
 
 class KernelTimer(WallTimer):
-    """How long the kernels of each call ran, added, as CUPTI has it.
+    """The summed durations of each call's kernels, as CUPTI reports them.
 
-    Before each call stands a kernel that nobody else uses: it tells the calls apart,
-    and where it negates enough numbers it empties the cache.
+    A marker kernel that nobody else uses precedes each call and separates the calls.
+    Where it negates enough numbers, it also empties the cache.
     """
 
     name = "kernel"
@@ -366,7 +364,7 @@ class KernelTimer(WallTimer):
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
-            warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
+            warnings.simplefilter("ignore", UserWarning)  # about leaked cycles
             for name, one in contenders.items():
                 self.wait()
                 time.sleep(pauses[name])
@@ -382,11 +380,11 @@ class KernelTimer(WallTimer):
     def _parts(
         self, events: Sequence[Any], contenders: Mapping[str, Contender]
     ) -> dict[str, list[float]]:
-        """Microseconds of the kernels between marks."""
+        """Return the microseconds of the kernels between marks."""
         kernels = [e for e in events if "CUDA" in str(e.device_type)]
         kernels = [e for e in kernels if not is_named_range(e)]
         kernels.sort(key=lambda event: event.time_range.start)
-        parts = [0.0]  # before the first mark, and behind each
+        parts = [0.0]  # before the first mark, and after each
         for event in kernels:
             if self.MARK in event.name:
                 parts.append(0.0)
@@ -411,5 +409,5 @@ class KernelTimer(WallTimer):
 
 
 def burst_of(us: float) -> int:
-    """How many calls of `us` microseconds make a burst."""
+    """Return how many calls of `us` microseconds make a burst."""
     return max(1, min(MOST_CALLS, round(1e6 * BURST / max(us, 1e-3))))

@@ -1,4 +1,5 @@
-"""When the sections of a step end: by events on a GPU, by the clock elsewhere."""
+"""Record when the sections of a step end: by events on a GPU, by the clock
+elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 
 
 class Marks:
-    """Notes when sections end, by events on a GPU and by the clock elsewhere."""
+    """Ends of sections, recorded by events on a GPU and by the clock elsewhere."""
 
     def __init__(self, device: torch.device):
         self.device, self.names = device, []

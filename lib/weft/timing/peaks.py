@@ -1,24 +1,24 @@
-"""What this machine can do at best, measured: memory, arithmetic, and cuBLAS.
+"""The best rates that this machine reaches: memory, arithmetic, and cuBLAS.
 
-cuBLAS itself, without PyTorch around it: what a matrix product is measured against.
+Gemm is cuBLAS without PyTorch around it, the peer of our matrix products:
 
     product = Gemm("bf16")
     product(c, a, b)                c (m,n) = a (m,k) @ b (k,n)
     product(c, a, b_t, "nt")        b stored (n,k)
 
-cuBLAS thinks in columns: a row-major c is its transpose there, so it is asked for
-c^T = b^T a^T, which swaps the operands and changes no number. The handle has the
-workspace that PyTorch gives it, since without one cuBLAS may choose other kernels. See
+cuBLAS stores matrices by columns, where a row-major c is its transpose. So Gemm
+requests c^T = b^T a^T, which swaps the operands and changes no number. The handle has
+the same workspace as in PyTorch: without one, cuBLAS may choose other kernels. See
 https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
 
-peaks("cuda")            rows: a copy (gbs), reads that the L2 cache answers (gbs),
-                             and multiply-adds by kind (tflops)
-    ceilings(rows)           {"gbs": ..., "l2": ..., "fp32": ..., "tf32": ..., ...}
+    peaks("cuda")           rows: a copy (gbs), reads served by the L2 cache (gbs),
+                            and multiply-adds by kind (tflops)
+    ceilings(rows)          {"gbs": ..., "l2": ..., "fp32": ..., "tf32": ..., ...}
 
-peaks.cu and peaks.c do one thing alone each, with their operands in
-registers or shared memory. A peak is that of the fastest sample: what others do
-there meanwhile is no property of a machine. Measured once for each device, and kept in
-the cache; `python -m weft bench matmul --set peaks` measures again.
+Each kernel of peaks.cu and peaks.c does one thing, with its operands in registers or
+shared memory. The fastest sample is the peak: interference by others is no property of
+the machine. Each device is measured once and its peaks cached; `python -m weft bench
+matmul --set peaks` measures again.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 # cudaDataType and cublasComputeType_t: of a and b, and of the sums.
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS, how it adds
+CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS, type of sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),
     "fp16": ("float16", FP16, SUM_FP32),
 }
 NORMAL, TRANSPOSED = 0, 1  # cublasOperation_t
-DEFAULT_GEMM = -1  # cublasGemmAlgo_t: by cuBLAS's own heuristic
+DEFAULT_GEMM = -1  # cublasGemmAlgo_t: chosen by cuBLAS's heuristic
 STATUS = {
     **{1: "not initialized", 3: "allocation failed", 7: "invalid value"},
     **{8: "architecture mismatch", 11: "mapping error", 13: "execution failed"},
@@ -88,8 +88,9 @@ class Gemm:
     ) -> None:
         """Queue the product on torch's current stream.
 
-        layout: "n" as it is, "t" stored transposed, of a and of b: with "nt" b is
-        (n,k). Raises ArgumentError for what does not fit, KernelError if cuBLAS fails.
+        layout: one letter each for a and b, "n" as it is, "t" stored transposed: with
+        "nt" b is (n,k). Raises ArgumentError for arrays that do not fit, KernelError if
+        cuBLAS fails.
         """
         m, n, k = self._sizes(c, a, b, layout)
         kind, adds = CUBLAS_KINDS[self.precision][1:]
@@ -97,7 +98,7 @@ class Gemm:
         flip_a, flip_b = (TRANSPOSED if x == "t" else NORMAL for x in layout)
         stream = ctypes.c_void_p(device.current_stream(self.index))
         _call("cublasSetStream_v2", self._handle, stream)
-        # Whoever sets the stream takes the workspace away.
+        # Setting the stream resets the workspace.
         address = ctypes.c_void_p(self._room.data_ptr())
         size = ctypes.c_size_t(self._room.numel())
         _call("cublasSetWorkspace_v2", self._handle, address, size)
@@ -108,7 +109,7 @@ class Gemm:
         )
 
     def _sizes(self, c: Any, a: Any, b: Any, layout: str) -> tuple[int, int, int]:
-        """m, n, k; ArgumentError if the arrays do not fit each other."""
+        """Return m, n, k; raise ArgumentError if the arrays do not fit each other."""
         import torch
 
         if layout not in LAYOUTS:
@@ -129,7 +130,7 @@ class Gemm:
 
 
 def cublas_version() -> str:
-    """Of the library, e.g. "13.0.2"."""
+    """Return the library's version, e.g. "13.0.2"."""
     found = [ctypes.c_int() for _ in range(3)]
     for which, value in enumerate(found):
         _call("cublasGetProperty", which, ctypes.byref(value))
@@ -137,7 +138,8 @@ def cublas_version() -> str:
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
-    """What PyTorch gives cuBLAS: 32 MiB from Hopper on, 8.1 MiB before.
+    """Return the bytes that PyTorch gives cuBLAS: 32 MiB from Hopper on, 8.1 MiB
+    before.
 
     CUBLAS_WORKSPACE_CONFIG, ":KiB:count" once or more, overrides both.
     """
@@ -149,9 +151,9 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
 @functools.cache
 def open_cublas() -> ctypes.CDLL:
-    """libcublas: the one that PyTorch has loaded, or another that is here.
+    """Return libcublas: the one that PyTorch has loaded, or another installed one.
 
-    KernelError where there is none.
+    Raises KernelError if there is none.
     """
     loaded = getattr(os, "RTLD_NOLOAD", 0)
     for mode in (loaded, None):
@@ -169,7 +171,7 @@ def open_cublas() -> ctypes.CDLL:
 
 @functools.cache
 def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
-    """A handle for a GPU, never destroyed, and the memory it works in."""
+    """Return a handle for a GPU, never destroyed, and its workspace."""
     import torch
 
     where = torch.device("cuda", index)
@@ -194,7 +196,7 @@ def _call(function: str, *args: Any) -> None:
 Row = dict[str, Any]
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
-# rung, precision, least and most compute capability times 10; as the source has them.
+# rung, precision, minimal and maximal compute capability times 10, as in the source.
 KINDS = (
     ("ffma", "fp32", 0, 999),
     ("mma", "tf32", 80, 999),
@@ -205,14 +207,14 @@ KINDS = (
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
 IN_L2 = 1 << 22  # floats, 16 MiB: more than all L1 caches, less than an L2 cache
-BLOCKS_A_PROCESSOR = 8  # of a multiprocessor that reads: 2048 threads
-BURST = 1e-3  # seconds that a kernel runs
-SECONDS = 0.4  # that each is timed, about
-THREADS = 256  # of a block, as in the source
+BLOCKS_A_PROCESSOR = 8  # blocks per multiprocessor that reads: 2048 threads
+BURST = 1e-3  # duration of a kernel, in seconds
+SECONDS = 0.4  # approximate seconds that each is timed
+THREADS = 256  # per block, as in the source
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
-    """The rows of a device: from the cache, or measured. again: measured in any case.
+    """Return a device's rows: cached, or measured now if `again` or if none are cached.
 
     Raises BuildError without a compiler, KernelError if a kernel fails.
     """
@@ -232,7 +234,7 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
-    """The highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
+    """Return the highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
     ("l2"), and TFLOP/s by precision. 3xtf32: a third of tf32.
     """
     found: dict[str, float] = {}
@@ -261,7 +263,7 @@ def _make_row(
 
 @functools.cache
 def open_library(target: str, name: str = "") -> ctypes.CDLL:
-    """peaks.cu for "cuda", peaks.c for "cpu", or the named one of them."""
+    """Open peaks.cu for "cuda", peaks.c for "cpu", or the source called `name`."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
@@ -313,7 +315,7 @@ def _read_l2(lib: Any, where: Any) -> Row:
 
 
 def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
-    """Multiply-adds of a kind, as many turns as take BURST seconds."""
+    """Measure multiply-adds of a kind, for as many turns as take BURST seconds."""
     import torch
 
     with torch.cuda.device(where.index):
@@ -332,7 +334,7 @@ def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -
 
 
 def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
-    """Call a function of peaks.cu on torch's stream; tensors as addresses."""
+    """Call a function of peaks.cu on torch's stream, with tensors as addresses."""
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
     stream = 0 if index is None else devices.current_stream(index)
@@ -344,7 +346,7 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
 
 
 def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
-    """Of this alone; a GPU stays cool, so that its clock is the highest."""
+    """Time it alone; a GPU stays cool, so that its clock is the highest."""
     timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
     return timers.side_by_side(
         {"it": one}, where, timer, seconds=seconds or SECONDS, cool=cool
@@ -355,7 +357,7 @@ def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
 
 
 def _on_cpu(where: Any) -> list[Row]:
-    """On as many threads as OpenMP takes; the copy does not fit any cache."""
+    """Measure with OpenMP's default number of threads; no cache can hold the copy."""
     import numpy as np
 
     lib, count = open_library("cpu"), COPIED["cpu"]

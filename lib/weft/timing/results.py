@@ -1,12 +1,12 @@
-"""The one JSON in which every measurement of the lab is written, and tables of it.
+"""The one JSON format of all measurements of the lab, and tables of them.
 
     {"machine": {device, cpu, cores, driver, toolkit, torch, date, commit},
      "rows": [{op, impl, rung, precision, target, device, timer, us, us_low,
                us_high, us_mean, ...}]}
 
 us is the median over samples, us_low and us_high the 20th and 80th percentile.
-vs_<peer> is the peer's time over ours in the same run: above 1 we are faster.
-What cannot be measured is null.
+vs_<peer> is the peer's time over ours in the same run: above 1 we are faster. Values
+that cannot be measured are null.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
-    """The full name of the GPU, or of the CPU."""
+    """Return the full name of the GPU, or of the CPU."""
     device = devices.parse_device(device)
     return devices.name(device.index) if device.type == "cuda" else cpu_name()
 
 
 def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
-    """The machine, as every JSON file has it; what is not there is null."""
+    """Return the "machine" of every JSON file; missing values are null."""
     import torch
 
     return {
@@ -54,9 +54,9 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, "+" behind it if files differ; None outside git.
+    """Return the checkout's commit, with "+" if files differ; None outside git.
 
-    WEFT_COMMIT names it where a copy without git is measured.
+    WEFT_COMMIT names it when a copy without git is measured.
     """
     if named := os.environ.get("WEFT_COMMIT"):
         return named
@@ -87,7 +87,7 @@ def write_json(
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """What write_json() wrote; ValueError naming the file if it is not that."""
+    """Read a file of write_json(); raise ValueError with its name if it is not one."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -98,7 +98,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
-    """The rows' columns as aligned text; a missing value is a dash."""
+    """Format the rows' columns as aligned text; a missing value is a dash."""
     cells = [[_write_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells)]
     words = [all(isinstance(r.get(c), str | None) for r in rows) for c in columns]
@@ -118,14 +118,14 @@ def _none_if_unknown(text: str) -> str | None:
 
 
 def _convert_plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, as json knows them."""
+    """Convert NumPy's numbers and arrays to types of JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not for JSON")
 
 
 def _one_row_per_line(results: dict[str, Any]) -> str:
-    """JSON that a diff can read: one line per row, short numbers."""
+    """Return JSON that diffs well: one line per row, short numbers."""
     results = _round_numbers(results)
     parts = []
     for key, value in results.items():
@@ -139,7 +139,7 @@ def _one_row_per_line(results: dict[str, Any]) -> str:
 
 def _round_numbers(value: Any) -> Any:
     if isinstance(value, float):
-        # JSON knows neither NaN nor infinity.
+        # JSON has neither NaN nor infinity.
         return float(f"{value:.6g}") if np.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _round_numbers(inner) for key, inner in value.items()}
@@ -159,7 +159,7 @@ def _write_cell(value: Any) -> str:
 def compare_with_torch(rows: Sequence[dict[str, Any]]) -> None:
     """Give rows of a race vs_torch_eager and vs_torch_best, null without a peer.
 
-    A peer is PyTorch's in the same precision at the same batch.
+    A peer is a row of PyTorch in the same precision at the same batch.
     """
     for row in rows:
         peers = [
@@ -176,7 +176,7 @@ def compare_with_torch(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def label_row(row: dict[str, Any]) -> str:
-    """What stands beside a row's mark: "weft reference", "eager channels-last"."""
+    """Return the label beside a row's mark: "weft reference", "eager channels-last"."""
     if row["impl"] != "torch":
         return f"weft {row['rung']}"
     layout = row.get("layout") or ""
@@ -186,12 +186,12 @@ def label_row(row: dict[str, Any]) -> str:
 
 
 def stamp_row() -> dict[str, Any]:
-    """When and from which commit a row is: rows of several runs lie in one file."""
+    """Return a row's date and commit: one file may contain rows of several runs."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what it says, or its kind."""
+    """Return the first line of the error's message, or its type."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,24 +1,23 @@
-"""Timers with names, side by side: how long a call takes, and how sure that is.
+"""Timers with names, side by side: the time of a call, and its uncertainty.
 
-How long a call takes, in so many samples.
-
-time_call() is for one call, in_rounds() for several that take turns, by events on a
-GPU and the host's clock on a CPU, without PyTorch. Where the number of samples is not
-known beforehand, timers.py goes on until the median is.
-
-kernel  the kernels' own durations, as CUPTI has them, through torch.profiler
-    graph   a CUDA graph of many calls, between two events: what a busy GPU needs
-    event   many calls between two events; of short ones the host's launches are timed
-    wall    the host's clock, until the work is done
+time_call() times one call and in_rounds() several that take turns, with a fixed number
+of samples. They use events on a GPU and the host's clock on a CPU, without PyTorch.
+bench() and side_by_side() choose the number of samples by the uncertainty of the
+median:
 
     bench(torch.mm, a, b)             one call
     side_by_side({"a": ..., ...})     several in turn, so that all see the same machine
 
-Warm: the same inputs again and again. Cold: inputs that are in no cache, either
-"rotated", since copies of them take turns that together are larger than the cache, or
-"flushed" before each call, where so many copies would be too many. A burst of calls is
-one sample (with `kernel` each call is). Measuring ends once the median is known well
-enough, or when the time is up: `stopped` says which.
+    kernel  the kernels' own durations, as CUPTI has them, through torch.profiler
+    graph   a CUDA graph of many calls, between two events: what a busy GPU needs
+    event   many calls between two events; short ones measure the host's launches
+    wall    the host's clock, until the work is done
+
+Warm: the same inputs again and again. Cold: inputs that are in no cache. Either copies
+of them that exceed the cache take turns ("rotated"), or, where that needs too many
+copies, the cache is "flushed" before each call. A burst of calls is one sample (with
+`kernel`, each call is). Measuring ends once the median is known well enough, or when
+the time is up; `stopped` records which.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ REST = 10e-3  # seconds between samples on a CPU, in which others' threads fall 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long one call takes, in microseconds, and how that was found out."""
+    """The time of one call, in microseconds, and how it was measured."""
 
     median: float
     low: float
@@ -59,7 +58,7 @@ class Timing:
     samples: int
 
     def row(self) -> dict[str, Any]:
-        """The keys of a row of results."""
+        """Return the keys of a row of results."""
         return {
             **{"timer": self.timer, "us": self.median},
             **{"us_low": self.low, "us_high": self.high, "us_mean": self.mean},
@@ -67,7 +66,8 @@ class Timing:
 
 
 def summarize(samples: Iterable[float], timer: str) -> Timing:
-    """The Timing of samples in microseconds; ValueError if there are none."""
+    """Return the Timing of samples in microseconds; raise ValueError if there are
+    none."""
     values = np.asarray(list(samples), dtype=float)
     if not values.size:
         raise ValueError("no samples to summarize")
@@ -86,7 +86,7 @@ def time_call(
     calls: int = 1,
     warmup: int = 3,
 ) -> Timing:
-    """Time `call`: `samples` times the mean of `calls` calls in a row."""
+    """Time `call`: take `samples` samples, each the mean of `calls` calls in a row."""
     if samples < 1 or calls < 1 or warmup < 0:
         raise ValueError(f"samples={samples}, calls={calls}, warmup={warmup}")
     clock = clock_for(device)
@@ -112,8 +112,8 @@ def in_rounds(
     """Time several contenders in turn, so that all see the same machine.
 
     blocks[name](n) runs n iterations of one. In each round every contender runs
-    sizes[name] of them as one sample, after a pause (on a CPU) and one iteration that
-    is not timed; one that has been timed for `seconds` sits out the other rounds.
+    sizes[name] of them as one sample, after a pause (on a CPU) and one untimed
+    iteration. A contender that has been timed for `seconds` skips the remaining rounds.
     `tick` is called after each sample.
     """
     clock = clock_for(device)
@@ -134,22 +134,23 @@ def in_rounds(
 
 
 def clock_for(device: AnyDevice | str) -> Any:
-    """Events on a GPU, the host's clock on a CPU: clock.taken(work), microseconds."""
+    """Return the device's clock (events on a GPU, the host's clock on a CPU), whose
+    taken(work) returns microseconds."""
     where = devices.parse_device(device)
     return timer_named("event" if where.type == "cuda" else "wall", where)
 
 
-SAMPLE = 0.015  # seconds of a sample, about
+SAMPLE = 0.015  # approximate seconds of a sample
 
-STEPS = (4, 512)  # in a sample: at least, at most
+STEPS = (4, 512)  # minimum and maximum in a sample
 
 SLOWEST = 60.0  # seconds that a contender may be timed, in all
 
-HOST_TIMES = 7  # the host is timed
+HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """How many steps make a sample: a power of two, at about SAMPLE seconds."""
+    """Return the steps in a sample: a power of two that takes about SAMPLE seconds."""
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
@@ -159,7 +160,8 @@ def count_steps(run: Run, device: AnyDevice) -> int:
 
 
 def time_host(run: Run, steps: int, device: AnyDevice) -> float | None:
-    """The host's time to queue a step, `steps` at once; None where nothing queues."""
+    """Return the host's time to queue a step, `steps` at once; None if nothing
+    queues."""
     if device.type == "cpu":
         return None
     times = []
@@ -173,7 +175,7 @@ def time_host(run: Run, steps: int, device: AnyDevice) -> float | None:
 
 
 def synchronize(device: AnyDevice) -> None:
-    """Wait until what was queued is done, PyTorch's too."""
+    """Wait until all queued work is done, including PyTorch's."""
     if device.type == "cuda":
         import torch
 
@@ -183,22 +185,22 @@ def synchronize(device: AnyDevice) -> None:
 Run = Callable[[int], object]  # queues that many steps
 
 
-PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
+PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
 LEAST = 8  # samples before a spread is believed
 SPREAD = 0.005  # the median is known to half a percent
-# Of the inputs; a graph of a burst has a call of each. At 2048 those of 60 kB and more
-# take turns in an L2 of 60 MiB, for smaller ones it is flushed.
+# Copies of the inputs; a graph of a burst contains a call for each. With 2048, inputs
+# of 60 kB and more exceed an L2 of 60 MiB; for smaller ones it is flushed.
 MOST_COPIES = 2048
 
 
 @dataclass
 class Timed:
-    """A Timing, and what else must be said of it.
+    """A Timing with the conditions of its measurement.
 
-    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call had
-    passed a check before it was timed; spread: the width of the median's 95 % interval
-    over the median; stopped: "spread", "time" or "samples"; pause: seconds between
-    bursts; fastest: of all samples, in microseconds.
+    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call passed
+    a check before timing; spread: the width of the median's 95 % interval over the
+    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
+    fastest: the fastest sample, in microseconds.
     """
 
     timing: Timing
@@ -218,7 +220,7 @@ class Timed:
         return self.timing.median
 
     def row(self) -> dict[str, Any]:
-        """The keys of a row of results."""
+        """Return the keys of a row of results."""
         return {
             **self.timing.row(),
             **{"cache": self.cache, "checked": self.checked},
@@ -257,16 +259,17 @@ def bench(
     spread: float = SPREAD,
     cool: bool = False,
 ) -> Timed:
-    """How long call(*args) takes.
+    """Time call(*args).
 
-    timer: of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: where
-    the work is done, by default where the arrays among args lie. check: called first;
-    if it raises or returns False nothing is timed; without one the result is said to be
-    unchecked. cold: arrays among args take turns with copies of themselves; without
-    any, or where it would take too many copies, the cache is flushed before each call.
-    seconds: at most, about. cool: bursts of 2 ms with pauses of 60 ms; calls that take
-    longer than a burst get pauses in proportion.
-    Raises ArgumentError for what makes no sense.
+    timer: one of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: the
+    device of the work, by default that of the arrays among args. check: called first;
+    if it raises or returns False, nothing is timed. Without a check the result is
+    marked as unchecked. cold: arrays among args take turns with copies of themselves.
+    Without arrays, or if that needs too many copies, the cache is flushed before each
+    call.
+    seconds: the approximate maximum. cool: bursts of 2 ms with pauses of 60 ms; calls
+    longer than a burst get longer pauses in proportion.
+    Raises ArgumentError for invalid arguments.
     """
     if not callable(call):
         raise ArgumentError(f"bench({call!r:.40}): want a function to call")
@@ -284,7 +287,8 @@ def bench(
 def make_contender(
     call: Callable[..., object], args: Sequence[Any], device: AnyDevice, cold: bool
 ) -> Contender:
-    """call(*args) as a contender; cold, its arrays are copied as often as needed."""
+    """Return call(*args) as a contender; if cold, copy its arrays as often as
+    needed."""
     arrays = [a for a in args if hasattr(a, "nbytes")]
     size = sum(a.nbytes for a in arrays)
     if not cold:
@@ -297,9 +301,10 @@ def make_contender(
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """How many inputs of `size` bytes in turn are never found in a cache.
+    """Return how many inputs of `size` bytes take turns so that no cache holds the
+    next.
 
-    1 where that would be more than MOST_COPIES: the cache is to be flushed then.
+    Return 1 if that exceeds MOST_COPIES: the cache must then be flushed.
     """
     wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
     return wanted if wanted <= MOST_COPIES else 1
@@ -317,7 +322,8 @@ def side_by_side(
 ) -> dict[str, Timed]:
     """Time several contenders in turn, each for about `seconds` at most.
 
-    samples: bursts of each at most. Raises ArgumentError for a timer that is not there.
+    samples: maximal number of bursts of each. Raises ArgumentError for an unknown
+    timer.
     """
     where = devices.parse_device(device)
     clock = timer_named(timer, where)
@@ -355,10 +361,10 @@ def side_by_side(
 
 
 def spread_of(samples: Sequence[float]) -> float:
-    """Width of the 95 % confidence interval of the median, over the median.
+    """Return the width of the median's 95 % confidence interval over the median.
 
-    By order statistics (binomial, its normal approximation): no distribution is
-    assumed. Infinite for fewer than LEAST samples.
+    It uses order statistics (normal approximation of the binomial), so it assumes no
+    distribution. Infinite for fewer than LEAST samples.
     """
     n = len(samples)
     if n < LEAST:
@@ -371,7 +377,7 @@ def spread_of(samples: Sequence[float]) -> float:
 
 
 def cache_size(device: AnyDevice) -> int:
-    """Bytes of the largest cache: a GPU's L2, a CPU's last level."""
+    """Return the bytes of the largest cache: a GPU's L2, a CPU's last level."""
     if device.type == "cuda":
         import torch
 
@@ -384,7 +390,7 @@ def cache_size(device: AnyDevice) -> int:
 
 
 def make_flusher(device: AnyDevice) -> Callable[[], object]:
-    """A function after which nothing of before is in the cache."""
+    """Return a function that evicts all earlier data from the cache."""
     import torch
 
     words = 2 * cache_size(device) // 8
@@ -411,15 +417,15 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
 
 
 def _cooling_pause(one: Contender) -> float:
-    """Seconds of pause before its burst: where a call takes longer than a burst
-    should, the pause is longer as well, so that as little of the time is work."""
+    """Return the seconds of pause before a burst. A call longer than a burst gets a
+    longer pause, so that the share of work stays as small."""
     return PAUSE * max(1.0, one.burst / BURST)
 
 
 def _explain_stop(
     spreads: Mapping[str, float], wanted: float, rounds: int, most: int, late: bool
 ) -> str:
-    """Why to stop now, or ""."""
+    """Return why to stop now, or ""."""
     if all(value <= wanted for value in spreads.values()):
         return "spread"
     if late:
@@ -428,7 +434,8 @@ def _explain_stop(
 
 
 def _device_of(args: Sequence[Any]) -> str:
-    """Where the arrays among the arguments lie; without any, where torch works."""
+    """Return the device of the arrays among the arguments; torch's default without
+    any."""
     places = [str(a.device) for a in args if hasattr(a, "data_ptr")]
     if any(hasattr(a, "__cuda_array_interface__") for a in args) and not places:
         return "cuda"

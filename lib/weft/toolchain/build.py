@@ -290,7 +290,7 @@ def _object_path(
 ) -> Path:
     """Return the object's path: its name contains the hash of all its inputs.
 
-    read: texts.read(), or a cached version of it.
+    read: keys.read(), or a cached version of it.
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
     found = keys.list_texts(source, folders, read or keys.read)

@@ -91,9 +91,7 @@ class Library:
         self.ffi = ffi
         self.C = _load_functions(self.path)
         self.rungs = self._read_rungs()
-        self._chosen: dict[
-            tuple[str | None, str], Rung
-        ] = {}  # cached results of rung()
+        self._chosen: dict[tuple[str | None, str], Rung] = {}  # results of rung()
         if _threads:
             self.call("weft_set_threads", _threads)
         _kept.append(self)
@@ -109,9 +107,7 @@ class Library:
             raise DeviceLost(_lost)
         try:
             status = getattr(self.C, function)(*args)
-        except (
-            OverflowError
-        ) as error:  # cffi's message: the number, and that it does not fit
+        except OverflowError as error:  # cffi's message has the number
             raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)

@@ -96,9 +96,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", enrol) as pool:
         try:
             yield pool
-        except (
-            BaseException
-        ):  # including Ctrl-C: waiting for all of them takes a minute
+        except BaseException:  # even Ctrl-C: waiting for all of them takes a minute
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(at_work):
                 _kill(child)
