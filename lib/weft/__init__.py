@@ -2,24 +2,24 @@
 
 Each folder imports only from those above it in this list.
 
-    base/        paths, errors, devices, caches, colours: what everything may use
-    csource/     the one reader of CUDA C: what a source holds, and its C++ for the CPU
+    base/        paths, errors, devices, caches, colours: used by every folder
+    csource/     the one reader of CUDA C: parses a source, translates it for the CPU
     report/      faults and costs of a launch, on the lines of its source
     toolchain/   compilers, and the libraries that they build from kernels/
     timing/      timers, and the rows of every measurement
     cells/       CUDA C from a string: load_cuda(), %%cuda
     programs/    whole CUDA programs on the CPU: `weft run`
-    cuda         the names that a Python kernel is written in
-    pykernel/    what runs one: the simulator, Numba, a translation to CUDA C
+    cuda         the names for writing a Python kernel
+    pykernel/    its runners: the simulator, Numba, a translation to CUDA C
     ops/         kernels/ for torch, with their checks and gradients
-    check/       the reader's kernel against a reference, and what its mistake is
+    check/       compares the reader's kernel with a reference, guesses its mistake
     see/         machine code, pictures of launches, timelines
     mnist/       the CNN, in C, NumPy, Python and PyTorch
     tune/        the fastest of a kernel's compile-time constants
-    puzzles/     what a reader solves
-    benchmarks/  how fast all of it is
+    puzzles/     exercises for the reader
+    benchmarks/  measurements of all of it
     lessons/     the course: its notebooks, exercises, widgets, the matmul ladder
-    commands/    what python -m weft COMMAND (__main__) runs
+    commands/    the commands of python -m weft COMMAND (__main__)
 """
 
 import sys
@@ -27,14 +27,14 @@ from pathlib import Path
 
 from .base.lazy import make_lazy
 
-_CASES = Path(__file__).with_name("ops") / "cases"  # a file there is an op
+_CASES = Path(__file__).with_name("ops") / "cases"  # each file there is an op
 
-# Where each public name comes from: it is imported with its first use. PyTorch takes a
-# second, which a command or a training that does without it need not wait for.
+# The module of each public name, imported on the name's first use. Importing PyTorch
+# takes a second, which commands and training without it should not spend.
 __all__ = make_lazy(
     __name__,
     {
-        "timing": ("bench",),  # a module that can be called: weft.bench(f, x)
+        "timing": ("bench",),  # a callable module: weft.bench(f, x)
         "check": ("check",),
         "cuda": ("cuda",),
         "see.inspect": ("inspect",),
@@ -62,7 +62,7 @@ __all__ = make_lazy(
 
 
 def load_ipython_extension(shell) -> None:
-    """What %load_ext weft calls: %%cuda and %%cuda_header from now on."""
+    """Register %%cuda and %%cuda_header, for %load_ext weft."""
     # Only IPython needs it.
     from .commands import magic
 

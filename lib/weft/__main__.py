@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .base.errors import BuildError
 
-# Imported only when called: `doctor` must run where half of the rest cannot.
+# Imported only when called: `doctor` must run where half of the others cannot.
 COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
@@ -40,16 +40,16 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; returns the exit status.
+    """Run a command; return the exit status.
 
-    What goes wrong on the user's side is one sentence on stderr, not a trace.
+    The user's errors are one sentence on stderr, without a traceback.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
         make_overview().print_help(sys.stderr)
         return 2
     if arguments[0] not in COMMANDS:
-        make_overview().parse_args(arguments)  # ends here
+        make_overview().parse_args(arguments)  # exits here
     name = arguments[0]
     try:
         module = importlib.import_module(COMMANDS[name][0])
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse_arguments(module, parser: argparse.ArgumentParser, words: list[str]):
-    """What the words after the command's name say.
+    """Parse the words after the command's name.
 
     `run` has a parse() of its own: argparse cannot read nvcc's options.
     """
@@ -89,7 +89,7 @@ def make_overview() -> argparse.ArgumentParser:
 
 
 def _check_places(args: argparse.Namespace) -> None:
-    """Refuse what could not be written in the end, before anything is measured."""
+    """Refuse output paths that are not writable, before anything is measured."""
     for option in ("json", "plot", "save"):
         if not (text := getattr(args, option, None)):
             continue
@@ -112,7 +112,7 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def list_expected_errors() -> tuple[type[BaseException], ...]:
-    # To import it parses weft.h, which `run` has no use for.
+    # Importing it would parse weft.h, which `run` does not need.
     native = sys.modules.get("weft.toolchain.native")
     more = (native.KernelError,) if native else ()
     return BuildError, ValueError, OSError, *more

@@ -2,14 +2,14 @@
 
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
-Sizes around those of a block, several launch shapes, random signed inputs, poisoned
-outputs between guard zones, threads in three orders; compared with a float64
-reference within a derived bound. What fails is told by element, block and thread,
-with a guess at the mistake (mistakes/).
+It tries sizes around those of a block and several launch shapes, with random signed
+inputs, poisoned outputs between guard zones, and threads in three orders. It compares
+the results with a float64 reference within a derived bound. A failure report names
+element, block and thread, and guesses the mistake (mistakes/).
 
-    cases, plan      sizes and launch shapes, and which of them are run
-    runners          how each kind of kernel is run, and for how long at most
-    problem          inputs, the answer, and how close to it a result must come
+    cases, plan      sizes and launch shapes, and the choice among them
+    runners          how each kind of kernel is run, and its time limit
+    problem          inputs, the answer, and the bound of a result
     refusal, faulty  the report on a wrong one: element, block, thread, and a guess
 """
 
@@ -31,13 +31,13 @@ from .problem import Attempt, Problem, Trial, call, make_arguments, name_results
 from .refusal import refuse_run
 from .runners import FunctionTooLong, ReturningRunner, Runner, make_runners, time_limit
 
-TIMEOUT = 10.0  # seconds that one launch may take
+TIMEOUT = 10.0  # time limit of one launch, in seconds
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """That something is right. runs: launches (or calls) that were compared; worst:
-    the largest error over its bound; sizes and shapes: what they were made with."""
+    """The verdict that something is right. runs: launches (or calls) compared; worst:
+    the largest error over its bound; sizes and shapes: those of the runs."""
 
     name: str
     runs: int
@@ -93,7 +93,8 @@ def check(
     device: Any = None,
     watched: bool = False,
 ) -> Verdict:
-    """Check a kernel, or a function, against a reference; Mismatch if it is wrong.
+    """Check a kernel, or a function, against a reference; raise Mismatch if it is
+    wrong.
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), a kernel of
     load_cuda() or %%cuda; a plain function that writes into `outputs`; or, without
@@ -101,28 +102,28 @@ def check(
     torch or lists). reference: takes inputs (floats as float64), values and sizes by
     name, or the inputs in order; returns the outputs, then the inout arrays.
 
-    Parameters are told by name. outputs, inputs, inout (read and overwritten):
-        {"c": ("m", "n"), "h": "int32[n + 1]", "x": an array}; float32 unless said here
-        or in dtypes= (CUDA C says it itself). values: other arguments, a number or a
-        function of sizes and rng. What is left are sizes.
-    sizes: numbers, tuples in the order of the names, or dicts. Without: 1, 2, 3, a
+    Parameters are named. outputs, inputs, inout (read and overwritten):
+        {"c": ("m", "n"), "h": "int32[n + 1]", "x": an array}; float32 unless given here
+        or in dtypes= (CUDA C declares it). values: other arguments, a number or a
+        function of sizes and rng. All remaining parameters are sizes.
+    sizes: numbers, tuples in the order of the names, or dicts. Default: 1, 2, 3, a
         prime, a block - 1, a block, a block + 1, and one large.
     block: one, or a list of them; grid: as in a launch, or a function of sizes and
-        block (without: a thread for each element of the first output). launch: (grid,
+        block (default: a thread for each element of the first output). launch: (grid,
         block) or a function of sizes that returns it, or a list of them. first: pairs
         (sizes, (grid, block)) that are run before all others. shared: bytes of dynamic
         shared memory, or a function of sizes and block.
     terms: roundings in an element's sum, as a number, a size ("k") or a function; a
-        dict for several outputs; 0: every bit. bound: a function of inputs, values,
-        sizes and want that returns what an error may be (problem.py has the
-        default). Whole numbers and bools are exact.
-    data: functions of rng, shape and sizes for inputs that must not be any numbers.
-    timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda". watched: on
+        dict for several outputs; 0: every bit must match. bound: a function of inputs,
+        values, sizes and want that returns the largest allowed error (problem.py has
+        the default). Integers and bools are exact.
+    data: functions of rng, shape and sizes for inputs with restricted values.
+    timeout: seconds per launch. device: where CUDA C runs, "cpu" or "cuda". watched: on
         the CPU under the watch build, about 20 times slower, whose findings (races,
         accesses out of bounds, barriers) refuse it as the simulator's do.
 
-    Raises ArgumentError if this makes no sense; what the kernel itself raises
-    (NotImplementedError of an exercise) comes through.
+    Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
+    (NotImplementedError of an exercise) pass through.
     """
     launched = any(x is not None for x in (block, grid, launch))
     found = make_runners(kernel, bool(outputs or inout), device, launched, watched)
@@ -210,7 +211,7 @@ def _check(
     cases: list[Case],
     timeout: float,
 ) -> Verdict:
-    """Run every case; the first that fails is told by refusal()."""
+    """Run every case; refuse_run() reports the first that fails."""
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
     for index, (sizes, shape) in enumerate(cases):
@@ -237,7 +238,7 @@ def _check(
 def _run_case(
     problem: Problem, runner: Runner, trial: Trial, order: str, timeout: float
 ) -> Attempt:
-    """One run of one case: what came out, and the Mismatch if that is wrong."""
+    """Run one case once; return its results, with the Mismatch if they are wrong."""
     attempt = Attempt(trial, order)
     try:
         if isinstance(runner, ReturningRunner):
@@ -263,7 +264,7 @@ def _run_case(
 
 
 def _run_writer(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> None:
-    """Run something that writes into its arrays, and look at all of them."""
+    """Run something that writes into its arrays, and examine all of them."""
     arrays, args = make_arguments(runner, trial)
     report = runner.run(args, trial.shape, attempt.order, timeout)
     attempt.got = {n: arrays[n].values() for n in trial.starts}
@@ -284,7 +285,7 @@ def _run_function(
     attempt: Attempt,
     timeout: float,
 ) -> None:
-    """Call a function of the inputs, which must leave them as they are."""
+    """Call a function of the inputs, which must leave them unchanged."""
     guarded = {n: Guarded(a) for n, a in trial.inputs.items()}
     arrays = {n: g.array for n, g in guarded.items()}
     with time_limit(runner.name, timeout):
@@ -308,13 +309,13 @@ def _run_function(
 
 
 def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
-    """A launch that was ended, as a refusal."""
+    """Turn a stopped launch into a Mismatch."""
     report = getattr(error, "report", None)
     facts = {n: getattr(error, n, None) for n in ("block", "thread")}
     findings = getattr(report, "findings", None)
     if findings:
         ended = [f for f in findings if f.text in str(error)]
-        last = (ended or findings)[-1]  # races are told after what ended it
+        last = (ended or findings)[-1]  # races are listed after the fault that ended it
         facts |= {"kind": last.kind, "array": last.array, "index": last.index}
         facts |= {"pattern": last.pattern}
     text = str(error).removeprefix(f"{runner.name}: ")
@@ -324,7 +325,7 @@ def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
 
 
 def _refuse_findings(findings: Any, report: Any) -> Mismatch:
-    """What the simulator found in a launch that went on, as a refusal."""
+    """Turn the simulator's findings in a completed launch into a Mismatch."""
     first = findings[0]
     times = sum(f.count for f in findings)
     text = first.text + f"; {times} times in all" * (times > 1)
@@ -334,7 +335,7 @@ def _refuse_findings(findings: Any, report: Any) -> Mismatch:
 
 
 def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
-    """One verdict for what was checked on the CPU and on a GPU."""
+    """Join the verdicts of the CPU and a GPU to one."""
     if len(verdicts) == 1:
         return verdicts[0]
     first = verdicts[0]

@@ -1,4 +1,4 @@
-"""What check() runs a kernel with: its arrays, sizes, launch shapes and inputs."""
+"""The cases with which check() runs a kernel: arrays, sizes, launch shapes, inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..base.errors import ArgumentError
 
 Sizes = dict[str, int]
 PRIMES = (7, 13, 5, 11, 3)
-BLOCKS = {  # default launch shapes by the dimensions that a kernel asks for
+BLOCKS = {  # default launch shapes by the number of dimensions that a kernel uses
     1: ((64,), (96,), (32,), (256,)),
     2: ((16, 16), (8, 4), (32, 3)),
     3: ((8, 4, 4), (4, 3, 2)),
@@ -26,14 +26,14 @@ BLOCKS = {  # default launch shapes by the dimensions that a kernel asks for
 
 
 def divide_up(a: int, b: int) -> int:
-    """a / b rounded up."""
+    """Return a / b rounded up."""
     return -(-a // b)
 
 
 def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
-    """function(...) with those of `pool` that its parameters name.
+    """Call function(...) with those of `pool` that its parameters name.
 
-    ArgumentError with the names there are if it wants another one.
+    Raises ArgumentError with the available names if it has another parameter.
     """
     wanted = names_of(function)
     if wanted is None:
@@ -48,7 +48,7 @@ def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
 
 
 def names_of(function: Callable[..., Any]) -> list[str] | None:
-    """The names of the parameters that a call must give; None if that is unknown."""
+    """Return the names of the required parameters; None if they are unknown."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -68,8 +68,8 @@ def _name(function: Any) -> str:
 
 @dataclass(frozen=True)
 class Spec:
-    """An array as check() is told of it: dimensions (names, numbers, expressions of
-    names such as "n - 1", functions of sizes), a dtype, or the very data."""
+    """The description of an array for check(): dimensions (names, numbers, expressions
+    of names such as "n - 1", functions of sizes), a dtype, or the actual data."""
 
     name: str
     dims: tuple[Any, ...]
@@ -78,7 +78,7 @@ class Spec:
 
     @property
     def symbols(self) -> list[str]:
-        """The sizes that its dimensions speak of, in their order."""
+        """The sizes that appear in its dimensions, in their order."""
         found: list[str] = []
         for dim in self.dims:
             if isinstance(dim, str):
@@ -90,11 +90,12 @@ class Spec:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Each dimension's name; "" for one that is no plain size."""
+        """The name of each dimension; "" for one that is no plain size."""
         return tuple(d if _is_name(d) else "" for d in self.dims)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """The shape for these sizes; ArgumentError if a dimension is unknown."""
+        """Return the shape for these sizes; raise ArgumentError for an unknown
+        dimension."""
         return tuple(_parse_dimension(self.name, dim, sizes) for dim in self.dims)
 
 
@@ -102,7 +103,7 @@ _FUNCTIONS = {"cdiv": divide_up, "min": min, "max": max}
 
 
 def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
-    """A Spec from ("m", "n"), "n", 3, "int32[m, n]" or from an array itself."""
+    """Parse a Spec from ("m", "n"), "n", 3, "int32[m, n]" or from an array itself."""
     dtype = dtypes.get(name)
     if hasattr(value, "__array__") or hasattr(value, "detach"):
         data = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -129,7 +130,7 @@ def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
 
 
 def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
-    """The outputs, the inputs and the inout arrays of check()'s options, by name."""
+    """Return the outputs, inputs and inout arrays of check()'s options, by name."""
     dtypes = options.get("dtypes") or {}
     kinds = (options.get(kind) or {} for kind in ("outputs", "inputs", "inout"))
     return [
@@ -138,7 +139,7 @@ def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside of brackets."""
+    """Split the text at the commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")
@@ -184,7 +185,8 @@ def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
 def draw_values(
     shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
-    """Random signed values; every value of a byte, small whole numbers else."""
+    """Draw random signed values; for bytes, any value; for other integers, small
+    ones."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -203,8 +205,8 @@ def draw_values(
 class LaunchShape:
     """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory.
 
-    plain: one thread for each element of the first output. like: of the same plan, for
-    other sizes; None: it does not follow from sizes.
+    plain: one thread for each element of the first output. like: returns the shape of
+    the same plan for other sizes; None if it does not follow from sizes.
     """
 
     grid: tuple[int, ...]
@@ -223,14 +225,14 @@ Case = tuple[Sizes, LaunchShape | None]
 
 
 def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
-    """The blocks to try: those given (one, or a list of them), or the default."""
+    """List the blocks to try: those given (one, or a list of them), or the default."""
     if block is None:
         return [make_three(b) for b in BLOCKS[dims]]
     return [make_three(b) for b in (block if isinstance(block, list) else [block])]
 
 
 def make_three(given: Any) -> tuple[int, int, int]:
-    """(x, y, z) of an int or up to three of them."""
+    """Return (x, y, z) for an int or up to three of them."""
     parts = tuple(given) if isinstance(given, Iterable) else (given,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
         raise ArgumentError(f"a block or grid is one to three ints, this is {given!r}")
@@ -241,10 +243,11 @@ def make_three(given: Any) -> tuple[int, int, int]:
 def cover_elements(
     shape: tuple[int, ...], block: tuple[int, int, int], dims: int
 ) -> LaunchShape:
-    """One thread for each element: x along the last axis, y along the one before.
+    """Return one thread for each element: x along the last axis, y along the one
+    before.
 
-    dims: how many axes of threads the kernel knows; what is left is flattened into
-    the last of them.
+    dims: how many axes of threads the kernel uses; the remaining axes are flattened
+    into the last of them.
     """
     axes = list(shape[::-1]) or [1]
     head, rest = axes[: dims - 1], axes[dims - 1 :]
@@ -255,7 +258,7 @@ def cover_elements(
 
 
 def count_dimensions(text: str) -> int:
-    """How many axes of threads a kernel's source speaks of: 1, 2 or 3."""
+    """Count the axes of threads that a kernel's source uses: 1, 2 or 3."""
     axes = re.findall(r"\b(?:thread|block)(?:Idx|Dim)\s*\.\s*([xyz])", text)
     axes += [
         "xyz"[int(n) - 1] for n in re.findall(r"\bgrid(?:size)?\(\s*([123])", text)
@@ -267,7 +270,8 @@ def count_dimensions(text: str) -> int:
 
 
 def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
-    """The sizes a caller gives: numbers (of one symbol), tuples or dicts."""
+    """Return the sizes that a caller gives: numbers (of one symbol), tuples or
+    dicts."""
     if isinstance(sizes, (int, dict)) or (
         isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
     ):
@@ -304,11 +308,11 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """1, 2, 3, primes, a block less one, a block, one more, and one large.
+    """Return 1, 2, 3, primes, a block less one, a block, one more, and one large.
 
     sides: the length of a block along each symbol. most: the largest product of all
-    sizes. first: whether it is for the first launch shape; for others, fewer. other:
-    the length for symbols that no side of a block lies along (tiles of a sum).
+    sizes. first: whether it is for the first launch shape; others get fewer. other: the
+    length for symbols along which no side of a block runs (tiles of a sum).
     """
     if not symbols:
         return [{}]
@@ -333,7 +337,7 @@ def default_sizes(
 def _at_most(
     row: list[int], most: int, symbols: Sequence[str], sides: Mapping[str, int]
 ) -> list[int]:
-    """A row whose product is at most `most`: what no block covers shrinks first."""
+    """Limit a row's product to `most`: sizes that no block covers shrink first."""
     row = list(row)
     while math.prod(row) > most:
         free = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]

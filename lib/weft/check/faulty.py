@@ -1,4 +1,4 @@
-"""What led to a fault, or to a write where none may be: guesses."""
+"""Guesses at the causes of faults and of forbidden writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOO_FAR = (
 )
 
 
-PATTERNS = {  # of both sides of a race, where they belong together
+PATTERNS = {  # of both accesses of a race, for those that belong together
     UPDATE: "looks like an update that threads make of one place at once: each reads "
     "the same old number, and one result undoes the other. A barrier alone would not "
     "help",
@@ -35,7 +35,7 @@ NO_COMMON_BARRIER = (
 
 
 def of_fault(error: Mismatch | None, trial: Trial) -> str:
-    """A guess at what led to a fault, or to a write where none may be."""
+    """Guess the cause of a fault, or of a write where none is allowed."""
     text, kind = str(error), error.kind if error else ""
     if "input" in text and "overwritten" in text:
         return "looks like a store into the wrong array: inputs must stay as they are"
@@ -46,7 +46,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
         if trial.shape is not None and not trial.shape.plain:
-            return (  # the block was asked for
+            return (  # the caller chose the block
                 f"looks like an index that leaves {array} at one end: work it out for "
                 f"the first thread and for the last"
             )
@@ -80,8 +80,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
-    """The element of the first output that the thread of a fault has, in a launch
-    with a thread for each element; it may lie beyond the last. None: not known."""
+    """Return the element of the first output that the faulting thread has, in a launch
+    with a thread per element; it may exceed the last one. None: unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:
@@ -99,14 +99,15 @@ def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None
 
 
 def _one_for_each_block(trial: Trial) -> bool:
-    """Whether the first output has as many elements as the launch has blocks."""
+    """Return whether the first output has as many elements as the launch has blocks."""
     blocks = math.prod(trial.shape.grid)  # type: ignore[union-attr]
     threads = math.prod(trial.shape.block)  # type: ignore[union-attr]
     return threads > 1 and next(iter(trial.starts.values())).size == blocks > 1
 
 
 def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
-    """Whether an input has an element for this thread, though the output has none."""
+    """Return whether an input has an element for this thread, though the output has
+    none."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
     return any(own[0] < array.size for array in flat)
 
@@ -114,8 +115,8 @@ def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
 def _describe_beyond(
     trial: Trial, own: tuple[int, ...], array: str | None = None
 ) -> str:
-    """Where an element lies that is beyond the last of an array (of the first output);
-    "" if it is not."""
+    """Return where an element is beyond the end of an array (of the first output); ""
+    if it is inside."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
         len(own), ["plane", "row", "column"]

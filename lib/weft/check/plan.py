@@ -1,4 +1,4 @@
-"""Which sizes and which launch shapes a kernel is checked with."""
+"""The choice of sizes and launch shapes for a check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def plan_cases(
     shared: Any,
     first: Any = (),
 ) -> list[Case]:
-    """Every case: its sizes and its launch shape; those of `first`, then plain ones."""
+    """Return every case, with its sizes and launch shape: those of `first`, then plain
+    ones."""
     symbols = problem.symbols
     begin = []
     for some, where in first:
@@ -73,12 +74,13 @@ def plan_cases(
 
 
 def _without_repeats(begin: list, plan: list) -> list:
-    """The cases of `begin` and then those of `plan` that are not among them."""
+    """Return the cases of `begin`, then those of `plan` that are not among them."""
     return begin + [case for case in plan if case not in begin]
 
 
 def _select_launchable(runner: Runner, plan: list) -> list:
-    """The plan, if a GPU could launch all of it; else config.parse's ArgumentError."""
+    """Return the plan if a GPU could launch all of it; else raise parse()'s
+    ArgumentError."""
     for _, shape in plan:
         config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan
@@ -87,7 +89,7 @@ def _select_launchable(runner: Runner, plan: list) -> list:
 def _default_sizes(
     problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
 ) -> list[Sizes]:
-    """The default sizes for one block."""
+    """Return the default sizes for one block."""
     spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
     axes, sides = [spec.symbols[:1] if d else [] for d in spec.axes], {}
     axes = [[d] if d else s for d, s in zip(spec.axes, axes)]
@@ -99,7 +101,7 @@ def _default_sizes(
 
 
 def _select_possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
-    """Those sizes for which every array has at least one element."""
+    """Return the sizes for which every array has at least one element."""
     specs = [*problem.outputs.values(), *problem.inputs.values()]
     specs += problem.inout.values()
     kept = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
@@ -133,9 +135,9 @@ def _make_shape(
 def shape_for_sizes(
     problem: Problem, shape: LaunchShape | None, sizes: Sizes
 ) -> LaunchShape | None:
-    """The launch shape of the same plan for other sizes.
+    """Return the launch shape of the same plan for other sizes.
 
-    ArgumentError if it does not follow from sizes, or these make no sense.
+    Raises ArgumentError if it does not follow from sizes, or these are invalid.
     """
     _select_possible(problem, [sizes])
     if shape is None:

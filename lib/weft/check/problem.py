@@ -1,20 +1,16 @@
-"""What check() asks for: arrays by name, the float64 answer, and how close to it.
+"""The problem of a check: arrays by name, the float64 answer, and its bound.
 
-One run of one case of a check, and what came out of it.
+Attempt is one run of one case, with its results. fan_in() counts the elements of an
+input on which an element of the answer depends. For a product the sizes determine that,
+but not for a softmax or for a sum that all outputs share. So fan_in() changes an
+element of an input in the reference, and counts the elements of the answer that change.
 
-How many elements of an input an element of the answer depends on.
-
-The sizes tell it of a product, but not of a softmax or of a sum that all outputs
-share. So it is asked of the reference: an element of an input is changed, and the
-elements of the answer that change with it are counted.
-
-Where the caller says no more, a float output may differ from the answer by
-1.01 * terms * u * reference(|inputs|), u being 2^-24 for float32: the bound of a sum
-of `terms` products in any order (Higham, Accuracy and Stability of Numerical
-Algorithms, 2nd ed., section 3.1). By default terms are how many combinations of the
-inputs' sizes there are for each element of the output (k for a matmul, 1 for an
-elementwise map), or how many elements of an input the reference shows it to depend on
-(a row for a softmax), and 8 more for what else is rounded.
+By default, a float output may differ from the answer by 1.01 * terms * u *
+reference(|inputs|), with u = 2^-24 for float32. This is the bound of a sum of `terms`
+products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
+section 3.1). The default for terms is the number of combinations of the inputs' sizes
+per element of the output (k for a matmul, 1 for an elementwise map), or the number that
+fan_in() finds (a row for a softmax). 8 more cover other roundings.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from .runners import ReturningRunner, Runner
 
 @dataclass
 class Attempt:
-    """One run of one case. got: the outputs; wrong: the one that was compared last."""
+    """One run of one case. got: the outputs; wrong: the output compared last."""
 
     trial: Trial
     order: str
@@ -63,23 +59,23 @@ class Attempt:
 
 
 Arrays = dict[str, np.ndarray]
-STEP = 1 / 16  # how far an element is moved: enough to tell, in float64
-SAME = 1e-12  # of the answer: less than that is the rounding of the reference
+STEP = 1 / 16  # change of an element: large enough to be visible in float64
+SAME = 1e-12  # relative to the answer: smaller changes are roundings of the reference
 
 
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """For each output the number of elements of one input that one of its elements
-    depends on: the mean over the output, of the element that most depends on.
+    """Return for each output how many elements of one input one of its elements depends
+    on: the mean over the output, for the input element with the widest effect.
 
-    answer: of other inputs, the outputs. inputs: floats as float64; the first, the
-    middle and the last element of each are changed. 0: none that could be found.
+    answer: returns the outputs for other inputs. inputs: floats as float64; the first,
+    the middle and the last element of each are changed. 0: none were found.
     """
     most = dict.fromkeys(want, 0)
     for name, array in inputs.items():
         if array.dtype.kind not in "fc":
-            continue  # whole numbers select
+            continue  # integers select
         for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
             moved = array.copy()
             moved.flat[place] += STEP * (1 + abs(moved.flat[place]))
@@ -92,8 +88,8 @@ def fan_in(
 def _count_changed(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """How many elements of each output are others with these inputs; nothing where
-    the reference does not take them, or gives other shapes."""
+    """Count the elements of each output that change with these inputs; return {} if the
+    reference does not accept them, or returns other shapes."""
     try:
         with np.errstate(all="ignore"):
             found = answer(inputs)
@@ -110,14 +106,14 @@ def _count_changed(
 
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
-MORE = 8  # roundings, beside those of the sum
+MORE = 8  # roundings besides those of the sum
 
 
 @dataclass
 class Trial:
     """One case, ready to run: inputs as the kernel gets them, answers, bounds.
 
-    starts: what each output holds before; index: the number of the case.
+    starts: the content of each output before the run; index: the number of the case.
     """
 
     sizes: Sizes
@@ -131,13 +127,13 @@ class Trial:
 
     @property
     def pool(self) -> dict[str, Any]:
-        """All that a reference may ask for by name, floats as float64."""
+        """All arguments that a reference may name, floats as float64."""
         return widen_values(self.inputs) | self.values | self.sizes
 
 
 @dataclass
 class Problem:
-    """What is to be computed. inout: arrays that are read and overwritten."""
+    """The function to compute. inout: arrays that are read and overwritten."""
 
     reference: Callable[..., Any]
     outputs: dict[str, Spec]
@@ -152,13 +148,13 @@ class Problem:
 
     @property
     def results(self) -> list[str]:
-        """The names of what is compared, in the reference's order."""
+        """The names of the compared arrays, in the reference's order."""
         return [*self.outputs, *self.inout]
 
     def prepare(
         self, runner: Runner, sizes: Sizes, shape: LaunchShape | None, index: int
     ) -> Trial:
-        """Draw the inputs of a case and ask the reference for the answer."""
+        """Draw the inputs of a case and compute the reference's answer."""
         rng = np.random.default_rng([self.seed, index])
         inputs = {
             name: self._draw(one, runner, sizes, rng)
@@ -197,22 +193,22 @@ class Problem:
         return made.astype(dtype)
 
     def answer(self, pool: Mapping[str, Any]) -> Any:
-        """What the reference returns for these inputs, sizes and values."""
+        """Return the reference's result for these inputs, sizes and values."""
         arrays = {n: pool[n] for n in (*self.inputs, *self.inout)}
         return call(self.reference, arrays, pool)
 
     def wanted(self, result: Any) -> Arrays:
-        """The reference's result by the name of the output."""
+        """Return the reference's result by the name of the output."""
         return name_results(result, self.results, "the reference")
 
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
-        if not starts:  # a function that returns: its own outputs have no names
+        if not starts:  # a returning function: its own outputs have no names
             return name_results(result, None, "the reference")
         found = self.wanted(result)
         return {n: fit_answer(n, found[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, got: Arrays) -> None:
-        """Set the bounds for what a function returned."""
+        """Set the bounds for the results that a function returned."""
         self._judge(trial, {n: a.dtype for n, a in got.items()})
 
     def _judge(self, trial: Trial, dtypes: Mapping[str, np.dtype]) -> None:
@@ -238,14 +234,14 @@ class Problem:
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
 
     def _magnitudes(self, trial: Trial) -> Arrays:
-        """reference(|inputs|), and nowhere less than the answer's magnitude."""
+        """Return reference(|inputs|), and nowhere less than the answer's magnitude."""
         pool = {
             n: abs(v) if _is_float(v) else v for n, v in trial.pool.items()
-        }  # whole numbers and bools select: an index has no magnitude
+        }  # integers and bools select: an index has no magnitude
         with np.errstate(all="ignore"):
             try:
                 found = self._wants(self.answer(pool), trial.starts)
-            except (ArithmeticError, ValueError):  # of no use for |x|
+            except (ArithmeticError, ValueError):  # undefined for |x|
                 found = trial.want
             sizes = {}
             for name, want in trial.want.items():
@@ -283,14 +279,14 @@ class Problem:
         return float(given)
 
     def _given_terms(self, name: str) -> Any:
-        """What the caller says of an output's terms; None if that is nothing."""
+        """Return the caller's terms of an output; None if there are none."""
         return self.terms.get(name) if isinstance(self.terms, dict) else self.terms
 
 
 def make_arguments(
     runner: Runner, trial: Trial
 ) -> tuple[dict[str, Guarded], list[Any]]:
-    """Fresh guarded copies of the arrays, and what the runner is called with."""
+    """Return fresh guarded copies of the arrays, and the runner's arguments."""
     arrays = {
         name: Guarded(array, runner.device)
         for name, array in (trial.inputs | trial.starts).items()
@@ -311,7 +307,7 @@ def make_arguments(
 
 
 def widen_values(arrays: Arrays) -> Arrays:
-    """Floats as float64; whole numbers and bools as they are. Copies."""
+    """Copy the arrays: floats as float64, integers and bools unchanged."""
     return {
         name: a.astype(np.float64) if a.dtype.kind == "f" else a.copy()
         for name, a in arrays.items()
@@ -324,10 +320,10 @@ def call(
     pool: Mapping[str, Any],
     copies: bool = True,
 ) -> Any:
-    """function(...), by name where its parameters are names of `pool`, else in order.
+    """Call function(...), by name if its parameters are names of `pool`, else in order.
 
-    Arrays are passed as NumPy's; if it takes only tensors, as those. copies: of the
-    arrays, and not they themselves.
+    Arrays are passed as NumPy arrays, or as tensors if it accepts only those. copies:
+    pass copies of the arrays instead of the arrays themselves.
     """
     wanted = names_of(function)
     if wanted and set(wanted) <= set(pool):
@@ -350,7 +346,7 @@ def call(
 
 
 def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
-    """What a function returned, as arrays by name.
+    """Return a function's results as arrays by name.
 
     names: of the outputs; None: "result", or "result 0", "result 1" of a tuple.
     """
@@ -373,7 +369,7 @@ def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
 
 
 def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
-    """A returned value as a NumPy array; ArgumentError if it is none."""
+    """Return a result as a NumPy array; raise ArgumentError if it is none."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
     elif isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""How check() reports a mistake: where, by which thread, at which sizes, and a guess.
+"""Reports of check() on a mistake: where, by which thread, at which sizes, and a guess.
 
-Which block and thread a wrong element belongs to, said in a line.
+find_writer() names the block and the thread of a wrong element in one line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Index = tuple[int, int, int]
 
 
 def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """The block and the thread of the wrong element, said in a line."""
+    """Return the block and the thread of the wrong element; add a line that names
+    them."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
@@ -53,7 +54,8 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Whether a record tells, and the (block, thread) that wrote the element last."""
+    """Return whether a record exists, and the (block, thread) of the element's last
+    write."""
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None
@@ -89,7 +91,7 @@ def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
 
 
 def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
-    """Block and thread of the element, where each thread has one element."""
+    """Return block and thread of the element, if each thread has one element."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None and shape is not None
     first = next(iter(attempt.trial.starts))
@@ -111,11 +113,11 @@ def _dimension_of(index: Sequence[int]) -> str:
     return "({},{},{})".format(*index)
 
 
-EXPLORED = 12  # cases at most that are run only to see which of them go wrong
+EXPLORED = 12  # maximal number of cases that are run only to see which go wrong
 
 
 class Again(Protocol):
-    """Runs a case of the plan again, or one that is not in it."""
+    """A function that runs a case of the plan again, or another one."""
 
     def __call__(
         self, number: int, order: str, case: Case | None = None
@@ -130,7 +132,7 @@ def refuse_run(
     cases: int,
     again: Again,
 ) -> Mismatch:
-    """The Mismatch for the first run that failed, with all that can be found out.
+    """Return the Mismatch for the first failing run, with all available facts.
 
     passed: the cases before it. cases: of the plan.
     """
@@ -167,7 +169,8 @@ def _is_hanging(attempt: Attempt) -> bool:
 def _explore_cases(
     runner: Runner, first: Attempt, cases: int, again: Again
 ) -> list[Attempt]:
-    """The cases after the failing one, in the order of threads in which it failed."""
+    """Run the cases after the failing one, in the order of threads in which it
+    failed."""
     most = 3 if runner.few else EXPLORED
     found = []
     for number_ in range(first.trial.index + 1, cases)[:most]:
@@ -181,9 +184,9 @@ def _explore_cases(
 def _probe(
     problem: Problem, runs: Sequence[Attempt], cases: int, again: Again
 ) -> list[Attempt]:
-    """A right run with one size after another of a wrong one: which of them counts?
+    """Vary a right run by one size at a time of a wrong one, to find which matters.
 
-    Sizes of a plan are often large, odd or full together, so that each would do.
+    Sizes of a plan are often large, odd or full together, so that each is suspect.
     """
     right = [run for run in runs if run.error is None]
     wrong = [run for run in runs if run.error is not None]
@@ -198,7 +201,7 @@ def _probe(
         if not one:
             continue
         sizes = base.sizes | {name: one}
-        with contextlib.suppress(Exception):  # sizes that the caller does not mean
+        with contextlib.suppress(Exception):  # sizes outside the caller's intention
             shape = plan.shape_for_sizes(problem, base.shape, sizes)
             found.append(again(cases + len(found), wrong[0].order, (sizes, shape)))
             if _is_hanging(found[-1]):
@@ -217,7 +220,7 @@ def _guess_mistakes(
     later: Sequence[Attempt],
     again: Again,
 ) -> list[str]:
-    """Sentences on what kind of mistake it is."""
+    """Return sentences that guess the kind of mistake."""
     found = []
     order = _by_order(runner, first, again)
     runs = [*passed, first, *later]
@@ -238,10 +241,10 @@ def _guess_mistakes(
         given=_grid_of(first) is not None,
     )
     if apart and "counted on that" in pattern:
-        pattern = ""  # said already
+        pattern = ""  # already reported
     known = any(not text.startswith("looks like the ") for text in found)
     if (known or not first.by_value) and "threadIdx" in pattern:
-        pattern = pattern.partition(":")[0] + "."  # said already, or several blocks
+        pattern = pattern.partition(":")[0] + "."  # already reported, or several blocks
     if found and pattern.endswith(" is 1.") and "only where" in pattern:
         pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
@@ -249,7 +252,8 @@ def _guess_mistakes(
 
 
 def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
-    """Whether the blocks of all runs lie too near to one another, or too far apart."""
+    """Guess whether the blocks of all runs begin too close together or too far
+    apart."""
     if not first.by_value:
         return ""
     found = []
@@ -264,7 +268,7 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
                 return ""
             written = ~scene.unwritten
             if (scene.bad & written).any():
-                return ""  # what is written is wrong as well
+                return ""  # the written elements are wrong as well
         launched = shape.grid[0], shape.block[0], written.ravel()
         found.append(mistakes.Launched(*launched))
     told = found[[run is first for run in runs].index(True)]
@@ -274,11 +278,11 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
 
 
 def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
-    """A guess from the wrong numbers of the largest runs, or else of the first.
+    """Guess from the wrong numbers of the largest runs, or else of the first.
 
-    It is the first that is told: where places of another are named, so is that run. A
-    region has no cause that the larger runs do not show. What the first run proves
-    stays: a larger one may go wrong in another way.
+    The report is about the first run. If a guess mentions places of another, it names
+    that run, too. A region needs a cause that the larger runs also show. What the first
+    run proves stays: a larger one may go wrong in another way.
     """
     proven = (
         mistakes.describe_proof(_make_scene(problem, first)) if first.by_value else ""
@@ -286,7 +290,7 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     if proven:
         return proven
     failing = [a for a in (first, *later) if a.by_value]
-    failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
+    failing.sort(key=lambda a: -a.got[a.wrong].size)  # large ones contain more evidence
     for attempt in failing[:2]:
         said = mistakes.guess(_make_scene(problem, attempt))
         if not said:
@@ -304,7 +308,7 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     return said
 
 
-_PLACE = re.compile(r"\b(from|first|last) \d")  # the elements from 9 on, ...
+_PLACE = re.compile(r"\b(from|first|last) \d")  # as in "the elements from 9 on"
 _CAUSE = re.compile(
     r"(?<=looks like ).*: (?=(the|all but|elements|rows|columns) .*"
     r"(never written|wrong, the rest right)$)"
@@ -312,7 +316,7 @@ _CAUSE = re.compile(
 
 
 def _is_alike(one: str, other: str) -> bool:
-    """Whether two guesses are the same but for their numbers."""
+    """Return whether two guesses are the same except for their numbers."""
     return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
 
 
@@ -321,13 +325,13 @@ def _block_of(attempt: Attempt) -> Index | None:
 
 
 def _grid_of(attempt: Attempt) -> Index | None:
-    """The grid, where the caller said which one."""
+    """Return the grid if the caller chose it."""
     shape = attempt.trial.shape
     return None if shape is None or shape.plain else shape.grid  # type: ignore
 
 
 def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
-    """A result that another order of the threads changes."""
+    """Describe a result that depends on the order of the threads."""
     if not first.by_value or len(runner.orders) < 2:
         return ""
     name, at = first.wrong, first.error.index  # type: ignore[union-attr]
@@ -382,6 +386,6 @@ def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:
 
 
 def _list_unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
-    """The sizes that a returned array's shape has, where they tell."""
+    """Return the sizes in a returned array's shape, if they are unambiguous."""
     names = {v: n for n, v in trial.sizes.items()}
     return tuple(names.get(length, "") for length in want.shape)

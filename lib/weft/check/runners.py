@@ -1,8 +1,7 @@
-"""How check() runs what it is given, and for how long at most.
+"""The runners of check(), with their time limits.
 
-A time limit for a plain function of Python.
-
-Every runner has a name, its parameters, the orders of threads it knows, and run().
+time_limit() limits a plain Python function. Every runner has a name, its parameters,
+the orders of threads it supports, and run().
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from .cases import LaunchShape, count_dimensions
 
 
 class FunctionTooLong(KernelError):
-    """It ran longer than it may, and was ended."""
+    """The call exceeded its time limit and was stopped."""
 
 
 @contextlib.contextmanager
 def time_limit(name: str, seconds: float) -> Iterator[None]:
-    """End what runs inside, in this thread, with TooLong after so many seconds.
+    """Stop the block, in this thread, with FunctionTooLong after so many seconds.
 
-    Python looks for it between two steps of its own: a call of C ends first.
+    Python checks for it between its own steps, so a call of C ends first.
     """
     thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    # A function object of our own: that of the attribute has what others set on it.
+    # A separate function object: others may set argtypes on the attribute's.
     raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
     raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
 
@@ -68,13 +67,13 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
             state["inside"] = False
 
 
-NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
+NATIVE, SLOW = 4_000_000, 15_000  # the largest products of a case's sizes
 
 
 class Runner:
-    """Something that is launched with arrays it writes into.
+    """Something that is launched with arrays that it writes into.
 
-    flat: which parameters want their array flat. most: a bound on the product of the
+    flat: whether a parameter's array must be flat. most: a bound on the product of the
     sizes. kernel: whether it has a grid and a block. device: torch's, None: the host.
     """
 
@@ -82,35 +81,35 @@ class Runner:
     device: torch.device | None = None
     orders: tuple[str, ...] = ("",)
     most = NATIVE
-    few = False  # whether launches are so slow that few are made
+    few = False  # whether slow launches limit their number
     watched = False  # whether CUDA C on the CPU runs under the watch build
-    where = ""  # what the message adds to the name: "on cuda:0"
+    where = ""  # suffix to the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
         self.name, self.parameters = name, tuple(parameters)
         self.dimensions = count_dimensions(text)
 
     def flat(self, parameter: str) -> bool:
-        """Whether it indexes this array with one number."""
+        """Return whether it indexes this array with one number."""
         return True
 
     def dtype(self, parameter: str) -> np.dtype:
-        """What an array has unless the caller says: float32."""
+        """Return an array's default dtype: float32."""
         return np.dtype(np.float32)
 
     def run(
         self, args: Sequence[Any], shape: LaunchShape, order: str, timeout: float
     ) -> Any:
-        """Launch it; returns the simulator's report or None."""
+        """Launch it; return the simulator's report or None."""
         raise NotImplementedError
 
     def trace(self, args: Sequence[Any], shape: LaunchShape, order: str) -> Any:
-        """The same with a record of every access; None where there is none."""
+        """Launch it with a record of every access, if supported; else return None."""
         return None
 
 
 class PythonRunner(Runner):
-    """What is written as a Python function: its source says how it indexes."""
+    """A runner of a Python function, whose source shows how it indexes."""
 
     def __init__(self, function: Any) -> None:
         self.function = plain_function(function)
@@ -135,7 +134,7 @@ class SimulatedRunner(PythonRunner):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        PythonKernel(self.function)  # its errors belong here
+        PythonKernel(self.function)  # raises its errors here
 
     def run(self, args, shape, order, timeout):
         return self._launch(args, shape, order=order, timeout=timeout)
@@ -236,7 +235,7 @@ class CellRunner(Runner):
 
 
 class InPlaceRunner(PythonRunner):
-    """A plain function that writes into the arrays it is given."""
+    """A plain function that writes into its array arguments."""
 
     kernel = False
     most = SLOW * 2
@@ -259,7 +258,7 @@ class ReturningRunner(Runner):
 
 
 def _launch_watched(launcher: Any, shape: LaunchShape, args: Sequence[Any]) -> Any:
-    """Launch under the watch build; the report if it has found anything."""
+    """Launch under the watch build; return the report if it has findings."""
     launcher(shape.grid, shape.block, shape.shared, None, args)
     return None if launcher.last.ok else launcher.last.report
 
@@ -271,11 +270,10 @@ def make_runners(
     launched: bool = False,
     watched: bool = False,
 ) -> list[Runner]:
-    """How to run `subject`: more than one where it runs on the CPU and on a GPU.
+    """Return the runners of `subject`: several if it runs on the CPU and on a GPU.
 
-    has_outputs: whether it writes into arrays. launched: whether the caller speaks of
-    a grid or a block, as one does of a kernel. watched: CUDA C on the CPU under the
-    watch build.
+    has_outputs: whether it writes into arrays. launched: whether the caller gave a grid
+    or a block, as for a kernel. watched: CUDA C on the CPU under the watch build.
     """
     found = _select_runners(subject, has_outputs, device, launched)
     for one in found:
@@ -324,7 +322,7 @@ def _one_kernel(subject: Any) -> Any:
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Where CUDA C is checked: on the CPU, and on a GPU if there is one."""
+    """Return where CUDA C is checked: on the CPU, and on a GPU if there is one."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]
@@ -335,7 +333,7 @@ def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
 
 
 def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
-    """Whether the function, or one that it calls, uses a name of a kernel's."""
+    """Return whether the function, or one that it calls, uses a kernel's names."""
     code = function.__code__
     for name in (*code.co_names, *code.co_freevars):
         try:
@@ -358,7 +356,7 @@ def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
 
 
 def _list_shaped(tree: ast.AST) -> Iterator[str]:
-    """Names that are indexed with more than one number, or asked for their shape."""
+    """Yield names that are indexed with several numbers, or whose shape is read."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
         several = False

@@ -8,10 +8,10 @@ import importlib
 from ..base import device as devices
 from ..timing import STATISTIC, table, write_json
 
-# What `python -m weft bench WHAT` knows besides the ops (ops.py): a module
-# with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
-# note(rows), what stands under them, status(rows), the exit status, merged(path, rows),
-# the rows to write where that file may have some already, if it has these.
+# The benchmarks that are not ops (ops.py). Each module has rows(), which returns a list
+# of rows, or rows_of(arguments). It may also have: SHOWN, the columns to print;
+# note(rows), the text below them; status(rows), the exit status; merged(path, rows),
+# the rows to write if that file already has some.
 BENCHMARKS = {
     "bodies": "weft.benchmarks.bodies",
     "simt": "weft.benchmarks.simt",
@@ -30,13 +30,13 @@ BENCHMARKS = {
     "tensor": "weft.benchmarks.tensor.command",
 }
 
-# Those of them with options of their own: TITLE, add_arguments().
+# Those with options of their own: TITLE, add_arguments().
 OPTIONS = ("mnist", "matmul")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft bench`."""
-    # `bench --help` does without PyTorch.
+    """Add the arguments of `python -m weft bench`."""
+    # `bench --help` works without PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
     parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
-    # `bench --help` does without PyTorch.
+    # `bench --help` works without PyTorch.
     from ..benchmarks import ops
 
     _check_device(args.device)

@@ -17,7 +17,7 @@ from ..toolchain import native
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft check`."""
+    """Add the arguments of `python -m weft check`."""
     parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
     parser.add_argument("--rung", help="default: every rung that runs here")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line per rung; exit status 1 if any is wrong."""
+    """Print one line per rung; return exit status 1 if any is wrong."""
     if args.sanitizer is not None:
         return _run_sanitizer(args)
     targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
@@ -42,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
     failures, rows = 0, []
     for op in [args.op] if args.op else OPS:
         if args.rung and not any(_select_rungs(op, args.rung, t) for t in targets):
-            native.library(op, targets[0]).rung(args.rung)  # says what there is
+            native.library(op, targets[0]).rung(args.rung)  # its error lists the rungs
         for result in (
             r for t in targets for r in _check_each(op, args.rung, t, args.wide)
         ):
@@ -56,7 +56,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run_sanitizer(args: argparse.Namespace) -> int:
-    """The same under compute-sanitizer: one line per tool, 1 if any found something."""
+    """Run the check under compute-sanitizer: one line per tool; 1 if any found
+    something."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise ArgumentError(
             "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
@@ -85,7 +86,7 @@ def _check_each(
 
 
 def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
-    """The rungs of that name, or all, that run on `target`."""
+    """Return the rungs of that name, or all, that run on `target`."""
     here = native.library(op, target).here()
     return [r for r in here if target in r.targets and rung in (None, r.name)]
 

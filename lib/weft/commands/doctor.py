@@ -1,4 +1,4 @@
-"""What this machine has, what runs on it, and the cure for what does not.
+"""This machine's equipment, what runs on it, and the cure for what does not.
 
 python -m weft doctor
 """
@@ -26,16 +26,16 @@ from ..toolchain.tools import cpu_flags, toolkit_version
 
 @dataclass(frozen=True)
 class Examination:
-    """One thing looked at. `cure` is empty where nothing is wrong."""
+    """The result of one examination. `cure` is empty if nothing is wrong."""
 
     name: str
     value: str
     cure: str = ""
-    needed: bool = False  # without it the lab does not run at all
+    needed: bool = False  # the lab does not run without it
 
 
 def examine(rungs: bool = True) -> list[Examination]:
-    """Look at everything; nothing here raises, whatever the machine lacks.
+    """Examine everything; nothing here raises, whatever the machine lacks.
 
     rungs: also build every op and list what runs, which may take a minute.
     """
@@ -62,12 +62,12 @@ def examine(rungs: bool = True) -> list[Examination]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft doctor`."""
+    """Add the arguments of `python -m weft doctor`."""
     parser.add_argument("--json", metavar="PATH", help="write the findings there")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the findings; exit status 1 if something needed is missing."""
+    """Print the findings; return exit status 1 if something needed is missing."""
     findings = examine()
     width = max(len(f.name) for f in findings)
     for f in findings:
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def vector_width() -> str:
-    """The widest vectors that the plain C rungs use here."""
+    """Return the name of the widest vectors that the plain C rungs use here."""
     flags = cpu_flags().split()
     for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("sse2", "SSE2")):
         if flag in flags:
@@ -122,10 +122,10 @@ _OVERRUN = """__global__ void overrun(int *x) {
 
 
 def _examine_watch_build() -> list[Examination]:
-    """Whether launches on the CPU can be watched: a faulty kernel is."""
+    """Examine, with a faulty kernel, whether launches on the CPU can be watched."""
     import torch
 
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..cells import load_cuda
 
     name, cure = "watch build", "it needs g++ 11 or later, with -fsanitize=thread"
@@ -200,8 +200,8 @@ def _examine_toolkit() -> list[Examination]:
 
 
 def _examine_cells() -> list[Examination]:
-    """What %%cuda cells are compiled with, and read."""
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    """Examine the compilers and readers of %%cuda cells."""
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..cells.gpu import nvrtc
 
     why = nvrtc.explain_missing()
@@ -217,8 +217,9 @@ def _examine_cells() -> list[Examination]:
 
 
 def _examine_ptxas() -> Examination:
-    """What sass() and occupancy() need for Numba's kernels and whole programs."""
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    """Examine what sass() and occupancy() need for Numba's kernels and whole
+    programs."""
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import compilation
 
     if found := compilation.ptxas():
@@ -228,8 +229,8 @@ def _examine_ptxas() -> Examination:
 
 
 def _examine_ncu() -> Examination:
-    """What reads the GPU's counters for profile(kernel)."""
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    """Examine the reader of the GPU's counters for profile(kernel)."""
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import ncu
 
     try:
@@ -244,19 +245,19 @@ def _examine_ncu() -> Examination:
 
 
 def _examine_numba() -> list[Examination]:
-    """What numba_jit(kernel) runs on."""
+    """Examine the targets of numba_jit(kernel)."""
     from importlib.util import find_spec
 
     if not find_spec("numba"):
         cure = "pip install numba"
         return [Examination("numba_jit", "nothing to run on", cure)]
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a process of its own (no GPU, or told so)"
         return [Examination("numba_jit", value)]
-    # Each finding stands alone: doctor runs where this cannot be imported.
+    # Imported for this finding alone: doctor runs where this import fails.
     from ..pykernel.numba import gpu
 
     try:
@@ -277,7 +278,7 @@ def _examine_places() -> list[Examination]:
 
 
 def _examine_rungs() -> list[Examination]:
-    """Build every op for every target there is, and list its rungs."""
+    """Build every op for every available target, and list its rungs."""
     import torch
 
     findings = []
@@ -296,7 +297,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """The rungs that run on a target; and those that do not, with the reason."""
+    """List the rungs that run on a target, and the others with the reason."""
     sm = 0
     if target == "cuda":
         import torch

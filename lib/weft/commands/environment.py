@@ -1,13 +1,13 @@
-"""Make the Python that the lab runs in ready, then run it. Needs only python3.
+"""Prepare the Python that the lab runs in, then run it. Needs only python3.
 
     python3 lib/weft/commands/environment.py -m weft doctor
 
-Which Python: the one PYTHON names, else that of an active conda or virtual
-environment, else the notebook machine's own (Colab, Kaggle), else .venv, which
-is made. The packages come from environment.yml. In .venv they get exactly the
-versions listed; elsewhere what is installed stays, torch above all, and only
-what is missing is added. PIP_ARGS is passed to pip. Every Jupyter of the user gets a
-kernel named Weft, which is this Python; but a hosted notebook has a kernel of its own.
+It uses the Python that PYTHON names, else that of an active conda or virtual
+environment, else the notebook machine's own (Colab, Kaggle), else .venv, which it
+creates. The packages come from environment.yml. .venv gets exactly the versions listed;
+elsewhere installed packages stay, torch above all, and only missing ones are added.
+PIP_ARGS is passed to pip. Every Jupyter of the user gets a kernel named Weft, which is
+this Python; a hosted notebook keeps its own kernel.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv"
-PYTHONS = ((3, 11), (3, 13))  # from, to
+PYTHONS = ((3, 11), (3, 13))  # oldest and newest
 
 
 class Missing(Exception):
-    """Something must be installed first; the message says what, in a sentence."""
+    """Something must be installed first; the message names it in a sentence."""
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def choose() -> tuple[str, bool]:
-    """The interpreter to use, and whether it is our own .venv."""
+    """Return the interpreter to use, and whether it is our own .venv."""
     if named := os.environ.get("PYTHON"):
         found = shutil.which(named)
         if not found:
@@ -64,12 +64,12 @@ def choose() -> tuple[str, bool]:
 
 
 def is_hosted() -> bool:
-    """Whether this is the machine of a hosted notebook."""
+    """Return whether this is the machine of a hosted notebook."""
     return "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
 def prepare(python: str, ours: bool) -> None:
-    """Install what is missing, unless the last time left nothing to do."""
+    """Install what is missing, unless the last run left nothing to do."""
     for tool in ("g++",):
         if not shutil.which(os.environ.get("CXX", tool)):
             raise Missing(
@@ -82,7 +82,7 @@ def prepare(python: str, ours: bool) -> None:
     key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == key):
         install(python, wanted if ours else list_missing(python, wanted))
-        # In an environment nobody may write to: look again next time.
+        # If the environment is read-only, check again next time.
         with contextlib.suppress(OSError):
             stamp.write_text(key)
     if not is_hosted():
@@ -90,17 +90,17 @@ def prepare(python: str, ours: bool) -> None:
 
 
 def list_requirements() -> list[str]:
-    """The lines under `- pip:` in environment.yml, as pip takes them."""
+    """Return the lines under `- pip:` in environment.yml, in pip's format."""
     text = (ROOT / "environment.yml").read_text().split("  - pip:\n")[1]
     return [line.strip()[2:] for line in text.splitlines() if line.strip()[:2] == "- "]
 
 
 def list_missing(python: str, wanted: list[str]) -> list[str]:
-    """Those of `wanted` that the interpreter lacks, whatever their version.
+    """List those of `wanted` that the interpreter lacks in any version.
 
-    A version that is pinned for .venv is not forced on somebody's environment:
-    what is there stays, and what is not there comes as listed. NVIDIA's packages
-    of CUDA 12 have other names, and belong to a torch that was built with it.
+    A version that is pinned for .venv is not forced on a user's environment: installed
+    packages stay, and missing ones are installed as listed. NVIDIA's packages of CUDA
+    12 have other names, and belong to a torch that was built with it.
     """
     names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
     script = (
@@ -126,32 +126,32 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
 
 
 def install(python: str, packages: list[str]) -> None:
-    """pip install the packages, and weft itself in place."""
+    """Install the packages with pip, and weft itself in place."""
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     extra = shlex.split(os.environ.get("PIP_ARGS", ""))
-    if packages:  # not -q: with torch, it downloads gigabytes
+    if packages:  # not -q: torch downloads gigabytes
         print(f"weft: installing {', '.join(packages)}", file=sys.stderr)
         pip_run([*pip, *extra, *(p.replace(" ", "") for p in packages)])
     pip_run([*pip, "-q", *extra, "--no-deps", "-e", str(ROOT)])
 
 
 def name_kernel(python: str) -> None:
-    """Let every Jupyter of this user offer the interpreter, as the kernel Weft."""
+    """Register the interpreter with every Jupyter of this user, as the kernel Weft."""
     try:
         kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
-    except RuntimeError:  # the system knows no home of this user
+    except RuntimeError:  # the system has no home for this user
         return
     with contextlib.suppress(OSError, ValueError, LookupError):  # none, or broken
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
     named = ["--user", "--name", "weft", "--display-name", "Weft"]
-    # A home that nobody may write to is no reason to stop: `make lab` needs no name.
+    # A read-only home is no reason to stop: `make lab` needs no kernel name.
     with contextlib.suppress(subprocess.CalledProcessError):
         run([python, "-m", "ipykernel", "install", *named])
 
 
 def jupyter_data() -> Path:
-    """Where Jupyter keeps what belongs to this user."""
+    """Return the folder where Jupyter keeps this user's data."""
     if named := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(named)
     if sys.platform == "darwin":
@@ -172,7 +172,7 @@ def make_venv() -> None:
     try:
         run([base, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # Half of one has a python but no pip: the next make would stumble over it.
+        # A half-made one has a python but no pip, and the next make would fail on it.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise
@@ -181,7 +181,7 @@ def make_venv() -> None:
 
 
 def base_python() -> str:
-    """An interpreter of a version that the lab runs on."""
+    """Return an interpreter of a version that the lab supports."""
     low, high = PYTHONS
     names = [f"python3.{minor}" for minor in range(high[1], low[1] - 1, -1)]
     for name in [sys.executable, *filter(None, map(shutil.which, names))]:

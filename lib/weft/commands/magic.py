@@ -38,11 +38,11 @@ _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 
 
 class UsageError(ArgumentError):
-    """The line after %%cuda makes no sense."""
+    """The line after %%cuda is invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of ending the process."""
+    """A parser that raises an error instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(f"%%cuda: {message}; {_describe_options()}")
@@ -75,7 +75,7 @@ def _make_parser() -> _Parser:
 
 @contextlib.contextmanager
 def _short_errors() -> Iterator[None]:
-    """Errors from inside show in red and without a traceback: the cell is CUDA C."""
+    """Show errors from inside in red and without a traceback: the cell is CUDA C."""
     try:
         yield
     except (BuildError, KernelError) as error:
@@ -100,28 +100,28 @@ def cuda(line: str, cell: str) -> None:
         add[grid, block, bytes, stream](...)         dynamic shared memory, stream
         fill["float", 16][grid, block](...)          a template's arguments first
 
-    Arrays are contiguous torch tensors, NumPy arrays, or speak DLPack or
+    Arrays are contiguous torch tensors, NumPy arrays, or support DLPack or
     __cuda_array_interface__; numbers are converted to the parameter's type, a
     float4 is a tuple, NULL is None. A struct is a tuple of its members, (x, y, n) with
-    arrays among them, or one element of a structured NumPy array, which may hold
-    arrays' addresses; a float ** is a list of arrays. Options, before which no line
-    may stand in the cell:
+    arrays among them, or one element of a structured NumPy array, which may contain
+    arrays' addresses; a float ** is a list of arrays. The %%cuda line with its options
+    comes first in the cell:
 
-    --gpu, --cpu     where to compile for; without them the arrays of a launch decide
-    --fast           on the CPU, do not watch what launches do. Without it they run
-                     under the watch build, about 20 times slower: accesses out of
-                     bounds, races, reads of what nobody wrote and the like are told
-                     below the cell, and kernel.report has what each line cost
+    --gpu, --cpu     the target to compile for; by default a launch's arrays decide
+    --fast           on the CPU, do not watch launches. Without it they run under the
+                     watch build, about 20 times slower: accesses out of bounds, races,
+                     reads of unwritten memory and the like are reported below the
+                     cell, and kernel.report has the cost of each line
     --time           after each launch, time it on copies of its arrays; without --check
-                     the time is said to be of an unchecked kernel
+                     the time is marked as that of an unchecked kernel
     --check          before each launch, run it under the watch build in three orders
-                     of its threads, say what was found, and refuse it if the result
+                     of its threads, report the findings, and refuse it if the result
                      depends on the order
-    --ptx, --sass    show the cell as PTX, as the GPU's instructions. Where there is no
-                     GPU, --gpu with one of them, or with --time, only compiles
-    --arch SM        for which GPU these are, sm_80 for example
+    --ptx, --sass    show the cell as PTX, as the GPU's instructions. Without a GPU,
+                     --gpu with one of them, or with --time, only compiles
+    --arch SM        the GPU's architecture for these, sm_80 for example
     --save PATH      write the cell to kernels/x.cu of the checkout, once it compiles;
-                     over a file that no cell wrote it refuses to
+                     it never replaces a file that no cell wrote
     --flags "..."    for the compiler: -DTILE=16, -I folder, --use_fast_math
     --timeout S      seconds that a launch may take on the CPU (60, with --fast 20;
                      0: no limit)
@@ -140,11 +140,11 @@ def cuda(line: str, cell: str) -> None:
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
         return
-    # Not execution_count: some versions count before the cell runs, some after.
+    # Not execution_count: some versions increment it before the cell runs, some after.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     only = _compile_only(options)
     loaded = only(cell, name) if only else _load_cell(options, cell, name)
-    module = loaded._cell  # whatever names its kernels have
+    module = loaded._cell  # works for any kernel names
     shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:
@@ -177,7 +177,8 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 
 
 def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
-    """How a cell for a GPU that is not here is made, if it is to be read or timed."""
+    """Return a compiler for a GPU that is absent, if the cell is to be shown or
+    timed."""
     wanted = options.ptx or options.sass or options.time
     if options.target != "cuda" or not wanted or native.explain_lost():
         return None
@@ -192,12 +193,12 @@ def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] |
 
 @_short_errors()
 def cuda_header(line: str, cell: str) -> None:
-    """Keep the cell as a header: later cells may say #include "name.cuh".
+    """Keep the cell as a header: later cells may contain #include "name.cuh".
 
         %%cuda_header tiles.cuh
         __device__ float twice(float x) { return 2 * x; }
 
-    Run it again after an edit: the cells that include it compile again at their next
+    Run it again after an edit: the cells that include it are recompiled at their next
     launch.
     """
     words = shlex.split(line)
@@ -207,10 +208,10 @@ def cuda_header(line: str, cell: str) -> None:
 
 
 def save(where: str, cell: str) -> Path:
-    """Write a cell's source under the checkout; returns the path.
+    """Write a cell's source under the checkout; return the path.
 
-    Refuses (UsageError) a path outside of it, and a file that no cell wrote: what
-    lies in kernels/ is somebody's work.
+    Raises UsageError for a path outside the checkout, and for a file that no cell
+    wrote: files in kernels/ are somebody's work.
     """
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
@@ -225,14 +226,15 @@ def save(where: str, cell: str) -> Path:
 
 
 def _show(listing: str, loaded: Any, arch: str | None) -> None:
-    """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
+    """Show the cell as PTX or as the GPU's own instructions; needs NVRTC, but no
+    GPU."""
     from IPython.display import display
 
     display(getattr(machine, listing)(loaded, arch=arch))
 
 
 def register(shell: Any = None) -> None:
-    """Give an IPython session the magics; without a session nothing happens."""
+    """Register the magics in an IPython session; without a session do nothing."""
     shell = shell or tracebacks.running_shell()
     if shell is None:
         return
@@ -242,10 +244,10 @@ def register(shell: Any = None) -> None:
 
 
 def _tell_gpu_fault(result: Any) -> None:
-    """A fault of a cell's kernel on the GPU is told below the cell that launched it.
+    """Report a kernel's fault on the GPU below the cell that launched it.
 
-    Launches are only queued: otherwise a later cell would be blamed, or torch would
-    speak first, and not of restarting.
+    Launches are only queued. Otherwise a later cell would be blamed, or torch would
+    report first, without the advice to restart.
     """
     gpu = sys.modules.get("weft.cells.gpu.loader")
     if gpu is None or native.explain_lost() or not gpu.is_used():

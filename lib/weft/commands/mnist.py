@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft mnist`."""
+    """Add the arguments of `python -m weft mnist`."""
     parser.description += """.
         Batch norm has no running statistics: it takes those of the batch, in
         training and, over batches of 1000, in evaluation, on both sides."""
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run, print the table and write what was asked for."""
+    """Run, print the table and write the requested files."""
     names = [field.name for field in dataclasses.fields(Config)]
     chosen = {name: value for name, value in vars(args).items() if name in names}
     result = run(Config(**chosen))
@@ -73,10 +73,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Committed results of our rungs in Python, of those that did not run here.
+    """Load committed results of our Python rungs that did not run here.
 
-    They need a GPU: elsewhere the picture shows what they took on another one, with
-    the same batch.
+    They need a GPU: without one, the picture shows their time on another machine's,
+    with the same batch.
     """
     # matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
@@ -95,7 +95,7 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summarize_rows(result: Result) -> str:
-    """The rows as a table, what could not run, and how it was measured."""
+    """Format the rows as a table, with what could not run, and the method."""
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]

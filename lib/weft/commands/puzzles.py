@@ -1,7 +1,7 @@
-"""python -m weft puzzles: which there are, what one asks, and whether a file solves it.
+"""python -m weft puzzles: lists them, shows one's task, and checks a file's solution.
 
 weft puzzles                        every puzzle by lesson, with mark and minutes
-weft puzzles guards                 what it asks, and its stub; --cuda: that in CUDA C
+weft puzzles guards                 its task and its stub; --cuda: the stub in CUDA C
 weft puzzles check mine.cu guards   also mine.py; exit status 1 unless it is solved
 """
 
@@ -24,7 +24,7 @@ from ..puzzles.table import list_puzzles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft puzzles`."""
+    """Add the arguments of `python -m weft puzzles`."""
     parser.add_argument(
         "words",
         nargs="*",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what the words say; the exit status."""
+    """Run the requested action; return the exit status."""
     words = args.words
     if not words:
         print(list_puzzles(read_progress()))
@@ -75,7 +75,8 @@ def _check(path: Path, puzzle: Puzzle) -> int:
 
 
 def _stub_names() -> dict[str, Any]:
-    """The names that a stub may use, as a notebook has them: it is printed without."""
+    """Return the names that a stub may use as in a notebook: it is printed without
+    them."""
     import math
 
     import numpy as np
@@ -86,7 +87,8 @@ def _stub_names() -> dict[str, Any]:
 
 
 def _load_answer(path: Path, puzzle: Puzzle) -> Any:
-    """The kernel of a file; ArgumentError if it has none for this puzzle."""
+    """Return the kernel of a file; raise ArgumentError if it has none for this
+    puzzle."""
     if path.suffix == ".cu":
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":

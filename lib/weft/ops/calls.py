@@ -1,4 +1,4 @@
-"""What op.py and products.py share: arrays in, calls of C, arrays out."""
+"""Functions shared by op.py and products.py: arrays in, calls of C, arrays out."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
 from ..toolchain.native import convert_int, write_value
 
-Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
+Array = Any  # torch.Tensor, numpy.ndarray, or an object with CAI or DLPack
 
 
 def apply_function(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
-    """function.apply(), without what autograd costs where no gradient is asked."""
+    """Call function.apply(), without autograd's cost if no gradient is needed."""
     if wants_gradients(*args):
         return function.apply(*args)
     return function.forward(Forgetful(), *args)
 
 
 def wants_gradients(*args: Any) -> bool:
-    """Whether autograd has to hear of a call with these arguments."""
+    """Return whether autograd must record a call with these arguments."""
     if torch.is_grad_enabled():
         for a in args:
             if isinstance(a, torch.Tensor) and a.requires_grad:
@@ -36,7 +36,7 @@ def wants_gradients(*args: Any) -> bool:
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
-    """Refuse create_graph=True, whose gradients would be wrong without a word.
+    """Refuse create_graph=True, whose gradients would be silently wrong.
 
     ctx.op is the function's name.
     """
@@ -67,7 +67,7 @@ def launch(
     op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
     """Call a launcher of weft.h on a tensor's device and torch's stream."""
-    if like.is_cpu:  # where a call may be over before one has asked for more
+    if like.is_cpu:  # a fast path: such a call may be very short
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return
@@ -79,7 +79,7 @@ def launch(
 
 
 def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
-    """Refuse a rung that launch() would, where there is nothing to launch."""
+    """Raise ArgumentError for a rung that launch() would refuse; launch nothing."""
     with native.on_device(like.device):
         native.library(op, like.device.type).rung(rung)
 
@@ -87,7 +87,7 @@ def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
 def make_empty(
     op: str, like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """A result larger than the inputs may be, so large that there is no room."""
+    """Return an empty array; raise OutOfMemory if there is no room for it."""
     try:
         return like.new_empty(shape, dtype=dtype)
     except RuntimeError as error:  # of many kinds: no room, no such size, ...
@@ -110,7 +110,8 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """`array` as a tensor of `dtype` that shares its memory; refused if it can't."""
+    """Return `array` as a `dtype` tensor that shares its memory; refuse it if it
+    cannot."""
     tensor = array
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
@@ -126,14 +127,14 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def _dense_instead(name: str) -> str:
-    """What to do about an array with gaps; a copy of `out` would take the result."""
+    """Return the cure for an array with gaps; a copy of `out` would take the result."""
     if name == "out":
         return "leave out away, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
-    """Refuse what a kernel cannot be given: sparse, nested, elsewhere, dual."""
+    """Refuse a tensor unsuitable for kernels: sparse, nested, elsewhere, dual."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
@@ -141,7 +142,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
-    if tensor.is_neg():  # its memory holds the numbers before their sign is changed
+    if tensor.is_neg():  # its memory holds the numbers before the change of sign
         raise ArgumentError(
             f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
         )
@@ -188,7 +189,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def same_kind(array: Array, result: torch.Tensor) -> Array:
-    """`result` as the kind of array that came in."""
+    """Return `result` as the kind of array that came in."""
     return result.detach().numpy() if isinstance(array, np.ndarray) else result
 
 
@@ -203,7 +204,7 @@ def shape_of(tensor: torch.Tensor) -> str:
 
 
 def want_writable(op: str, name: str, array: Array) -> None:
-    """Of a read-only array as_tensor() makes a copy, which nobody would see."""
+    """Refuse a read-only array: as_tensor() copies it, so the result would be lost."""
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ArgumentError(f"{op}: {name} {array.shape} is read-only")
 
@@ -211,7 +212,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """An array is written while the others are read."""
+    """Refuse an array to be written that overlaps the arrays to be read."""
     start, end = _memory_span(written)
     for other, x in others.items():
         if x is not None and x.numel() and written.numel():
@@ -226,7 +227,7 @@ def _memory_span(x: torch.Tensor) -> tuple[int, int]:
 
 
 def number_of(what: str, value: Any, kind: type) -> float:
-    """A number of that kind, int or float; an array of one will do."""
+    """Return a number of that kind, int or float; an array of one is accepted."""
     if kind is int:
         return convert_int(what, value)
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
@@ -236,7 +237,7 @@ def number_of(what: str, value: Any, kind: type) -> float:
 
 
 def truth_of(what: str, value: Any) -> bool:
-    """Whether it is true; of an array of several one cannot say."""
+    """Return its truth; refuse an array of several elements."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError):
         return bool(value)
     raise ArgumentError(f"{what}={write_value(value)}: want True or False")

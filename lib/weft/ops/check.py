@@ -1,22 +1,18 @@
-"""Is a kernel right? Every rung against float64, and backward passes against autograd.
+"""Check every rung against float64, and backward passes against autograd.
 
-A case (cases/) is run with every array between guard zones, every output
-poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
-all guard zones and inputs must be untouched, and every output within its bound
-of the float64 answer. NaN where a number is due is a failure.
+check_op() runs a case (cases/) with every array between guard zones and every output
+poisoned with NaN, on the CPU once per order of threads. Then all guard zones and inputs
+must be untouched, and every output within its bound of the float64 answer. An
+unexpected NaN is a failure. `python -m weft check [OP]` checks every rung that runs
+here; `python -m weft check matmul --sanitizer` runs them under compute-sanitizer
+instead (sanitizer.py).
 
-`python -m weft check [OP]` checks every rung that runs here; `python -m weft check
-matmul --sanitizer` runs them under compute-sanitizer instead (sanitizer.py).
+require() ensures before a timing that a rung has passed its check. The check runs once
+for each build. The cache records a pass under the library's name, which contains the
+hash of all sources, and the hash of the checking code.
 
-Whether a rung has passed its check: asked before anything is timed.
-
-The check runs once for each build. That it was passed is remembered in the cache under
-the library's name, which holds the hash of all sources, and the hash of what checks.
-
-Is a backward pass right? Against finite differences, and against autograd.
-
-check_numeric() asks the forward pass itself: move one input a little, see what
-the loss does. check_autograd() asks torch. Both raise Mismatch.
+check_numeric() compares a backward pass with finite differences of the forward pass,
+check_autograd() with torch. Both raise Mismatch.
 """
 
 from __future__ import annotations
@@ -48,7 +44,7 @@ _CTYPES = {
 
 @dataclass(frozen=True)
 class RungVerdict:
-    """That one rung passed: how many runs, and its largest error over bound."""
+    """The pass of one rung: the number of runs, and its largest error over bound."""
 
     op: str
     rung: str
@@ -63,7 +59,7 @@ def check_op(
 ) -> list[RungVerdict]:
     """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
 
-    wide: with so many random cases more, where the op has such (cases/).
+    wide: number of additional random cases, where the op has such (cases/).
     """
     lib = native.library(op, target)
     chosen = [lib.rung(rung)] if rung else lib.here()
@@ -89,7 +85,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
-    """Run one case; returns its largest error over bound, raises Mismatch."""
+    """Run one case; return its largest error over bound, or raise Mismatch."""
     inputs = {
         name: Guarded(tensor, device, case.shift.get(name, 0))
         for name, tensor in case.inputs.items()
@@ -101,7 +97,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     }
     rooms: list[Guarded] = []
 
-    def workspace(bytes_: int) -> Any:  # NaN, whatever a kernel takes it for
+    def workspace(bytes_: int) -> Any:  # NaN, if read as any float type
         rooms.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
         return native.pointer(rooms[-1].tensor, "void *")
 
@@ -123,18 +119,19 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
 
 
 def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
-    """guarded.compare() with an Answer: raises Mismatch, returns error over bound."""
+    """Compare as arrays.compare() with an Answer: raise Mismatch, or return error over
+    bound."""
     return guarded.compare(name, got, answer.want, answer.bound)
 
 
 def pointer(array: Guarded) -> Any:
-    """Where the array lies, as weft.h wants it."""
+    """Return the array's address in weft.h's form."""
     tensor = array.tensor
     return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
 
 
 def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
-    """Set each order of threads, or that whose turn it is, where there are threads."""
+    """Set each order of threads, or only that of `turn`, where there are threads."""
     if rung.targets == ("cpu",) or lib.target != "cpu":  # or plain C
         yield ""
         return
@@ -149,7 +146,7 @@ def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
 
 
 def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
-    """What an output holds before the call: poison, unless the op reads it."""
+    """Return an output's content before the call: poison, unless the op reads it."""
     if name in case.initial:
         return case.initial[name]
     shape, dtype = tuple(answer.want.shape), answer.dtype
@@ -157,13 +154,13 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
 
 
 class NotChecked(Mismatch):
-    """A kernel is not timed, since it is wrong."""
+    """A kernel is not timed, because it is wrong."""
 
 
 def require(lib: native.Library, rung: native.Rung) -> RungVerdict:
     """Check the rung, unless this build of it has passed on this device before.
 
-    Raises NotChecked with what is wrong.
+    Raises NotChecked with the error.
     """
     path = _verdict_path(lib, rung)
     if path.exists():
@@ -183,18 +180,18 @@ def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
     return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
 
 
-STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # where both errors are small
-TOLERANCE = 1e-7  # of a gradient by differences; they are good to about 1e-10
+STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # balances both kinds of errors
+TOLERANCE = 1e-7  # of a gradient by differences, which are good to about 1e-10
 Shape = tuple[int, ...]
 
 
 def numeric_gradient(
     loss: Callable[[np.ndarray], float], x: np.ndarray, h: float = STEP
 ) -> np.ndarray:
-    """The gradient of loss(x) by central differences, one element at a time.
+    """Return the gradient of loss(x) by central differences, one element at a time.
 
-    x: float64, any shape. It is changed in place and put back. Costs two calls
-    of `loss` for each element of x.
+    x: float64, any shape; changed in place and restored. Calls `loss` twice for each
+    element of x.
     """
     dx = np.empty_like(x)
     for i in np.ndindex(x.shape):
@@ -215,10 +212,10 @@ def check_numeric(
 ) -> None:
     """Check backward(dy, *inputs) against differences of forward(*inputs).
 
-    inputs: in the order that forward takes them; a shape becomes random float64
-    numbers. The loss is sum(forward(...) * dy) with a random dy, so that its
-    gradient with respect to the output is dy. backward returns one gradient for
-    each input (a lone one needs no tuple). Prints one line; raises Mismatch.
+    inputs: in the order of forward's parameters; a shape becomes random float64
+    numbers. The loss is sum(forward(...) * dy) with a random dy, so that its gradient
+    with respect to the output is dy. backward returns one gradient for each input (a
+    lone one needs no tuple). Prints one line; raises Mismatch.
     """
     rng = np.random.default_rng(0)
     arrays = {
@@ -249,10 +246,10 @@ def check_autograd(
 ) -> None:
     """Check ours' gradients (float32) against torch's (float64).
 
-    terms: for each input, how many products are summed into one element of its
-    gradient. size(dy, *inputs): for each input, that sum over absolute values;
-    by default torch's gradient of the absolute values, which is right where the
-    function is linear in each input. Both give the bound (see cases.sum_bound).
+    terms: for each input, the number of products summed into one element of its
+    gradient. size(dy, *inputs): for each input, that sum over absolute values; by
+    default torch's gradient of the absolute values, which is right if the function is
+    linear in each input. Both give the bound (see cases.sum_bound).
     Prints the largest error over its bound; raises Mismatch.
     """
     generator = torch.Generator().manual_seed(0)

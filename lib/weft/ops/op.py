@@ -1,7 +1,7 @@
-"""An op in Python: its twin in PyTorch, the shapes of its arrays, what weft.h declares.
+"""An op in Python: its twin in PyTorch, its arrays' shapes, and weft.h's declarations.
 
-A file of cases/ makes an Op of the first two; the rest follows from the declarations:
-the Python function, its gradients, the calls of its cases, and what bench times.
+A file of cases/ makes an Op of the first two. The rest follows from the declarations:
+the Python function, its gradients, the calls of its cases, and the arguments of bench.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
 @dataclass(frozen=True)
 class Bench:
-    """What an op is timed with: sizes by name, the one that varies among them.
+    """The sizes for timing an op, by name, and the one that varies.
 
-    flop: operations for these sizes, where they are what limits it.
+    flop: operations for these sizes, where they are the limit.
     """
 
     size: str
@@ -40,15 +40,15 @@ class Bench:
 class Op:
     """An op as its cases file describes it.
 
-    twin: the op in PyTorch. Its name, parameters and docstring are those of the Python
-    function, too; an array that is None by default may be missing.
+    twin: the op in PyTorch. The Python function has its name, parameters and docstring;
+    an array that is None by default may be missing.
     shapes: the sizes of each array by their names in weft.h, "n, c, h // kh", or "..."
-    for any; "*n, in" is any number of dimensions, of which all but the last count as
-    one. A parameter of the twin that stands for two numbers is here, too.
+    for any. "*n, in" is any number of dimensions, of which all but the last count as
+    one. A parameter of the twin for two numbers is included, too.
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
-    below: the size that the integers of an array are smaller than.
-    only: what PyTorch's function takes besides, and the one value that the op has; the
-    name of a parameter: what is given for that.
+    below: the size that bounds the integers of an array.
+    only: additional parameters of PyTorch's function, with the one value that the op
+    supports, or with the name of the parameter whose value they get.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Op:
 
     @property
     def plan(self) -> CallPlan:
-        """How to call it by what weft.h declares; read again when that has changed."""
+        """The plan of its calls by weft.h's declarations; read again when those
+        change."""
         header, plan = self._plan
         if plan is None or header is not native.ffi:
             plan = CallPlan(self)
@@ -80,7 +81,7 @@ class Op:
         return plan
 
     def function(self) -> Callable[..., Array]:
-        """The op as a Python function: the twin's parameters, and `rung`."""
+        """Return the op as a Python function: the twin's parameters, and `rung`."""
         defaults = [parameter.default for parameter in self.parameters.values()]
         needed = defaults.count(inspect.Parameter.empty)
 
@@ -96,7 +97,7 @@ class Op:
         return call
 
     def run(self, args: Sequence[Any], rung: str | None) -> Array:
-        """The op on the arguments of its twin, in that order."""
+        """Run the op on the arguments of its twin, in that order."""
         plan = self.plan
         tensors, numbers = plan.bind(args)
         if plan.in_place:
@@ -111,7 +112,7 @@ class Op:
         else:
             y = plan.forward(rung, tensors, numbers)
         for i in plan.in_place:
-            if not tensors[i.name].is_inference():  # autograd has to hear of it
+            if not tensors[i.name].is_inference():  # autograd has to record it
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
         if LEADING in numbers and plan.result in self.many:
@@ -119,7 +120,8 @@ class Op:
         return same_kind(args[0], y)
 
     def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The arguments in the twin's order, each given once or by its default."""
+        """Return the arguments in the twin's order, each given once or by its
+        default."""
         takes = f"it takes {', '.join([*self.parameters, 'rung'])}"
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
@@ -153,7 +155,7 @@ class Op:
         initial: Tensors | None = None,
         **options: float,
     ) -> Case:
-        """A case of the launcher whose outputs the answers are; see case.py."""
+        """Return a case of the launcher with these outputs; see cases/__init__.py."""
         plan = self.plan
         launcher = plan.launcher
         if not answers.keys() <= set(launcher.outputs):
@@ -175,11 +177,12 @@ class Op:
         return Case(self.name, title, inputs, answers, call, initial or {})
 
     def draw(self, numbers: Mapping[str, Any], device: Any = "cpu") -> list[Any]:
-        """Random arguments for the twin and the op, of these sizes and options."""
+        """Draw random arguments for the twin and the op, of these sizes and options."""
         return [self._draw(name, numbers, device) for name in self.parameters]
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
-        """Bytes of all arrays: each input read once, each output written once."""
+        """Count the bytes of all arrays: each input read once, each output written
+        once."""
         types = self.plan.launcher.dtypes.items()
         sizes = [
             t.itemsize * math.prod(self._shape(name, numbers)) for name, t in types
@@ -187,11 +190,12 @@ class Op:
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
-        """The array that a gradient is of; another array itself."""
+        """Return the name of a gradient's array; return another array's name
+        unchanged."""
         return name if name in self.shapes else name[1:]
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
-        """The sizes by name that some arrays and gradients have."""
+        """Return the sizes, by name, of these arrays and gradients."""
         found: dict[str, int] = {}
         for name, array in arrays.items():
             dims = self.shapes[self.array(name)]
@@ -218,7 +222,8 @@ class Op:
 
 
 def _is_same(given: Any, want: Any) -> bool:
-    """Whether both are the same for an image; a number stands for both its sides."""
+    """Return whether both are the same for an image; one number means both its
+    sides."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -226,7 +231,7 @@ def _is_same(given: Any, want: Any) -> bool:
 
     try:
         return bool(pair(given) == pair(want))
-    except (RuntimeError, ValueError):  # of arrays, which are no such numbers
+    except (RuntimeError, ValueError):  # arrays of other shapes are no such numbers
         return False
 
 
@@ -235,13 +240,14 @@ def _is_empty(tensor: torch.Tensor | None) -> bool:
 
 
 def _parse_dims(text: str) -> tuple[str, ...]:
-    """The sizes of a shape: "n, c" is n and c."""
+    """Return the sizes of a shape: "n, c" is n and c."""
     dims = tuple(word.strip() for word in text.split(",") if word.strip())
     return ANY if dims == ANY else dims
 
 
 def _make_extents(dims: tuple[str, ...]) -> Extents:
-    """A function of an op's name and of sizes by name: what the dimensions are then."""
+    """Return a function of an op's name and of sizes by name; it returns the
+    dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
     if all(dim.isidentifier() for dim in dims):  # a size may be called `in`

@@ -1,10 +1,11 @@
-"""How an op is called: what weft.h declares of it, with the shapes of its arrays.
+"""The calls of an op, from weft.h's declarations and the shapes of its arrays.
 
-The launchers of the ops as kernels/weft.h declares them: names, kinds, order.
+OpLauncher describes a launcher that kernels/weft.h declares: names, kinds, order.
+CallPlan calls an op's launchers.
 
-weft.h declares weft_<op>() and, where gradients flow, weft_<op>_backward(). Arrays go
-by their names there: dx is the gradient of x, and what the backward pass reads besides
-are inputs and outputs of the forward pass.
+weft.h declares weft_<op>() and, where gradients flow, weft_<op>_backward(). Arrays are
+matched by name: dx is the gradient of x, and the backward pass's other inputs are
+inputs and outputs of the forward pass.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from .op import Op
 
 
-ORDER = ("output", "input", "number", "options")  # as weft.h has it everywhere
+ORDER = ("output", "input", "number", "options")  # everywhere in weft.h
 _DTYPES = {"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64}
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
 _KINDS = {
@@ -61,7 +62,7 @@ class OpLauncher:
     casts: tuple[tuple[str, Any], ...]  # the arrays' types for cffi
 
     def pointers(self, tensors: Mapping[str, torch.Tensor | None]) -> list[Any]:
-        """What the function takes first: its arrays, NULL for what is not there."""
+        """Return the function's first arguments: its arrays, NULL for missing ones."""
         cast = native.ffi.cast
         return [
             native.NULL
@@ -71,7 +72,7 @@ class OpLauncher:
         ]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """What it takes then: numbers, and the options, NULL where all are 0."""
+        """Return the next arguments: numbers, and the options, NULL if all are 0."""
         found = [given[name] for name in self.numbers]
         if self.options:
             fields = [given[name] for name in self.fields]
@@ -81,9 +82,9 @@ class OpLauncher:
 
 
 def read_launcher(function: str) -> OpLauncher | None:
-    """The declaration of a launcher in weft.h; None if there is none of that name.
+    """Read the declaration of a launcher in weft.h; None if that name is not declared.
 
-    Raises ArgumentError where it does not follow the order that weft.h sets.
+    Raises ArgumentError if it does not follow the order that weft.h sets.
     """
     header = (build.KERNELS / "weft.h").read_text()
     found = re.search(rf"^int {function}\(([^)]*)\);", header, re.M)
@@ -123,7 +124,7 @@ def _parse_launcher(
 
 
 def _parse_parameter(function: str, text: str) -> tuple[str, str, str]:
-    """Kind, type and name of one parameter of a launcher."""
+    """Return kind, type and name of one parameter of a launcher."""
     for kind, pattern in _KINDS.items():
         if found := re.fullmatch(pattern, text):
             return kind, found[1], found[2]
@@ -138,7 +139,7 @@ def _number(ctype: str) -> type:
 
 
 ANY = ("...",)  # the dimensions of an array of any shape
-LEADING = "*"  # among the numbers: the dimensions that were made one, the first
+LEADING = "*"  # key among the numbers: the leading dimensions folded into one
 Tensors = dict[str, torch.Tensor | None]
 Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]
 
@@ -152,13 +153,13 @@ class OpInput:
     dtype: torch.dtype
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
-    known: tuple[tuple[int, str], ...]  # dimensions that an input before it has, too
-    many: bool  # whether its first dimension may stand for any number of them
+    known: tuple[tuple[int, str], ...]  # dimensions shared with an earlier input
+    many: bool  # whether its first dimension may be several folded into one
 
 
 @dataclass(frozen=True)
 class OpOutput:
-    """An array that a call makes: like another one, or of a shape of its own."""
+    """An array that a call makes: with the shape of another one, or its own."""
 
     name: str
     dtype: torch.dtype
@@ -210,7 +211,7 @@ class CallPlan:
         return found
 
     def _name_of_count(self) -> str:
-        """What weft.h calls the number of elements of an array of any shape."""
+        """Return weft.h's name for the element count of an array of any shape."""
         given = {dim for i in self.inputs for dim in i.dims}
         given |= {name for *_, names in self.options for name in names}
         left = [name for name in self.kinds if name not in given]
@@ -222,7 +223,7 @@ class CallPlan:
         return left[0] if left else ""
 
     def _outputs(self, launcher: OpLauncher, there: list[str]) -> list[OpOutput]:
-        """What a call must make, given the arrays that are there."""
+        """Return the arrays that a call must make, given the arrays that are there."""
         made: list[OpOutput] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
@@ -236,7 +237,7 @@ class CallPlan:
         return made
 
     def _read_backward(self, launcher: OpLauncher) -> None:
-        self.gradient = f"d{self.result}"  # what comes in
+        self.gradient = f"d{self.result}"  # the incoming gradient
         self.gradients = [f"d{name}" for name in self.names]
         forward = {*self.names, *self.launcher.outputs}
         self.saved = [name for name in launcher.inputs if name in forward]
@@ -251,7 +252,7 @@ class CallPlan:
     # ---- arguments ---------------------------------------------------------------
 
     def bind(self, args: Sequence[Any]) -> tuple[Tensors, dict[str, Any]]:
-        """The arrays among the arguments as tensors, and all numbers by name.
+        """Return the arrays among the arguments as tensors, and all numbers by name.
 
         Refuses arrays that are not on one device, or whose shapes do not fit.
         """
@@ -294,7 +295,7 @@ class CallPlan:
         return tensors, numbers
 
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
-        """One error for an array whose shape is not what the others make it."""
+        """Raise the error for an array whose shape does not fit the others."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
         others = _describe_shapes(
@@ -306,14 +307,14 @@ class CallPlan:
         )
 
     def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
-        """Refuse an array that the op is to write to and cannot."""
+        """Refuse an array that the op should write to but cannot."""
         for i in self.in_place:
             others = {name: t for name, t in tensors.items() if name != i.name}
             want_writable(self.name, i.name, args[i.at])
             want_no_overlap(self.name, i.name, tensors[i.name], others)
 
     def want_gradients(self, tensors: Tensors) -> None:
-        """Refuse to lose a gradient without a word."""
+        """Refuse a call that would silently lose a gradient."""
         for name in self.constant:
             if tensors[name] is not None and tensors[name].requires_grad:
                 raise ArgumentError(
@@ -322,7 +323,7 @@ class CallPlan:
                 )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers that are to lie below a size of 0: none of them does."""
+        """Refuse integers with an upper bound of 0: no integer satisfies it."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
@@ -335,7 +336,7 @@ class CallPlan:
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Launch it; `tensors` then has the outputs, too. Returns the first of them."""
+        """Launch it; add the outputs to `tensors`. Return the first output."""
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if out.like:
@@ -352,9 +353,9 @@ class CallPlan:
     def of_nothing(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """The result where an array is empty, so that there is nothing to launch.
+        """Return the result for an empty array, where there is nothing to launch.
 
-        The twin makes it, and its gradients: zeros mostly, a bias, a NaN for a mean.
+        The twin computes it and its gradients: zeros mostly, a bias, a NaN for a mean.
         """
         want_rung(self.name, rung, tensors[self.inputs[0].name])
         self.want_values(tensors, numbers)
@@ -378,7 +379,7 @@ class CallPlan:
         numbers: Mapping[str, Any],
         wanted: Sequence[bool],
     ) -> list[torch.Tensor | None]:
-        """Launch the backward pass; the gradient of each input that is wanted."""
+        """Launch the backward pass; return the gradient of each wanted input."""
         first, needs = tensors[self.gradient], dict(zip(self.gradients, wanted))
         for out in self.made:
             if needs[out.name] or out.name not in self.op.skipped:
@@ -393,7 +394,7 @@ class CallPlan:
 
 
 class Differentiable(torch.autograd.Function):
-    """A call of an op that autograd hears of."""
+    """A call of an op that autograd records."""
 
     @staticmethod
     def forward(ctx, given, *inputs):
@@ -414,13 +415,13 @@ class Differentiable(torch.autograd.Function):
 
 
 def _describe_shapes(tensors: Tensors) -> str:
-    """x is (2, 3), weight is (4, 3)"""
+    """Format shapes: x is (2, 3), weight is (4, 3)."""
     there = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())
 
 
 def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
-    """A value for each of the names; one may stand for all."""
+    """Return a value for each of the names; a single value applies to all."""
     if len(names) == 1:
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)

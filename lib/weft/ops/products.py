@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension; more are made one in front of it.
+weft_matmul() takes one batch dimension; several are folded into one first.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ def matmul(
     relu: bool = False,
     out: Array | None = None,
 ) -> Array:
-    """alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
+    """Compute alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
-    a and b may have dimensions more in front, batches, which broadcast as in torch
-    (1, or none: the same matrix for all); then the result has them, and so must c. A
-    vector a is one row, a vector b one column, and the result lacks that dimension.
-    Both are float32, or both float16 or bfloat16. A transposed view (a.T, a.mT) is
-    taken as it lies, without a copy; other views must be made contiguous. Only what
-    broadcasts along some of several batches is copied. c, bias and out are contiguous
-    float32. Where nothing is to be added up (k = 0), a @ b is 0.
+    a and b may have leading batch dimensions, which broadcast as in torch (1, or none:
+    the same matrix for all); then the result has them, and so must c. A vector a is one
+    row, a vector b one column, and the result lacks that dimension. Both are float32,
+    or both float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy;
+    other views must be made contiguous. Operands are copied only if they broadcast
+    along some of several batches. c, bias and out are contiguous float32. If there is
+    nothing to sum (k = 0), a @ b is 0.
 
     precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
-    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The rung in it that
-    picks a kernel by size and device is taken, unless `rung` names one; who asks for
-    tf32 gets what fp32 gives where that is as fast. beta counts where c is given.
-    relu: what is below 0 becomes 0, last of all. out: where the result goes, c itself
-    perhaps; without gradients. ArgumentError for what does not fit.
+    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). Unless `rung` names
+    one, a rung of that precision picks a kernel by size and device; tf32 may run as
+    fp32 where that is as fast. beta applies only if c is given. relu: replace negative
+    results by 0, last of all. out: receives the result, possibly c itself; without
+    gradients. Raises ArgumentError for arguments that do not fit.
 
     Gradients flow to a, b, c and bias, by the same rung.
     """
@@ -113,7 +113,7 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # of 16 bits where they are
+        operand = dy.to(a.dtype)  # 16 bits if they have 16
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
@@ -141,7 +141,7 @@ def _of_nothing(
     relu: bool,
     out: torch.Tensor | None,
 ) -> torch.Tensor:
-    """What is left where a or b is empty, by torch: zeros, c and the bias."""
+    """Return the result where a or b is empty, by torch: zeros, c and the bias."""
     y = torch.matmul(a, b).float()
     if c is not None and beta:
         y = y + beta * c
@@ -165,7 +165,7 @@ def _multiply(
     relu: bool = False,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The product of operands that lie as matmul() takes them."""
+    """Return the product of operands stored in a layout that matmul() accepts."""
     shape = _shape_of_product(a, b)
     y = make_empty("matmul", a, *shape, dtype=torch.float32) if out is None else out
     if c is not None and c is not y and c.data_ptr() != y.data_ptr():
@@ -186,7 +186,7 @@ def _multiply(
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
-    if y.is_cpu:  # where a call may be over before one has asked for more
+    if y.is_cpu:  # a fast path: such a call may be very short
         lib = native.library("matmul", "cpu")
         options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, native.NULL)
@@ -196,11 +196,11 @@ def _multiply(
         lib = native.library("matmul", y.device.type)
         options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
-    return y  # and _room is torch's again: what uses it next is queued behind
+    return y  # torch may reuse _room: its next use is queued behind this
 
 
 def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
-    """Options with the memory that this call wants besides its arrays; and that."""
+    """Return options with the workspace that this call needs, and the workspace."""
     wants = native.ffi.new("size_t *")
     lib.call("weft_matmul_workspace", rung.index, wants, *call, options)
     if not wants[0]:
@@ -213,9 +213,9 @@ def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor |
 
 
 def place_workspace(options: Any, room: torch.Tensor) -> None:
-    """Let a product work in `room` (uint8, 256 bytes more than it wants).
+    """Make a product work in `room` (uint8, 256 bytes more than it needs).
 
-    A workspace lies at a multiple of 256; torch's memory on the host of 64.
+    A workspace starts at a multiple of 256; torch's memory on the host at one of 64.
     """
     start = room.data_ptr()
     options.workspace = native.ffi.cast("void *", start + -start % 256)
@@ -223,7 +223,7 @@ def place_workspace(options: Any, room: torch.Tensor) -> None:
 
 
 def _layout_of(x: torch.Tensor) -> int | None:
-    """0: the matrices of x lie row by row; 1: column by column; None: otherwise."""
+    """Return 0 if the matrices of x are stored by rows, 1 if by columns, else None."""
     (rows, cols), (down, along) = x.shape[-2:], x.stride()[-2:]
     if (along == 1 or cols == 1) and (down == cols or rows == 1):
         return 0
@@ -233,12 +233,12 @@ def _layout_of(x: torch.Tensor) -> int | None:
 
 
 def _step(x: torch.Tensor) -> int:
-    """Elements from one matrix of a batch to the next; 0: there is one for all."""
+    """Return the elements from one matrix of a batch to the next; 0: one for all."""
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 
 def _sum_gradient(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The gradient of an operand that served a whole batch is the sum over it."""
+    """Sum the gradient of an operand over the batch that shared it."""
     if grad.dim() == like.dim() and grad.shape[0] == like.shape[0]:
         return grad
     return grad.sum(0, keepdim=like.dim() == 3)
@@ -273,7 +273,7 @@ def _check_addends(
     bias: Array | None,
     out: Array | None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """c, bias and out as tensors, where they fit a product of that shape."""
+    """Return c, bias and out as tensors; refuse any that do not fit that product."""
     if c is bias is out is None:
         return None, None, None
     c_t, bias_t, out_t = (
@@ -292,7 +292,7 @@ def _check_addends(
 
 
 def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
-    """The shape of a @ b, by torch's rules for vectors and batches."""
+    """Return the shape of a @ b, by torch's rules for vectors and batches."""
     k, rows = a.shape[-1], b.shape[-2 if b.dim() > 1 else 0]
     if k != rows:
         raise ArgumentError(
@@ -305,7 +305,7 @@ def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
 
 
 def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions before the matrices, broadcast."""
+    """Return the dimensions before the matrices, broadcast."""
     one, other = tuple(a.shape[:-2]), tuple(b.shape[:-2])
     if one == other or not other:
         return one
@@ -324,14 +324,14 @@ def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
 def _fold_batches(
     a: torch.Tensor, b: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The operands as matrices, or with one batch dimension in front."""
+    """Return the operands as matrices, or with one leading batch dimension."""
     a, b = (a[None] if a.dim() == 1 else a), (b[:, None] if b.dim() == 1 else b)
     batch = _batch_of(a, b)
     return _with_one_batch(a, batch), _with_one_batch(b, batch)
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """x with all batch dimensions in one, or with none where it has one matrix."""
+    """Return x with all batch dimensions in one, or with none if it has one matrix."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
@@ -346,7 +346,7 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
 def _choose_rung(
     a: torch.Tensor, rung: str | None, precision: str | None
 ) -> native.Rung:
-    """The rung for operands like a; what it takes and what it is given must agree."""
+    """Choose the rung for operands like a; its types must match theirs."""
     takes = _PRECISIONS[a.dtype]
     named = precision if isinstance(precision, str) else None
     if precision is not None and named not in takes:

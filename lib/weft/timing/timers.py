@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
-REST = 10e-3  # seconds between samples on a CPU, in which others' threads fall asleep
+REST = 10e-3  # seconds between samples on a CPU, for other threads to fall asleep
 
 
 @dataclass(frozen=True)

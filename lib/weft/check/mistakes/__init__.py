@@ -1,11 +1,11 @@
-"""What kind of mistake a wrong answer looks like, guessed from the numbers alone.
+"""Guesses at the kind of mistake behind a wrong answer, from the numbers alone.
 
-Each guess is one sentence that begins with "looks like". It is made only where the
-numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
+Each guess is one sentence that begins with "looks like". It is made only if the numbers
+fit it everywhere, and it stays a guess: two mistakes can look the same.
 
-    scene   a wrong output, all that is known about it, and which runs go wrong
+    scene   a wrong output, all known facts about it, and which runs go wrong
     values  guesses from the output alone
-    inputs  guesses from what other inputs would give
+    inputs  guesses from the results of other inputs
     where   guesses from which region is wrong, and from places in a row
 """
 
@@ -31,12 +31,13 @@ Look = Callable[[WrongOutput], str | None]
 
 
 def guess(scene: WrongOutput) -> str:
-    """The first guess that fits, as a sentence; "" if none does."""
+    """Return the first guess that fits, as a sentence; "" if none does."""
     return _first_guess(scene, _LOOKS)
 
 
 def describe_proof(scene: WrongOutput) -> str:
-    """What the numbers prove, however few they are, as a sentence; "" if nothing."""
+    """Return what the numbers prove, however few they are, as a sentence; "" if
+    nothing."""
     return _first_guess(scene, _PROOFS)
 
 

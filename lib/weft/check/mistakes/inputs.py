@@ -1,4 +1,4 @@
-"""Does a wrong answer fit the reference with other inputs, or rounded ones?"""
+"""Tests whether a wrong answer fits the reference with other, or rounded, inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .scene import Arrays, WrongOutput
 
 
 def other_inputs(s: WrongOutput) -> str | None:
-    """Does `got` fit a reference whose inputs lack or repeat something?"""
+    """Test whether `got` fits a reference whose inputs lack or repeat something."""
     if s.again is None or not s.inputs:
         return None
     for text, inputs in itertools.chain(
@@ -25,7 +25,7 @@ def other_inputs(s: WrongOutput) -> str | None:
     ):
         try:
             other = s.again(inputs)
-        except Exception:  # the reference does not take these: no guess
+        except Exception:  # the reference does not accept these: no guess
             continue
         if find_wrong(s.want, other, s.bound).any() and s.fits(other):
             return text
@@ -68,11 +68,11 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Along each dimension that the output has not: a sum runs there."""
+    """Omit terms along each dimension that the output lacks, where a sum runs."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
-        return  # places or counts, no sums of these
+        return  # these are places or counts, not sums
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}
@@ -120,7 +120,7 @@ def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """What is left of a sum by a tree without its last or its first round."""
+    """Yield the rest of a sum by a tree without its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
             for first, which in ((1, "even"), (0, "odd")):
@@ -145,7 +145,7 @@ def _shift_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
-    """value with zeros outside of [start, stop) along an axis."""
+    """Return value with zeros outside [start, stop) along an axis."""
     made = np.zeros_like(value)
     at = [slice(None)] * value.ndim
     at[axis] = slice(start, stop)
@@ -157,7 +157,7 @@ def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarr
 
 
 def guess_precision(s: WrongOutput) -> str | None:
-    """Small errors everywhere: what rounding of the inputs explains them?"""
+    """Guess which rounding of the inputs explains small errors everywhere."""
     if s.got.dtype.kind != "f" or not np.isfinite(widen_floats(s.got)).all():
         return None
     error = np.abs(widen_floats(s.got) - widen_floats(s.want))
@@ -175,7 +175,7 @@ def guess_precision(s: WrongOutput) -> str | None:
             if not find_wrong(s.got, s.again(made), 8 * s.bound).any():
                 return f"inputs rounded to {name}: are tensor cores or casts in use?"
     if s.bad.sum() == 1 and relative > 2.0**-8:
-        return None  # one wrong number says nothing of its digits
+        return None  # one wrong number reveals nothing about its digits
     if relative > 2.0**-14:
         digits = int(-np.log2(relative))
         return (
@@ -191,7 +191,8 @@ def guess_precision(s: WrongOutput) -> str | None:
 
 
 def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Rounds float32 values to `kept` bits of mantissa, towards zero or nearest."""
+    """Return a function that rounds float32 to `kept` bits of mantissa, down or
+    nearest."""
 
     def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

@@ -1,8 +1,8 @@
-"""One wrong output and all that is known about it, and which runs go wrong.
+"""One wrong output and all known facts about it, and which runs go wrong.
 
-Do blocks begin as far apart as they are long? Told from what several runs wrote.
-
-Which runs of a kernel go wrong: only some sizes, or only some blocks?
+guess_spacing() infers, from the writes of several runs, whether blocks begin as far
+apart as they are long. describe_pattern() finds which sizes or blocks make a kernel go
+wrong.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class WrongOutput:
-    """One wrong output and all that is known about it.
+    """One wrong output and all known facts about it.
 
-    got, want: of one shape. bound: what an error may be, broadcast to it. block: the
-    launch's (x, y, z), None for a plain function. unwritten: where the output still
-    holds `start`, its poison; None if that cannot be told. again: the reference with
-    other inputs, for this output. axes: for each input the name of its dimensions.
-    output: the names of the output's. grid: the launch's, where the caller gave it.
+    got, want: of one shape. bound: the largest allowed error, broadcast to it. block:
+    the launch's (x, y, z), None for a plain function. unwritten: where the output still
+    has `start`, its poison; None if that is unknown. again: the reference with other
+    inputs, for this output. axes: for each input the names of its dimensions. output:
+    the names of the output's dimensions. grid: the launch's, if the caller gave it.
     """
 
     name: str
@@ -44,11 +44,11 @@ class WrongOutput:
 
     @property
     def bad(self) -> np.ndarray:
-        """Which elements are wrong."""
+        """A mask of the wrong elements."""
         return find_wrong(self.got, self.want, self.bound)
 
     def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
-        """Whether `got` is `other` everywhere, which is not what was wanted."""
+        """Return whether `got` is `other` everywhere, and `other` is not the answer."""
         if other.shape != self.got.shape:
             return False
         room = slack * self.bound + 1e-6 * np.abs(widen_floats(other))
@@ -57,24 +57,25 @@ class WrongOutput:
 
     @property
     def tells(self) -> bool:
-        """Whether there are enough different values that chance cannot fit."""
+        """Whether there are enough different values to exclude a fit by chance."""
         return self.want.size >= 4 and np.unique(self.want).size >= 3
 
 
 def tolerance_of(s: WrongOutput) -> np.ndarray:
-    """What two results may differ by and still count as one."""
+    """Return the difference up to which two results count as equal."""
     return 4 * s.bound + 1e-6 * np.abs(widen_floats(s.want))
 
 
 def is_summed(s: WrongOutput) -> bool:
-    """Whether an input has a dimension that the output lacks, or has no names."""
+    """Return whether an input has a dimension that the output lacks, or has no
+    names."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A run of blocks along x: how many, of how many threads; which elements of the
-    output, counted flat, it wrote. A run that was right wrote them all."""
+    """A run of blocks along x: their number, their threads, and the elements of the
+    output, counted flat, that it wrote. A correct run wrote them all."""
 
     blocks: int
     threads: int
@@ -84,19 +85,19 @@ class Launched:
 def guess_spacing(
     name: str, shape: Sequence[int], first: Launched, runs: Sequence[Launched]
 ) -> str:
-    """A literal, or another number, where blockDim.x is due, as a sentence; "" if not.
+    """Describe a wrong number in place of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: of the output; first: the run that is told, one of `runs`, which all
-    have to fit: their blocks begin so many elements apart, whatever their threads.
+    name, shape: of the output; first: the reported run, one of `runs`. All of them must
+    fit: their blocks begin the same distance apart, whatever their threads.
     """
     wrong = [run for run in runs if not run.written.all()]
     if len({run.written.size for run in wrong}) < 2:
         return ""  # one size could be anything
     step = _step(max(wrong, key=lambda run: run.written.size))
-    overlap = step < first.threads  # as a missing end does, where there is no more
+    overlap = step < first.threads  # a missing end looks like this, too
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
-    is_right = step == first.threads  # then it is the blocks that are too few
+    is_right = step == first.threads  # then there are too few blocks
     if step and not is_right and _is_spaced(runs, [step] * len(runs)):
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
@@ -108,9 +109,9 @@ def guess_spacing(
 
 
 def _step(run: Launched) -> int:
-    """How far apart the blocks of a run would begin that left such gaps; 0: unknown."""
+    """Return the spacing of blocks that would leave such gaps; 0: unknown."""
     missing = int(np.argmin(run.written))
-    if missing == run.threads:  # a gap behind each block
+    if missing == run.threads:  # a gap after each block
         behind = np.flatnonzero(run.written[missing:])
         return missing + int(behind[0]) if behind.size else 0
     step, rest = divmod(missing - run.threads, max(1, run.blocks - 1))
@@ -118,7 +119,7 @@ def _step(run: Launched) -> int:
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
-    """Whether each run wrote what blocks that begin so far apart write."""
+    """Return whether each run wrote what blocks with that spacing write."""
     return all(
         np.array_equal(run.written, _list_reached(run, step))
         for run, step in zip(runs, steps)
@@ -155,7 +156,7 @@ def _describe_literal(
 
 
 Run = tuple[dict[str, int], tuple | None]  # its sizes and its block
-FACTORS = (1, 2, 4)  # of a block's side, that a thread may have elements
+FACTORS = (1, 2, 4)  # possible numbers of elements per thread, along a block's side
 
 
 def describe_pattern(
@@ -163,11 +164,11 @@ def describe_pattern(
     along: dict[str, int] | None = None,
     given: bool = False,
 ) -> str:
-    """Which runs go wrong, as a sentence; "" if there is no plain rule.
+    """Describe which runs go wrong, as a sentence; "" if there is no plain rule.
 
-    runs: sizes, block, and whether it was right. along: the sizes that the block lies
-    along, and which of its sides does (0 is x). given: whether the caller said which
-    blocks, so that it is no advice to say that.
+    runs: sizes, block, and whether it was right. along: the sizes along which the block
+    runs, with the index of its side (0 is x). given: whether the caller chose the
+    blocks, so that naming one is no advice.
     """
     right = [(sizes, block) for sizes, block, ok in runs if ok]
     bad = [(sizes, block) for sizes, block, ok in runs if not ok]
@@ -177,7 +178,7 @@ def describe_pattern(
     said = _by_ones(right, bad)
     if said:
         return said
-    one = given and len(right) == 1  # then its sizes tell more than its block
+    one = given and len(right) == 1  # then its sizes reveal more than its block
     if (
         not one
         and len(runs) > 3
@@ -203,7 +204,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Whether it is all a matter of sizes that are 1."""
+    """Return whether sizes that are 1 explain everything."""
     wrong, only = [], []
     for name in right[0][0]:
         good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
@@ -222,13 +223,13 @@ def _write_verb(names: Sequence[str]) -> str:
 
 
 def _join_names(names: Sequence[str], word: str = "and") -> str:
-    """m; m and n; m, n and k"""
+    """Join names: m; m and n; m, n and k."""
     *before, last = names
     return f"{', '.join(before)} {word} {last}" if before else last
 
 
 def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
-    """The one block with which all is right, while each other is wrong mostly."""
+    """Return the one block with which all is right, if every other mostly fails."""
     by: dict[tuple | None, list[bool]] = {}
     for _, block, ok in runs:
         by.setdefault(block, []).append(ok)
@@ -249,8 +250,8 @@ def _only_at(sizes: dict[str, int], runs: int) -> str:
 
 @dataclass(frozen=True)
 class _Rule:
-    """What a size has to be: holds(size, block). said: that in words. covered: whether
-    blocks lie along it, as along no sum."""
+    """A condition on a size: holds(size, block). said: its words. covered: whether
+    blocks run along the size, unlike along a sum."""
 
     name: str
     said: str
@@ -263,7 +264,7 @@ class _Rule:
 
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
-    """Whether some sizes decide, as compared with the sides of the block."""
+    """Describe how some sizes decide, as compared with the sides of the block."""
     for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
         every = [
             list(rules(name, axes, not along or name in along))
@@ -282,8 +283,8 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
 def _find_axes(
     name: str, right: list[Run], bad: list[Run], along: dict[str, int]
 ) -> list[int]:
-    """The sides of a block with which a size may be compared; none where chance could
-    make a rule of it."""
+    """Return the sides of a block with which a size may be compared; none if chance
+    could create a rule."""
     axes = [along[name]] if name in along else [0, 1, 2]
     values = [{s[name] for s, _ in side} for side in (right, bad)]
     few = len(values[0]) < 2 and len(right) < 3
@@ -315,10 +316,10 @@ def _limit_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
 def _select_rules(
     every: list[list[_Rule]], right: list[Run], bad: list[Run]
 ) -> list[_Rule]:
-    """The fewest rules, one for a size, that all hold in the right runs alone.
+    """Return the fewest rules, one per size, that all hold in the right runs alone.
 
-    Each has to be the only one that is broken in some wrong run. Several sizes of
-    which each would do: those are all, as the runs do not tell them apart.
+    Each must be the only broken one in some wrong run. If any of several sizes would
+    do, return all, since the runs do not distinguish them.
     """
     for count in range(1, len(every) + 1):
         found = [

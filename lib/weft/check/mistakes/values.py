@@ -1,6 +1,6 @@
-"""What a wrong output looks like by its own values, and those that were wanted.
+"""Guesses from a wrong output's own values and the expected ones.
 
-Guesses about outputs of whole numbers: roundings and counts.
+The first ones concern integers: roundings and counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .where import describe_region
 
 
 def guess_rounding(s: WrongOutput) -> str | None:
-    """Signed whole numbers made of floats, off by 1 here and there."""
+    """Guess a wrong rounding: signed integers made of floats, off by 1 in places."""
     whole = s.got.dtype.kind == s.want.dtype.kind == "i"
     floats = any(a.dtype.kind == "f" for a in s.inputs.values())
     if not whole or not floats or s.want.min() >= 0 or s.bad.sum() < 2:
@@ -31,7 +31,7 @@ def guess_rounding(s: WrongOutput) -> str | None:
 
 
 def guess_counts(s: WrongOutput) -> str | None:
-    """Counts of the elements of an input: too few of them, or too many."""
+    """Guess about counts of an input's elements: too few of them, or too many."""
     if s.got.dtype.kind not in "iu" or s.want.dtype.kind not in "iu":
         return None
     due, there = int(s.want.sum()), int(widen_floats(s.got).sum())
@@ -56,13 +56,13 @@ def never_written(s: WrongOutput) -> str | None:
             "ever true, and is it this array that the kernel writes?"
         )
     if (s.bad & ~s.unwritten).any():
-        return None  # something else is wrong as well
+        return None  # there is another mistake as well
     where = describe_region(s, s.unwritten)
     return f"{where} never written" if where else None
 
 
 def guess_undefined(s: WrongOutput) -> str | None:
-    """NaNs that are not those of the output at the start: arithmetic made them."""
+    """Guess about NaNs that are not the output's poison: arithmetic made them."""
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
     made = np.isnan(s.got) & ~np.isnan(widen_floats(s.want))
@@ -80,7 +80,7 @@ def guess_undefined(s: WrongOutput) -> str | None:
 
 
 def _join_inputs(s: WrongOutput) -> np.ndarray:
-    """All numbers that went in."""
+    """Join the numbers of all inputs."""
     every = [widen_floats(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
     return np.concatenate(every) if every else np.zeros(0)
 
@@ -105,7 +105,7 @@ def guess_filled(s: WrongOutput) -> str | None:
 
 
 def accumulated_on_start(s: WrongOutput) -> str | None:
-    """Integers: want plus what the output held."""
+    """Guess, for integers, that the output's initial content was added to want."""
     if s.start is None:
         return None
     if s.got.dtype.kind in "iu":
@@ -158,7 +158,7 @@ def guess_shifted(s: WrongOutput) -> str | None:
 
 
 def guess_flipped(s: WrongOutput) -> str | None:
-    """The result, or an input that it is made of, in reverse order along some axes."""
+    """Guess that the result, or one of its inputs, is reversed along some axes."""
     if not s.tells or s.want.ndim > 3:
         return None
     for name, x in s.inputs.items():
@@ -182,8 +182,8 @@ def guess_flipped(s: WrongOutput) -> str | None:
 def _find_flips(
     s: WrongOutput, x: np.ndarray, result: np.ndarray | None = None
 ) -> tuple[int, ...] | None:
-    """The axes along which x is turned round in `result` (in what came out); None: it
-    is not x. Those of length 1 are not among them."""
+    """Return the axes along which x is reversed in `result` (by default in `got`); None
+    if it is not x. Axes of length 1 are not included."""
     long = [axis for axis, length in enumerate(x.shape) if length > 1]
     result = s.got if result is None else result
     for count in range(len(long) + 1):
@@ -209,7 +209,7 @@ def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
 
 
 def by_block(s: WrongOutput) -> str | None:
-    """What belongs to block 0 in every block, or to a block's first thread."""
+    """Guess that every block has block 0's result, or only its first thread's."""
     if s.block is None or s.want.ndim != 1 or not s.tells:
         return None
     threads = s.block[0]
@@ -248,7 +248,7 @@ def guess_scaled(s: WrongOutput) -> str | None:
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
         return _one_scaled(s, got[bad][0], want[bad][0])
-    few = 2 if s.got.dtype.kind in "fc" else 4  # small whole numbers: by chance
+    few = 2 if s.got.dtype.kind in "fc" else 4  # few small integers fit by chance
     if bad.sum() < few or (s.bad & (want == 0)).any():
         return None
     ratio = got[bad] / want[bad]
@@ -270,7 +270,8 @@ def guess_scaled(s: WrongOutput) -> str | None:
 
 
 def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
-    """The same of a single wrong element, which is to be a plain factor exactly."""
+    """Guess the same of a single wrong element, which must be exactly a plain
+    factor."""
     many, few = max(abs(got), abs(want)), min(abs(got), abs(want))
     if "c" in s.got.dtype.kind + s.want.dtype.kind or not np.isfinite(many) or not few:
         return None
@@ -285,7 +286,7 @@ def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
 
 
 def byte_overflow(s: WrongOutput) -> str | None:
-    """Bytes whose sum lost multiples of 256, and was divided by 1 to 4 after that."""
+    """Guess about bytes whose sum lost multiples of 256 before division by 1 to 4."""
     bytes_in = any(a.dtype.itemsize == 1 for a in s.inputs.values())
     if not bytes_in or s.got.dtype.kind not in "iu" or s.bad.sum() < 4:
         return None

@@ -1,6 +1,6 @@
-"""Which region of an output is wrong, and whether it holds places of a row.
+"""Guesses from the region of an output that is wrong, and about places in a row.
 
-What a wrong output looks like that holds places: where in a row something stands.
+Outputs of the second kind hold places: an argmax, for example.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ EARLY = "an end that comes one too early: "  # of the output
 
 def place(s: WrongOutput) -> str | None:
     where = describe_region(s, s.bad)
-    if where and is_summed(
-        s
-    ):  # each element is one of many, the end may be another one
+    if where and is_summed(s):  # the end may be another
         where = where.removeprefix(EARLY)
     return f"{where} wrong, the rest right" if where else None
 
 
 def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
-    """`mask` in words, if it is a plain region of the output and not all of it."""
+    """Describe `mask` if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
     found = (
@@ -61,7 +59,7 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 
 def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
-    """The last few elements of every block behind which there is another: a halo."""
+    """Describe the last few elements of every block that has a successor: a halo."""
     every = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
     followed = (every // threads + 1) * threads < mask.size
@@ -76,7 +74,7 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
 
 
 def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
-    """All but a corner at the top left, which the launch explains."""
+    """Describe all but a corner at the top left, if the launch explains it."""
     assert s.block is not None
     wide, high = s.block[:2]
 
@@ -105,11 +103,12 @@ def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 
 def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
-    """A run of rows (axis 0 of 2), columns or elements at one end of an axis."""
+    """Describe a run of rows (axis 0 of 2), columns or elements at one end of an
+    axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
     hit = lines.any(axis=1)
     if (lines.all(axis=1) != hit).any() or hit.all():
-        return None  # not whole lines
+        return None  # incomplete lines
     length, at = len(hit), np.flatnonzero(hit)
     one, many = _line_names(mask.ndim, axis)
     if at[-1] - at[0] + 1 != at.size:
@@ -144,7 +143,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
-    """Elements from `first` on: as many are there as the launch has of something."""
+    """Describe elements from `first` on, if the launch has `first` of something."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
     if first == blocks * math.prod(s.block):
@@ -166,21 +165,21 @@ def _line_names(ndim: int, axis: int) -> tuple[str, str]:
 
 
 def _count_lines(s: WrongOutput, ndim: int, axis: int) -> int:
-    """How many of the lines along an axis one block covers; 0: not known."""
+    """Return how many of the lines along an axis one block covers; 0: unknown."""
     if s.block is None or axis < ndim - 3:
         return 0
     return s.block[ndim - 1 - axis]
 
 
 def guess_indices(s: WrongOutput) -> str | None:
-    """Of an argmax or its like: what was stored, or won, instead."""
+    """Guess what an argmax or the like stored or chose instead."""
     name = _find_rows(s)
     return _of_rows(s, name, s.inputs[name]) if name else None
 
 
 def guess_padding(s: WrongOutput) -> str | None:
-    """Of an argmax or its like: places that no row has, which shows a padding that
-    wins. What else goes wrong is a choice among equals."""
+    """Guess a winning padding in an argmax or the like: places that no row has. The
+    other errors are choices among equals."""
     name = _find_rows(s)
     if not name:
         return None
@@ -200,7 +199,7 @@ def guess_padding(s: WrongOutput) -> str | None:
 
 
 def _find_rows(s: WrongOutput) -> str:
-    """The input in whose rows the output's numbers are places; "" if none is."""
+    """Return the input in whose rows the output's numbers are places; "" if none."""
     if s.want.dtype.kind not in "iu" or not s.output:
         return ""
     for name, dims in s.axes.items():
@@ -212,18 +211,18 @@ def _find_rows(s: WrongOutput) -> str:
 
 
 def _flatten_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """The places that are due, counted through the whole array."""
+    """Return the expected places, counted through the whole array."""
     return np.arange(s.want.size).reshape(s.want.shape) * x.shape[-1] + s.want
 
 
 def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Where a place in the flat array, or the number itself, stands."""
+    """Return where `got` is a place in the flat array, or the number itself."""
     numbers = _take_numbers(x, s.want).astype(np.int64)
     return (s.got == _flatten_places(s, x)) | (s.got == numbers)
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Where the place is one of the row, and the number there the one that is due."""
+    """Return where the place is inside its row and has the expected number."""
     got = s.got.astype(np.int64)
     inside = (got >= 0) & (got < x.shape[-1])
     return inside & (
@@ -256,6 +255,6 @@ def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
 
 
 def _take_numbers(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Of each row the number at its place."""
+    """Return the number at its place in each row."""
     at = places.astype(np.int64)[..., None]
     return np.take_along_axis(x, at, axis=-1)[..., 0]

@@ -1,16 +1,15 @@
-"""What ops are checked with: cases, their answers in float64, and bounds.
+"""The checks of ops: cases, their answers in float64, and bounds.
 
-A bound says how far a correct float32 result may lie from the float64 one. It
-is derived, not guessed: with u = 2^-24, a sum of k products computed in any
-order and with or without fused multiply-adds differs from the exact one by at
-most 1.01 k u times the same sum over absolute values (Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., section 3.1; 1.01 covers the higher
-orders for k u < 0.01). That is tight enough to catch TF32 left on.
+A bound limits how far a correct float32 result may be from the float64 one. It is
+derived, not guessed. With u = 2^-24, a sum of k products differs from the exact one by
+at most 1.01 k u times the same sum over absolute values. This holds for any order, with
+or without fused multiply-adds (Higham, Accuracy and Stability of Numerical Algorithms,
+2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). It is tight enough
+to detect that TF32 was left on.
 
-Each op's cases file: the op in PyTorch, its shapes, and what it is checked with.
-
-*    <op>.py has OP, BENCH (what it is timed with) and cases(generator), which yields
-     inputs, float64 answers and bounds. matmul's Python function is products.py.
+Each op's file <op>.py has its twin in PyTorch and its shapes (OP), the sizes to time
+(BENCH), and cases(generator), which yields inputs, float64 answers and bounds. matmul's
+Python function is in products.py.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass
 class Answer:
-    """What an output must be: float64 `want` (or integers), and how close."""
+    """The expected output: float64 `want` (or integers), and its bound."""
 
     want: torch.Tensor
     bound: torch.Tensor | float = 0.0
@@ -42,8 +41,9 @@ class Answer:
 class Case:
     """One call of one launcher: `launch(lib, rung, pointers, stream)`.
 
-    Beside those of the arrays, pointers["workspace"] is a function: of a number of
-    bytes, it gives so much memory on the target, at a multiple of 256, for that call.
+    Beside the arrays' pointers, pointers["workspace"] is a function. Given a number of
+    bytes, it returns that much memory on the target for that call, at a multiple of
+    256.
     """
 
     op: str
@@ -52,13 +52,13 @@ class Case:
     answers: dict[str, Answer]
     launch: Callable[[Any, int, dict[str, Any], Any], None]
     initial: Tensors = field(default_factory=dict)  # outputs not poisoned
-    # By how many elements an array starts past an aligned address.
+    # Number of elements from an aligned address to an array's start.
     shift: dict[str, int] = field(default_factory=dict)
-    every_order: bool = True  # of threads; else one of them is enough
+    every_order: bool = True  # of threads; otherwise a single one is enough
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
-    """The bound of a float32 sum of `terms` products; see the top of the file.
+    """Return the bound of a float32 sum of `terms` products; see the top of the file.
 
     absolute_sum: the same sum over absolute values, a tensor or an array in float64.
     """
@@ -74,12 +74,12 @@ def absolute(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
 
 
 def column(vector: torch.Tensor) -> torch.Tensor:
-    """(c) as (1,c,1,1), to meet an image."""
+    """Reshape (c) to (1,c,1,1), which broadcasts with an image."""
     return vector[None, :, None, None]
 
 
 def autograd(function, inputs, dy):
-    """function(*inputs) and its gradients for dy, by torch in float64."""
+    """Return function(*inputs) and its gradients for dy, by torch in float64."""
     inputs = [None if t is None else t.double().requires_grad_() for t in inputs]
     y = function(*inputs)
     y.backward(dy.double())
@@ -92,17 +92,18 @@ OPS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
 
 
 def cases_file(op: str) -> ModuleType:
-    """The module that describes an op of OPS."""
+    """Return the module that describes an op of OPS."""
     return import_module(f".{op}", __package__)
 
 
 def cases(
     op: str, seed: int = 0, precision: str = "fp32", wide: int = 0
 ) -> Iterator[Case]:
-    """The cases of `op` with random signed inputs from `seed`.
+    """Yield the cases of `op` with random signed inputs from `seed`.
 
-    precision: the rung's, which decides what it takes and how close it must come.
-    wide: where there are such (matmul), so many random cases more, and large ones.
+    precision: the rung's, which decides its inputs and its bounds.
+    wide: number of additional random cases, with large ones, where an op has such
+    (matmul).
     """
     make = cases_file(op).cases
     asked = {"precision": precision, "wide": wide}

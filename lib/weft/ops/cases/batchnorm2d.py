@@ -1,4 +1,4 @@
-"""batchnorm2d in PyTorch, and what its rungs are checked and timed with."""
+"""batchnorm2d in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Answer, Case, U, autograd, column, random, sum_bound
 
 
 def batchnorm2d(x, weight, bias, eps=1e-5):
-    """(x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
+    """Return (x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
 
     mean and the biased variance are this batch's: there are no running
     statistics. weight and bias are (c). n*h*w must be more than 1.
@@ -46,13 +46,13 @@ def cases(generator) -> Iterator[Case]:
 
 
 def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
-    """mean, rstd (c, float64) and the error bounds of both in float32."""
+    """Return mean, rstd (c, float64) and the error bounds of both in float32."""
     count = x.numel() // x.shape[1]
     x64 = x.double()
     mean, var = x64.mean((0, 2, 3)), x64.var((0, 2, 3), unbiased=False)
     mean_bound = 1.01 * (count + 2) * U * x64.abs().mean((0, 2, 3)) + 1e-38
-    # Sum of (x - m)^2 about a mean that is off by d: the exact one plus count
-    # d^2; each term has 3 roundings and the sum count more.
+    # Sum of (x - m)^2 about a mean with error d: the exact one plus count d^2; each
+    # term has 3 roundings and the sum count more.
     var_bound = 1.01 * (count + 4) * U * var + mean_bound**2
     rstd = (var + eps).rsqrt()
     rstd_bound = rstd * (0.51 * var_bound / (var + eps) + 4 * U)
@@ -82,7 +82,7 @@ def _forward_case(title, x, weight, bias, eps) -> Case:
 
 
 def _backward_case(title, x, weight, bias, dy, eps) -> Case:
-    """The gradients by autograd; mean and rstd arrive rounded to float32."""
+    """Return the case of autograd's gradients; mean and rstd are rounded to float32."""
     count = x.numel() // x.shape[1]
     mean, rstd, _, _ = _compute_moments(x, eps)
 

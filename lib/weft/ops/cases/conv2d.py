@@ -1,4 +1,4 @@
-"""conv2d in PyTorch, and what its rungs are checked and timed with."""
+"""conv2d in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from . import Answer, Case, absolute, autograd, random, sum_bound
 
 
 def conv2d(x, weight, bias=None, padding=0):
-    """Cross-correlation of x (n,ic,h,w) with weight (oc,ic,kh,kw), stride 1.
+    """Return the cross-correlation of x (n,ic,h,w) with weight (oc,ic,kh,kw), stride 1.
 
-    bias is (oc). Returns (n, oc, h + 2 padding - kh + 1, w + 2 padding - kw + 1).
+    bias is (oc). The result is (n, oc, h + 2 padding - kh + 1, w + 2 padding - kw + 1).
     """
     return F.conv2d(x, weight, bias, padding=padding)
 

@@ -1,4 +1,4 @@
-"""cross_entropy in PyTorch, and what its rungs are checked and timed with."""
+"""cross_entropy in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from . import Answer, Case, U, random
 
 
 def cross_entropy(logits, target):
-    """Mean over the batch of -log softmax(logits (n,classes))[target (n) int64].
+    """Return the batch mean of -log softmax(logits (n,classes))[target (n) int64].
 
-    Returns one number, shape (). On the host a target outside [0, classes) is an
-    error; on a GPU, where looking would cost a synchronisation, the loss is NaN.
+    The result is one number, shape (). On the host a target outside [0, classes) is an
+    error. On a GPU the loss is NaN, since a check would cost a synchronisation.
     """
     return F.cross_entropy(logits, target)
 
@@ -45,10 +45,11 @@ def cases(generator) -> Iterator[Case]:
 
 
 def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """prob in float64 and the relative error of its float32 version, per element.
+    """Return prob in float64 and the relative error of its float32 version, per
+    element.
 
-    x - max is rounded once, which exp() turns into a relative error of |x - max|
-    u; exp itself is good to 2 units in the last place, 4 u.
+    x - max is rounded once, which exp() turns into a relative error of |x - max| u; exp
+    itself is good to 2 units in the last place, 4 u.
     """
     logits64 = logits.double()
     depth = logits64.amax(1, keepdim=True) - logits64

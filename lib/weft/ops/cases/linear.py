@@ -1,4 +1,4 @@
-"""linear in PyTorch, and what its rungs are checked and timed with."""
+"""linear in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Answer, Case, absolute, autograd, random, sum_bound
 
 
 def linear(x, weight, bias=None):
-    """x (n,in) @ weight (out,in)^T + bias (out) -> (n,out).
+    """Return x (n,in) @ weight (out,in)^T + bias (out) -> (n,out).
 
     x may have any number of dimensions before the last, and the result has them, too.
     """

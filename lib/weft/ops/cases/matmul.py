@@ -1,17 +1,16 @@
-"""What the rungs of the matmul ladder are checked with.
+"""The cases that check the rungs of the matmul ladder.
 
-Beyond sizes: operands stored transposed, alpha, beta, bias and ReLU, batches with
-gaps or with one matrix for all, arrays that start off an aligned address, and NaN,
-infinity and zero times infinity, which go through as IEEE says.
+Beyond sizes, they cover operands stored transposed, alpha, beta, bias and ReLU, batches
+with gaps or with one matrix for all, and arrays off an aligned address. NaN, infinity
+and zero times infinity must propagate as in IEEE 754.
 
-The bounds are those of case.py; tensor cores add up otherwise. Fasi, Higham,
-Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ Computer
-Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are exact,
-that they and the sum so far, at least four at a time, are aligned to the largest of
-them and cut off there, not rounded, and that what comes out is cut off again. Cut
-off, a term loses at most 2^-23 of the largest, which no sum of absolute values is
-smaller than: k products, k / 4 sums so far and k / 4 results give
-1.5 k 2^-23 of that sum.
+The bounds are those of cases/__init__.py, but tensor cores add differently. Fasi,
+Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
+Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are
+exact. At least four of them at a time and the sum so far are aligned to the largest and
+truncated there, not rounded; the result is truncated again. Truncation costs a term at
+most 2^-23 of the largest, which no sum of absolute values is smaller than: k products,
+k / 4 sums so far and k / 4 results give 1.5 k 2^-23 of that sum.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ...toolchain import native
 from . import Answer, Case, U
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32
-GAP = 7.25  # what lies between the matrices of c, and must stay
-# Sizes for GPUs and the slow tests: primes, and just beside powers of two.
+GAP = 7.25  # fills the gaps between the matrices of c, and must stay
+# Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
 LARGE = [
     *[(127, 131, 137), (257, 263, 269), (509, 521, 523), (1021, 67, 1031)],
     *[(1, 1009, 2003), (2003, 1, 1009), (13, 17, 4099), (1023, 1025, 1024)],
@@ -37,7 +36,7 @@ LARGE = [
 
 @dataclass(frozen=True)
 class Product:
-    """One call of weft_matmul(): sizes, how arrays lie, and what is asked besides."""
+    """One call of weft_matmul(): sizes, storage of the arrays, and options."""
 
     m: int
     n: int
@@ -55,7 +54,7 @@ class Product:
 
     @property
     def title(self) -> str:
-        """The sizes, and whatever is not the default."""
+        """The sizes, and every value that is not the default."""
         text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
         for name in ("alpha", "beta", "bias", "relu", "batch", "gap"):
             value = getattr(self, name)
@@ -70,7 +69,7 @@ _PLAIN = [
     *[(1, 1, 1), (2, 3, 1), (1, 7, 13), (5, 2, 3), (16, 16, 16), (31, 33, 34)],
     *[(64, 10, 130)],
 ]
-# ... and one with each of these: a feature, or a size that has several tiles.
+# ... and one order with each of these: a feature, or a size with several tiles.
 _FEATURES = [
     *[Product(133, 261, 21), Product(261, 133, 70), Product(5, 3, 700)],
     *[Product(32, 31, 33, trans) for trans in ("nt", "tn", "tt")],
@@ -96,10 +95,10 @@ _FEATURES = [
 
 
 def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Case]:
-    """The cases of a rung of that precision.
+    """Yield the cases of a rung of that precision.
 
-    wide: with so many more of random sizes, 1 to 70, and everything else random, and
-    with LARGE ones.
+    wide: number of additional cases with random sizes, 1 to 70, and all else random; a
+    positive number also adds the LARGE ones.
     """
     for sizes in _PLAIN:
         yield matmul_case(generator, Product(*sizes), precision)
@@ -114,7 +113,7 @@ def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Cas
 
 
 def random_product(generator: torch.Generator, largest: int = 70) -> Product:
-    """A product with everything at random, sizes from 1 to `largest`."""
+    """Return a product with random options, sizes from 1 to `largest`."""
 
     def below(count: int) -> int:
         return int(torch.randint(count, (), generator=generator))
@@ -139,21 +138,22 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 
 def error_bound(precision: str, k: int) -> float:
-    """How far a sum of k products may be off, over the sum of their absolute values."""
+    """Return the bound of a sum of k products, over the sum of their absolute
+    values."""
     cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # see the top of the file
     if precision == "fp32":
         return 1.01 * (k + 1) * U
-    if precision == "tf32":  # each operand has 10 bits behind the point, cut off
+    if precision == "tf32":  # each operand keeps 10 bits after the point, truncated
         return cut_off + 1.01 * 2.0**-9
     if precision == "3xtf32":
-        # An operand is the sum of two TF32 numbers but for 2^-21 of it, if the second
-        # is cut off; the product of both second ones, 2^-22, is left out.
+        # An operand is the sum of two TF32 numbers except for 2^-21 of it, if the
+        # second is truncated; the product of both second ones, 2^-22, is omitted.
         return 3 * cut_off + 2 * 2.0**-21 + 2.0**-22
     return cut_off
 
 
 def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
-    """One call of weft_matmul(), with what it must give."""
+    """Return the case of one call of weft_matmul(), with its expected result."""
     a, b = _make_operands(generator, q, precision)
     c = torch.randn(q.batch, q.m, q.n, generator=generator)
     bias = torch.randn(q.n, generator=generator) if q.bias else None
@@ -176,7 +176,8 @@ def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
 
 
 def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
-    """a (batch or 1, m, k) and b (batch or 1, k, n), as the rung will see them."""
+    """Return a (batch or 1, m, k) and b (batch or 1, k, n), as the rung will see
+    them."""
     dtype = DTYPES.get(precision, torch.float32)
     found = []
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
@@ -184,14 +185,15 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
         x = torch.randn(count, *shape, generator=generator)
         if q.values == "huge":  # beyond what fp16 holds, or floats after a few more
             x *= 1e4 if dtype == torch.float16 else 1e18
-        if q.values == "tiny":  # without normal numbers in fp16
+        if q.values == "tiny":  # no normal numbers in fp16
             x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
         found.append(x.to(dtype))
     return found
 
 
 def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-    """Infinities, NaN and zeros: at the edges, where tiles are padded, and within."""
+    """Put infinities, NaN and zeros at the edges, where tiles are padded, and
+    within."""
     inf, nan = math.inf, math.nan
     last_m, last_k, last_n = (size - 1 for size in (*a.shape[1:], b.shape[2]))
     a[0, 0, 0] = inf
@@ -210,10 +212,10 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
 
 
 def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Tensor]:
-    """In float64 what c becomes (batch, m, n), and how far it may be off."""
+    """Return, in float64, the resulting c (batch, m, n) and its bound."""
     a, b, c = a.double(), b.double(), c.double()
     product = a @ b
-    if q.values == "special":  # each on its own: none of a library's shortcuts
+    if q.values == "special":  # each on its own: avoids a library's shortcuts
         product = (a[:, :, :, None] * b[:, None]).sum(2)
     size = abs(q.alpha) * (a.abs() @ b.abs()).expand(q.batch, -1, -1)
     rest = torch.zeros_like(c)
@@ -228,14 +230,14 @@ def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Te
 
 
 def _store_operands(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
-    """A batch of operands as it lies in memory, NaN in the gaps."""
+    """Return a batch of operands as stored in memory, with NaN in the gaps."""
     x = x.transpose(1, 2) if way == "t" else x
     kept = _with_gaps(x.contiguous(), q.gap, math.nan)
     return kept if len(kept) > 1 or q.gap else kept[0]
 
 
 def _with_gaps(x: torch.Tensor, gap: int, filled: float) -> torch.Tensor:
-    """x (batch, rows, cols), or (batch, rows * cols + gap), or one matrix as such."""
+    """Return x (batch, rows, cols), or (batch, rows * cols + gap), or a lone matrix."""
     if not gap:
         return x if len(x) > 1 else x[0]
     return torch.nn.functional.pad(x.flatten(1), (0, gap), value=filled)

@@ -1,4 +1,4 @@
-"""maxpool2d in PyTorch, and what its rungs are checked and timed with."""
+"""maxpool2d in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Answer, Case, random
 
 
 def maxpool2d(x, kernel_size):
-    """Maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
+    """Return maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
 
     kernel_size: kh and kw, or one number for both.
     """
@@ -39,7 +39,7 @@ _SIZES = [  # n c h w kh kw
 
 def cases(generator) -> Iterator[Case]:
     for n, c, h, w, kh, kw in _SIZES:
-        # A few values only, so that windows have ties: the first must win.
+        # Only a few values, so that windows have ties: the first must win.
         x = torch.randint(-3, 4, (n, c, h, w), generator=generator).float()
         if h * w > 30:
             x[0, 0, 1, 1] = float("nan")

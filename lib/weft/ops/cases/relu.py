@@ -1,4 +1,4 @@
-"""relu in PyTorch, and what its rungs are checked and timed with."""
+"""relu in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import Answer, Case, random
 
 
 def relu(x):
-    """max(x, 0), any shape; a NaN stays a NaN."""
+    """Return max(x, 0), any shape; a NaN stays a NaN."""
     return F.relu(x)
 
 

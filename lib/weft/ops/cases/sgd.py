@@ -1,4 +1,4 @@
-"""sgd in PyTorch, and what its rungs are checked with."""
+"""sgd in PyTorch, with the cases for its checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import Answer, Case, U, random
 
 
 def sgd(param, grad, lr):
-    """param -= lr * grad in place, any shape, no momentum; returns param."""
+    """Subtract lr * grad from param in place, any shape, no momentum; return param."""
     return param.sub_(grad, alpha=lr)
 
 
