@@ -3,15 +3,15 @@
     k = load_cuda(source)
     k.saxpy[grid, block](y, x, 2.0, n)
 
-The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++
-on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
+The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++ on top
+of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members
-    arguments, arrays, reached  the arguments of a launch, and what they point to
+    arguments, arrays, reached  the arguments of a launch, and the arrays they reach
     variables                   __constant__ and __device__ variables, by name
-    checks                      what no cell may contain, on both targets
-    headers                     %%cuda_header, and what nvcc includes by itself
+    checks                      rules for cells that apply on both targets
+    headers                     %%cuda_header, and nvcc's implicit includes
     stored                      --flags for both compilers; compiled cells on disk
     trial, output               --check and --time; printf
     isolated                    --isolated, and the process for it
@@ -46,21 +46,21 @@ def load_cuda(
     watched: bool = False,
     name: str = "",
 ) -> Module:
-    """Compile CUDA C; its kernels are the attributes of what is returned.
+    """Compile CUDA C; return an object whose attributes are its kernels.
 
     source: the text itself, or the path of a file: a Path, or a string that ends in
-    .cu. What such a file includes in quotes is looked for beside it.
-    target: "cpu" or "cuda"; None: where the arrays of a launch lie (compiled for
-    the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
-    shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
+    .cu. Files that it includes in quotes are searched for beside it.
+    target: "cpu" or "cuda"; None: the device of a launch's arrays (compiled for the GPU
+    first if there is one). flags: "-DTILE=16 -I folder", never passed to a shell.
+    timeout: seconds that a launch may take on the CPU (20; 0: no limit).
     inplace: on the CPU, work on the arrays themselves and not on fenced copies.
     isolated: launch in a process of its own. watched: on the CPU, launch under the
-    watch build, which finds accesses out of bounds, races, reads of what nobody wrote
-    and more, and costs about 20 times as much; what it finds is shown below the cell,
-    and kernel.report has it with what each line cost. check: before each launch, run it
-    so in three orders of its threads, and refuse one whose result depends on it.
-    time: after each launch, time it on copies. name: what messages call the source,
-    the file's name or "cell".
+    watch build, about 20 times slower. It finds accesses out of bounds, races, reads of
+    unwritten memory and more, and shows them below the cell; kernel.report has them
+    with the cost of each line. check: before each launch, run it watched in three
+    orders of its threads, and refuse it if the result depends on the order.
+    time: after each launch, time it on copies. name: the source's name in messages, by
+    default the file's name or "cell".
 
     Raises CompileError with the source's own lines in its message.
     """
@@ -101,7 +101,7 @@ def load_cuda(
 
 
 def _parse_path(source: object) -> Path | None:
-    """The file that `source` names; None if it is the text itself."""
+    """Return the file that `source` names; None if it is the text itself."""
     if isinstance(source, str):
         one_line = "\n" not in source and "{" not in source
         is_path = one_line and source.strip().endswith((".cu", ".cuh"))

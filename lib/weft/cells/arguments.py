@@ -1,8 +1,8 @@
-"""The arguments of a launch: what Python passes, as the kernel's C types.
+"""The arguments of a launch: Python values as the kernel's C types.
 
-An array is described by its address, its dtype and where it lies; a number is
-converted to the type of its parameter. Whatever does not fit is an ArgumentError
-that names the kernel, the parameter as it is written, and what came.
+An array is described by its address, its dtype and its device; a number is converted to
+the type of its parameter. A value that does not fit raises ArgumentError with the names
+of the kernel and the parameter, and a description of the value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .structs import CScalar, Member, StructLayout, find_scalar
 
 
 def first_array(value: Any) -> Array | None:
-    """`value` as an Array, or the first one in it if it is a tuple or a list."""
+    """Return `value` as an Array, or the first one in a tuple or a list."""
     if not isinstance(value, (tuple, list)):
         return describe(value)
     return next(filter(None, map(first_array, value)), None)
@@ -40,9 +40,10 @@ class Packed(bytes):
 class Binder:
     """The parameters of one kernel, prepared for many launches.
 
-    source: the text with its structs. layouts[i]: of what parameter i is, or points to,
-    where that is a struct or an address. holds_addresses: whether one of them has any.
-    offsets[i] is where argument i lies in what pack() returns, each at its type's
+    source: the text with its structs. layouts[i]: the layout of parameter i's struct or
+    address, or of the one it points to. holds_addresses: whether any layout has
+    addresses.
+    offsets[i] is the place of argument i in the result of pack(), at its type's
     alignment (16 for structs, so this is no CU_LAUNCH_PARAM_BUFFER then).
     """
 
@@ -68,11 +69,12 @@ class Binder:
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
     def layout_of(self, kind: str) -> StructLayout | None:
-        """Of a struct or of an address; None: it is none, or unlike the compiler's."""
+        """Return the layout of a struct or an address; None for others, or if it is
+        wrong."""
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int]) -> None:
-        """Forget the layouts of structs that have other sizes for the compiler."""
+        """Forget the layouts of structs whose sizes differ from the compiler's."""
         for param, layout, size in zip(self.params, self.layouts, sizes):
             if not param.pointer and layout is not None and layout.size != size:
                 self._unlike.add(param.type)
@@ -81,13 +83,13 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where the arguments lie (without structs: they are laid out per launch)."""
+        """The arguments' offsets (without structs: they are laid out per launch)."""
         assert self._layout is not None
         return self._layout[1]
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments checked: an Array (None: NULL) per pointer, else a tuple of
-        numbers, or bytes for a struct."""
+        """Check the arguments; return an Array (None: NULL) per pointer, else a tuple
+        of numbers, or bytes for a struct."""
         if len(args) != len(self.params):
             raise ArgumentError(self._count(len(args)))
         return [
@@ -100,7 +102,7 @@ class Binder:
     def pack(
         self, bound: Sequence[Any], addresses: Sequence[int]
     ) -> tuple[bytes, tuple[int, ...]]:
-        """The arguments as the kernel's memory holds them, and their offsets.
+        """Return the arguments as the kernel's memory holds them, and their offsets.
 
         addresses: of the pointers, in their order.
         """
@@ -180,7 +182,7 @@ class Binder:
     def _packed(
         self, param: Param, layout: StructLayout, values: Sequence[Any]
     ) -> Packed:
-        """The values behind each other, as C has them in an array."""
+        """Pack the values one after another, like a C array."""
         data, holds = bytearray(layout.size * len(values)), []
         for i, value in enumerate(values):
             self._fill(data, i * layout.size, param, layout, value, holds)
@@ -230,7 +232,8 @@ class Binder:
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
-        """The elements of an array in a struct, row by row; one value as it is."""
+        """Return the elements of an array in a struct, row by row; one value
+        unchanged."""
         found = [value]
         for length in member.extents:
             rows = [list(one) if hasattr(one, "__len__") else [] for one in found]
@@ -246,7 +249,7 @@ class Binder:
     def _address(
         self, param: Param, value: Any, holds: list[tuple[Param, Array]]
     ) -> int:
-        """What a member that is an address is given: an array, None, a number."""
+        """Return the value of an address member, given an array, None, or a number."""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
                 raise self._error(
@@ -260,7 +263,7 @@ class Binder:
         return array.address
 
     def _list(self, param: Param, layout: StructLayout, values: Sequence[Any]) -> Array:
-        """A list of arrays for a `float **`, of tuples for a struct's address."""
+        """Build a list of arrays for a `float **`, of tuples for a struct's address."""
         if layout.name.endswith("*"):
             values = [(value,) for value in values]
         packed = self._packed(param, layout, values)
@@ -277,7 +280,7 @@ class Binder:
     def _check_fields(
         self, param: Param, layout: StructLayout, dtype: np.dtype
     ) -> None:
-        """Each member where C has it, and of its type; names do not matter."""
+        """Check each member's offset and type against C; names do not matter."""
         wrong = structs.describe_misfit(layout, dtype)
         if wrong:
             raise self._error(param, f"{wrong} (C's order of fields, align=True)")
@@ -359,7 +362,7 @@ class Binder:
 
 
 def list_held_arrays(values: Sequence[Any]) -> list[Array]:
-    """The arrays that structs and lists among bound arguments hold, however deep."""
+    """List the arrays in structs and lists among bound arguments, at any depth."""
     found: list[Array] = []
     for value in values:
         inner = [array for _, array in getattr(value, "holds", ())]
@@ -368,9 +371,9 @@ def list_held_arrays(values: Sequence[Any]) -> list[Array]:
 
 
 def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
-    """Where the arrays among the bound arguments lie; None: there are none.
+    """Return the device of the arrays among the bound arguments; None without any.
 
-    Raises ArgumentError that names two arrays if they lie on different devices.
+    Raises ArgumentError that names two arrays if they are on different devices.
     """
     first: Array | None = None
     for array in bound:
@@ -394,8 +397,8 @@ def _strides_of(owner: Any) -> Any:
 
 
 def _describe_value(value: Any) -> str:
-    """What was passed, in a few words."""
-    with contextlib.suppress(ArgumentError):  # an array that none may use
+    """Describe an argument in a few words."""
+    with contextlib.suppress(ArgumentError):  # an unusable array
         array = describe(value)
         if array is not None:
             return str(array)

@@ -1,6 +1,7 @@
-"""Arrays of torch, NumPy, DLPack and __cuda_array_interface__, as one thing.
+"""One view of arrays of torch, NumPy, DLPack and __cuda_array_interface__.
 
-What to pass instead of an array that does not fit: a copy, and how it comes back.
+It also contains the advice for arrays that do not fit: which copy to pass instead, and
+how to get its result back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..csource.signature import Param
 
 
 def advise_contiguous(param: Param, owner: Any) -> str:
-    """The advice for an array with gaps."""
+    """Return the advice for an array with gaps."""
     if isinstance(owner, torch.Tensor):
         return _write_advice(param, owner, ".contiguous()")
     if isinstance(owner, np.ndarray):
@@ -26,7 +27,7 @@ def advise_contiguous(param: Param, owner: Any) -> str:
 
 
 def advise_converted(param: Param, owner: Any, dtype: str) -> str:
-    """The advice for an array of another dtype; "" if there is none."""
+    """Return the advice for an array of another dtype; "" if there is none."""
     if isinstance(owner, torch.Tensor) and hasattr(torch, dtype):
         return ": " + _write_advice(param, owner, f".to(torch.{dtype})")
     if isinstance(owner, np.ndarray) and hasattr(np, dtype):
@@ -35,7 +36,7 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
 
 
 def _write_advice(param: Param, owner: Any, way: str) -> str:
-    """The copy; where the kernel may write to it, how that comes into the array."""
+    """Return the copy and, if the kernel may write to it, how to copy it back."""
     method = way.startswith(".")
     if param.const:
         return f"pass its {way}" if method else f"pass {way}() of it"
@@ -67,19 +68,19 @@ class Array:
     itemsize: int
     contiguous: bool = True
     writable: bool = True
-    holds: Sequence[tuple[Param, Array]] = ()  # a list's: the arrays that it names
+    holds: Sequence[tuple[Param, Array]] = ()  # of a list: the arrays that it names
 
     def __str__(self) -> str:
-        """float32[1024] on cuda:0"""
+        """Return its description: float32[1024] on cuda:0."""
         where = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
         return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {where}"
 
 
 def describe(value: Any) -> Array | None:
-    """`value` as an Array; None if it is no array.
+    """Return `value` as an Array; None if it is no array.
 
-    torch tensors, NumPy arrays, and what speaks __cuda_array_interface__ or
-    DLPack. Nothing is copied. NumPy's scalars are numbers, not arrays.
+    It accepts torch tensors, NumPy arrays, and objects with __cuda_array_interface__ or
+    DLPack, and copies nothing. NumPy's scalars are numbers, not arrays.
     """
     if isinstance(value, torch.Tensor):
         return _from_torch(value)
@@ -145,7 +146,7 @@ def _from_numpy(array: np.ndarray) -> Array:
     )
 
 
-_names: dict[np.dtype, str] = {}  # NumPy makes a dtype's name anew each time
+_names: dict[np.dtype, str] = {}  # NumPy recomputes a dtype's name each time
 
 
 def _name(dtype: np.dtype) -> str:

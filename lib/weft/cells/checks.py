@@ -1,7 +1,7 @@
-"""What is refused in a cell before any compiler sees it, on both targets alike.
+"""Rules that a cell must obey on both targets, checked before any compiler runs.
 
-g++ knows no difference between functions of the host and of the device, and would
-take much that NVRTC refuses; and where both refuse, neither says why.
+g++ does not distinguish functions of the host and of the device, and accepts much that
+NVRTC refuses. Where both refuse, neither explains why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOST_HEADERS = {
 
 
 def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
-    """What is wrong with the cell; empty if nothing is."""
+    """Return the errors in the cell; [] if there are none."""
     code = signature.blank_comments(source)
     found = [
         *_check_host_calls(source, code),
@@ -45,10 +45,10 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
-    """A note for the first literal of double in a source that has no double.
+    """Return a note for the first double literal in a source without doubles.
 
-    0.5 * x computes in double where x is a float: right, and on most GPUs 32 or 64
-    times as slow.
+    0.5 * x computes in double if x is a float: right, but 32 or 64 times slower on most
+    GPUs.
     """
     code = signature.blank_comments(source)
     if re.search(r"\bdouble\b|\bT\b", code):
@@ -72,7 +72,7 @@ def _make_diagnostic(
 
 
 def _no_kernel(code: str) -> Diagnostic:
-    """There is none; where a word looks like __global__, that may be why."""
+    """Report a missing kernel; a misspelled __global__ may be the cause."""
     text = "there is no kernel in this cell: __global__ void name(...)"
     for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
         if match.group() != "__global__":
@@ -122,7 +122,7 @@ _DECLARED = re.compile(
 
 
 def _check_variables(code: str) -> Iterator[Diagnostic]:
-    """Global variables of the host that a kernel uses: g++ knows no difference."""
+    """Yield global host variables that a kernel uses: g++ does not distinguish them."""
     bodies = [body for _, _, body in _list_functions(code)]
     for head, at in _list_statements(code):
         found = _DECLARED.match(head.strip())
@@ -214,7 +214,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """`return i;` in a kernel: g++ would take it, the body being a lambda's."""
+    """Yield `return i;` in a kernel: g++ accepts it, since the body is a lambda's."""
     brace = code.find("{", start)
     body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
@@ -226,7 +226,7 @@ def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnos
         )
 
 
-# What stands before the body of a lambda, from the ] on, or of a local class.
+# The text between ] and the body of a lambda, or before a local class's body.
 _QUALIFIED = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\b\s*(?:\([^()]*\)\s*)?)*"
 _NESTED = re.compile(
     rf"\]\s*(?:<[^<>]*>\s*)?{_QUALIFIED}(?:\((?:[^()]|\([^()]*\))*\)\s*)?"
@@ -236,7 +236,7 @@ _NESTED = re.compile(
 
 
 def _without_nested(body: str) -> str:
-    """A function's body with the bodies of its lambdas and local classes blank."""
+    """Return a function's body with its lambdas' and local classes' bodies blank."""
     at = 0
     while match := _NESTED.search(body, at):
         at, end = match.end(), signature.close(body, match.end() - 1)
@@ -257,7 +257,7 @@ _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
 def _check_undecorated(code: str) -> Iterator[Diagnostic]:
-    """Functions that device code calls and that lack __device__."""
+    """Yield functions that device code calls and that lack __device__."""
     host: dict[str, int] = {}
     device: list[str] = []
     for head, at, body in _list_functions(code):
@@ -278,8 +278,8 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """The functions outside of any class: what stands before the body, where that
-    begins, and the body."""
+    """Yield the functions outside any class: the text before the body, the body's
+    offset, and the body."""
     for head, start, body in _list_outermost(code):
         if (
             body
@@ -290,14 +290,14 @@ def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _list_statements(code: str) -> Iterator[tuple[str, int]]:
-    """What stands outside of functions and classes, up to its ; or {."""
+    """Yield the text outside functions and classes, up to its ; or {."""
     for head, start, _ in _list_outermost(code):
         yield head, start
 
 
 def _list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """What stands at namespace scope up to its ; or {, where it begins, and what
-    that { encloses."""
+    """Yield each text at namespace scope up to its ; or {, its offset, and the text
+    that the { encloses."""
     code = re.sub(
         r"^[ \t]*#(?:\\\n|[^\n])*",
         lambda m: re.sub(r"[^\n]", " ", m[0]),

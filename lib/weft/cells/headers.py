@@ -1,17 +1,16 @@
-"""Headers of a cell: those of the session, and what is put before it.
+"""Headers of a cell: those of the session, and those put before it.
 
-Headers that the cells of a session share: %%cuda_header name.cuh.
+The cells of a session share the headers of %%cuda_header name.cuh.
 
-What a cell finds without any file: what nvcc includes by itself.
+Some headers need no file, because nvcc includes them itself. NVRTC has no headers of
+the host. nvcc puts <stdint.h>, <math.h> and <limits.h> before every source, so kernels
+use uint32_t and INFINITY without including anything. Teaching programs include
+<stdio.h> for printf, which NVRTC has.
 
-NVRTC knows no header of the host. nvcc puts <stdint.h>, <math.h> and <limits.h>
-before every source, so kernels say uint32_t and INFINITY without including
-anything; and teaching programs include <stdio.h> for printf, which NVRTC has.
-
-nvcc also takes what of the host's C++ library needs neither memory nor exceptions:
-std::numeric_limits, std::move, std::is_same_v. g++ has it; for NVRTC it is that of
-NVIDIA's own library, cuda::std. A cell that names std:: gets the headers without
-including them, as nvcc's own headers do.
+nvcc also accepts the parts of the host's C++ library that need neither memory nor
+exceptions: std::numeric_limits, std::move, std::is_same_v. g++ has them; NVRTC gets
+those of NVIDIA's own library, cuda::std. A cell that names std:: gets the headers
+without including them, as from nvcc's own headers.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from pathlib import Path
 from ..base.errors import ArgumentError
 
 _texts: dict[str, str] = {}
-version = 0  # grows with every change
+version = 0  # incremented by every change
 
 
 def add(name: str, text: str) -> None:
-    """Let later cells say #include "name"; a header of that name is replaced.
+    """Let later cells include "name"; replace a header of that name.
 
-    The name is a plain one, with folders if need be ("tiles/load.cuh"). Raises
-    ArgumentError for one that would lead out of them.
+    The name is a plain one, with folders if necessary ("tiles/load.cuh"). Raises
+    ArgumentError for a name that would lead out of them.
     """
     global version
     if not re.fullmatch(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*\.(?:cuh?|hpp|h|inc)", name):
@@ -43,15 +42,15 @@ def add(name: str, text: str) -> None:
 
 
 def list_headers() -> dict[str, str]:
-    """Every header of the session, by name."""
+    """Return every header of the session, by name."""
     return dict(_texts)
 
 
 def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
-    """Those that `source` includes, or that a header it includes does, by name.
+    """Return the headers, by name, that `source` includes, directly or indirectly.
 
-    folder: that of the source, if it is a file: what it includes in quotes from there
-    counts as well.
+    folder: that of the source, if it is a file: headers included in quotes from there
+    count as well.
     """
     found: dict[str, str] = {}
     todo = [source]
@@ -72,7 +71,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
 
 
 def _read_beside(folder: Path, name: str) -> str | None:
-    """The text of a header in `folder`; None if it is not there, or not below."""
+    """Return the text of a header in `folder`; None if it is not inside."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
     path = folder / name
@@ -84,14 +83,14 @@ NAME = "weft_prelude.h"
 # Without these cooperative_groups.h does not need <cuda/atomic>.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# NVIDIA's C++ library defines the macros below in its own words.
+# NVIDIA's C++ library defines the macros below in its own way.
 REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},
     **{"int16_t": "short", "uint16_t": "unsigned short"},
     **{"int32_t": "int", "uint32_t": "unsigned int"},
-    # As NVIDIA's C++ library has them under NVRTC: two types would clash.
+    # As in NVIDIA's C++ library under NVRTC: different types would clash.
     **{"int64_t": "long long", "uint64_t": "unsigned long long"},
     **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
 }
@@ -162,7 +161,7 @@ template <class T> __host__ __device__ constexpr const T &max(const T &a, const 
 }
 """
 
-# Headers of C++ that are std's under g++ and cuda::std's under NVRTC.
+# Headers of C++ that belong to std under g++ and to cuda::std under NVRTC.
 _STD = (
     *("array", "bit", "concepts", "initializer_list", "limits", "numeric", "optional"),
     *("ratio", "span", "tuple", "type_traits", "utility", "variant"),
@@ -176,9 +175,9 @@ _HEADER_OF = {
 
 
 def std_headers(code: str) -> list[str]:
-    """The headers of what `code` names of std:: ("std::move": utility).
+    """List the headers of the std:: names in `code` ("std::move": utility).
 
-    code: a source without comments and strings. What is unknown here is expected in
+    code: a source without comments and strings. Unknown names are expected in
     <type_traits>.
     """
     names = re.findall(r"(?<!cuda::)\bstd::(\w+)", code)
@@ -200,7 +199,7 @@ def _std_header(name: str) -> str:
     )
 
 
-# What `#include <name>` finds before any file: under g++, and under NVRTC.
+# Headers that `#include <name>` finds before any file: under g++, and under NVRTC.
 CPU_HEADERS = {
     "cmath": _CMATH,
     "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>

@@ -1,11 +1,11 @@
-"""Launches in a process of their own, so that what they ruin is not the notebook's.
+"""Launches in a process of their own, which protect the notebook from damage.
 
-Another Python, for work that may ruin or block the one in which it is done.
+Process is another Python, for work that may ruin or block its process.
 
 The process starts with the first launch and stays for the next ones. Arrays travel
-through shared memory, and are copied back after a launch that went well. One that
-does not end within its time, or that is interrupted, ends with its process: the
-only way there is on a GPU.
+through shared memory, and are copied back after a successful launch. If a launch
+exceeds its time limit or is interrupted, its process is ended with it. On a GPU there
+is no other way.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from .cpu.launch import TIMEOUT
 class Process:
     """The other process, and the pipe to it.
 
-    arguments: of Python; after them comes the number of the pipe's other end, which
-    multiprocessing.connection.Connection takes. environment: on top of this one's.
+    arguments: of Python; the number of the pipe's other end follows them, for
+    multiprocessing.connection.Connection. environment: on top of this one's.
     """
 
     def __init__(self, *arguments: str, **environment: str) -> None:
@@ -59,15 +59,15 @@ class Process:
                 [sys.executable, *arguments, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is ours to handle
+                start_new_session=True,  # we handle Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)
 
     def first_word(self, seconds: float) -> Any:
-        """What it says first; None if it says nothing for so long.
+        """Return its first message; None if there is none within so many seconds.
 
-        Raises EOFError if it ends instead. Whatever is raised, it is gone then.
+        Raises EOFError if it ends instead. After any error, the process is ended.
         """
         try:
             return self.pipe.recv() if self.pipe.poll(seconds) else None
@@ -76,22 +76,22 @@ class Process:
             raise
 
     def alive(self) -> bool:
-        """Whether it takes work."""
+        """Return whether it accepts work."""
         return not self.pipe.closed and self.child.poll() is None
 
     def end(self) -> None:
         """End it, whatever it does, and wait until it is gone."""
         if self.owner != os.getpid():
-            return  # this is a fork of the one whose process it is
+            return  # this is a fork of the process that started it
         atexit.unregister(self.end)
         self.pipe.close()
         self.child.kill()
         self.child.wait()
 
 
-START = 60.0  # seconds that the process may take to start, PyTorch included
-GRACE = 1.0  # seconds on top of the timeout: on a CPU the launch ends by itself
-LAUNCHED = "launched"  # what the process says when it has compiled, and begins
+START = 60.0  # seconds for the start of the process, PyTorch included
+GRACE = 1.0  # seconds on top of the timeout: a CPU's launch ends by itself
+LAUNCHED = "launched"  # message of the process when it has compiled, and begins
 _ERRORS = {
     "ArgumentError": ArgumentError,
     "DeviceLost": DeviceLost,
@@ -116,8 +116,8 @@ class Job:
     timeout: float
     shape: tuple[Any, Any, int]
     memory: str  # the name of the shared memory
-    args: list[Any]  # Placed for an array
-    variables: dict[str, bytes]  # what they hold before the launch
+    args: list[Any]  # a SharedArray for an array
+    variables: dict[str, bytes]  # their content before the launch
 
 
 @dataclass
@@ -135,7 +135,7 @@ _turn = threading.Lock()  # the process does one job after the other
 
 
 def _reset_after_fork() -> None:
-    """A fork has neither the process nor, perhaps, anyone who opens the lock."""
+    """Reset the state: a fork lacks the process and, perhaps, the lock's holder."""
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
@@ -151,7 +151,7 @@ def make_launcher(
     params: tuple[Param, ...],
     timeout: float | None,
 ) -> Callable[..., None]:
-    """A launcher like cpu's and gpu's whose launches happen in the other process."""
+    """Return a launcher like cpu's and gpu's that launches in the other process."""
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
     binder = Binder(kernel, params, module.text())
     limit = TIMEOUT if timeout is None else timeout
@@ -191,11 +191,11 @@ def make_launcher(
 
 
 def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
-    """Send the job; what its variables hold then. Raises what came of it."""
+    """Send the job; return its variables' new content, or raise its error."""
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        answer = process.pipe.recv()  # LAUNCHED, or what went wrong before
+        answer = process.pipe.recv()  # LAUNCHED, or an earlier error
         if answer == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
@@ -266,17 +266,17 @@ def _start_process() -> Process:
 def _share_arrays(
     arrays: Sequence[Array | None],
 ) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
-    """Shared memory with a copy of the arrays; where in it each begins.
+    """Yield shared memory with a copy of the arrays, and each one's offset in it.
 
     On the host, arrays that overlap do so in the copy. Those on a GPU are copied
-    one by one.
+    separately.
     """
     present = [a for a in arrays if a is not None]
     host = [a for a in present if a.device_type == "cpu"]
     offsets: dict[int, int] = {}
     end = 0
     for start, stop, _ in arena.merge_spans(host, [16] * len(host)):
-        at = -(-end // 256) * 256 + start % 256  # aligned as the array itself is
+        at = -(-end // 256) * 256 + start % 256  # aligned as the array itself
         for array in host:
             if start <= array.address and array.address + array.nbytes <= stop:
                 offsets[id(array)] = at + array.address - start
@@ -310,7 +310,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Into the array; a const one only if it was written to, through a cast."""
+    """Copy back into the array; a const one only if a cast let the kernel write it."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
@@ -326,7 +326,7 @@ def _copy_out(
 
 
 def serve_jobs() -> None:
-    """What the process does: one job after the other, until the pipe closes."""
+    """Run the process's loop: one job after the other, until the pipe closes."""
     pipe = connection.Connection(int(sys.argv[-1]))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     launchers: dict[Any, Any] = {}
@@ -351,7 +351,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End when the parent is gone: killed, it leaves a kernel in an endless loop."""
+    """End when the parent is gone: a killed one leaves a kernel in an endless loop."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -360,7 +360,7 @@ def _end_with(parent: int) -> None:
 def _perform_job(
     job: Job, launchers: dict[Any, Any], announce: Callable[[], None]
 ) -> dict[str, bytes]:
-    """Launch; what the variables hold then."""
+    """Launch; return the variables' new content."""
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
     if key not in launchers:
@@ -374,14 +374,14 @@ def _perform_job(
         _open_array(a, memory, job) if isinstance(a, SharedArray) else a
         for a in job.args
     ]
-    announce()  # compiled, and its arrays in place: the time limit begins
+    announce()  # compiled, with its arrays in place: the time limit begins
     try:
         launch(*job.shape, None, args)
         if job.target == "cuda":
-            # Only where a launch is on a GPU.
+            # Imported only for a launch on a GPU.
             from .gpu import loader as gpu
 
-            gpu.wait_for_device(doing=job.expression)  # a fault shows up here
+            gpu.wait_for_device(doing=job.expression)  # a fault is reported here
             _bring_back(job, args, memory)
         return {name: compiled.read(name) for name in job.variables}
     finally:
@@ -393,7 +393,7 @@ def _perform_job(
 def _compile_job(job: Job) -> Any:
     where: Any = cpu
     if job.target == "cuda":
-        # Only where a launch is on a GPU.
+        # Imported only for a launch on a GPU.
         from .gpu import loader as where
     made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
     return made, made.launcher(job.expression, job.params, timeout=job.timeout)
@@ -402,7 +402,7 @@ def _compile_job(job: Job) -> Any:
 def _open_array(
     placed: SharedArray, memory: shared_memory.SharedMemory, job: Job
 ) -> Any:
-    """The array for the launcher: on the host the shared memory itself."""
+    """Return the array for the launcher: on the host the shared memory itself."""
     view = memory.buf[placed.offset : placed.offset + placed.nbytes]
     if placed.dtype.startswith("void"):
         host: Any = np.frombuffer(view, np.dtype(f"V{int(placed.dtype[4:]) // 8}"))
@@ -425,7 +425,8 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
 
 
 def _forget_memory(memory: shared_memory.SharedMemory) -> None:
-    """Whoever made it unlinks it; Python before 3.13 would do so here too."""
+    """Stop tracking it: its creator unlinks it; Python before 3.13 would do so here,
+    too."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker
 

@@ -33,16 +33,16 @@ class Module:
     """The kernels of one source, each an attribute. Made by load_cuda().
 
     Its __device__ and __constant__ variables are attributes, too: module.filt = array
-    uploads, module.filt reads back (see variables.State). report is the line on what
-    was compiled, warnings are the compiler's, source and signatures what they say. A
-    kernel of one of these names comes first.
+    uploads, module.filt reads back (see variables.VariableState). report is one line on
+    the compilation, warnings are the compiler's, source and signatures are the text and
+    its parsed declarations. A kernel with one of these names takes precedence.
     """
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_cell":  # not there yet: an object that is being copied
+        if name == "_cell":  # not there yet: the object is being copied
             raise AttributeError(name)
         kernels = self._cell.kernels
         if name in kernels:
@@ -65,7 +65,7 @@ class Module:
         return [*super().__dir__(), *own]
 
     def __getitem__(self, key: Any) -> Any:
-        """[grid, block] of the only kernel."""
+        """Return [grid, block] of the only kernel."""
         return select_only_kernel(self)[key]
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Module:
 
 
 def select_only_kernel(kernel: Any) -> Any:
-    """The kernel itself, or the only one of a Module; ArgumentError for several."""
+    """Return the kernel, or a Module's only one; raise ArgumentError for several."""
     if not isinstance(kernel, Module):
         return kernel
     kernels = kernel._cell.kernels
@@ -87,7 +87,7 @@ def select_only_kernel(kernel: Any) -> Any:
 
 
 class Cell:
-    """A source, how it is to be compiled and launched, and what came of it."""
+    """A source, with its options for compilation and launch, and the results."""
 
     def __init__(
         self,
@@ -105,9 +105,10 @@ class Cell:
         compile_only: str = "",
         folder: Path | None = None,
     ) -> None:
-        """compile_only: for this architecture ("sm_90"), since there is no GPU.
+        """Prepare a source. compile_only: an architecture ("sm_90"), if there is no
+        GPU.
 
-        folder: where the source's file is, if it is one.
+        folder: that of the source's file, if it is one.
         """
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.folder = folder
@@ -117,7 +118,7 @@ class Cell:
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.state = VariableState(self)
-        self.told: set[Any] = set()  # findings that were shown
+        self.told: set[Any] = set()  # findings already shown
         self.found = 0  # by the last --check
         self._load()
 
@@ -152,11 +153,11 @@ class Cell:
         return [s for text in self.headers.values() for s in signature.parse(text)]
 
     def text(self) -> str:
-        """The source and the headers of the session that it includes."""
+        """Return the source and the headers of the session that it includes."""
         return "\n".join([self.source, *self.headers.values()])
 
     def ordinary(self) -> tuple[str, ...]:
-        """The kernels that need no template arguments, as C++ names."""
+        """Return the C++ names of the kernels without template parameters."""
         return tuple(
             s.instantiate([])[0]
             for s in self.signatures.values()
@@ -166,9 +167,9 @@ class Cell:
     def compiled(
         self, target: str, expressions: tuple[str, ...], checked: bool = False
     ) -> Any:
-        """The source compiled for a target: cpu.Compiled or gpu.Compiled.
+        """Return the source compiled for a target: a CpuLibrary or a GpuModule.
 
-        checked: with the watch build's flags, where the target is the CPU.
+        checked: with the watch build's flags, if the target is the CPU.
         """
         checked = checked and target == "cpu"
         key = target, expressions, checked
@@ -183,7 +184,8 @@ class Cell:
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
-        """The compiled source with the kernel `expression`, about to be launched."""
+        """Return the compiled source with the kernel `expression`, before its
+        launch."""
         compiled = self.compiled(target, self._together(expression), checked)
         self.state.enter(compiled)
         return compiled
@@ -199,7 +201,7 @@ class Cell:
         params: tuple[Param, ...],
         checked: bool = False,
     ) -> Callable[..., None]:
-        """The launcher of one kernel on one target, compiled if need be."""
+        """Return the launcher of one kernel on one target, compiled if necessary."""
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
             together = self._together(expression)
@@ -216,7 +218,7 @@ class Cell:
         return f"{compiled.report} · {how}"
 
     def refresh(self) -> None:
-        """Compile again if a header of the session that it includes has changed."""
+        """Compile again if an included header of the session has changed."""
         self.version = headers.version
         if headers.select_used(self.source, self.folder) != self.headers:
             self._load()
@@ -225,9 +227,9 @@ class Cell:
 class Kernel:
     """A __global__ function; kernel[grid, block, shared, stream] is a Launch.
 
-    A template takes its arguments first: fill["float", 16][grid, block](...). Where
-    all of them have defaults, fill[grid, block] takes those, unless the grid and the
-    block could be template arguments: fill[()][grid, block] is never in doubt.
+    A template takes its arguments first: fill["float", 16][grid, block](...). If all of
+    them have defaults, fill[grid, block] uses those, unless the grid and the block
+    could be template arguments: fill[()][grid, block] is never ambiguous.
     """
 
     def __init__(
@@ -241,17 +243,17 @@ class Kernel:
         self.__name__, self.__doc__ = kind.name, str(kind)
         self._is_template = bool(kind.template) and instance is None
         self.expression, self.params = instance or self._by_default()
-        # Those that may be arrays: structs may hold some.
+        # The parameters that may be arrays; structs may contain some.
         kinds = [p.pointer or find_scalar(p.type) is None for p in self.params]
         self._pointers = [i for i, holds in enumerate(kinds) if holds]
         self._configs: dict[Any, Launch] = {}
         self._instances: dict[Any, Kernel] = {}
         self._launchers: dict[tuple[str, bool], Callable[..., None]] = {}
-        self._seen: Any = None  # of the last watched launch
+        self._seen: Any = None  # the last watched launch
 
     def __getattr__(self, name: str) -> Any:
-        """A variable of its source, as of a Module: what a %%cuda cell leaves are its
-        kernels alone."""
+        """Return a variable of its source, as a Module does: a %%cuda cell defines only
+        its kernels in the notebook."""
         if name.startswith("_") or name == "module":
             raise AttributeError(name)
         if name in self.module.state.variables:
@@ -270,11 +272,11 @@ class Kernel:
             self._refresh()
         try:
             found = self._configs[key]
-            # [4.0, 256] finds [4, 256]; two ints, the usual key, are told at once
+            # [4.0, 256] finds [4, 256]; two ints, the usual key, are recognized at once
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or config.is_whole(key):
                 return found
-        except Exception:  # a new one; a list has no hash, which others may raise
+        except Exception:  # a new one; a list has no hash, and others may raise
             pass
         kernel = self._chosen(key)
         if kernel is not self:
@@ -292,7 +294,7 @@ class Kernel:
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
-        """[grid, block] as a Launch, whatever the target; of a template an instance."""
+        """Return [grid, block] as a Launch on any target, or a template's instance."""
         if self._version != headers.version:
             self._refresh()
         kernel = self._chosen(key)
@@ -302,18 +304,19 @@ class Kernel:
 
     @property
     def _needs_arguments(self) -> bool:
-        """Whether this is a template, and not all of its arguments have defaults."""
+        """Whether this is a template with arguments that lack defaults."""
         template = self.signature.template
         return self._is_template and not all(param.default for param in template)
 
     def _by_default(self) -> tuple[str, tuple[Param, ...]]:
-        """The C++ name and the parameters before template arguments are given."""
+        """Return the C++ name and the parameters before template arguments are
+        given."""
         if all(param.default for param in self.signature.template):
             return self.signature.instantiate([])
         return self.signature.name, self.signature.params
 
     def _chosen(self, key: Any) -> Kernel:
-        """The template's instance that `key` asks for; the kernel itself if it is
+        """Return the template's instance for `key`; the kernel itself if `key` is
         [grid, block], of no template or of one whose arguments all have defaults."""
         if not self._is_template:
             return self
@@ -328,7 +331,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: config.LaunchConfig) -> Callable[..., None]:
-        """What [grid, block] gives. On a GPU it first tries the quick way."""
+        """Return the result of [grid, block]. On a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
         plain = not (slow or module.state.variables)
@@ -338,7 +341,7 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        if self.module.version != headers.version:  # the first of its kernels
+        if self.module.version != headers.version:  # for the first of its kernels
             self.module.refresh()
         self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)
@@ -353,14 +356,14 @@ class Kernel:
         instance = self.signature.instantiate(args)
         if instance[0] not in self._instances:
             made = Kernel(self.module, self.signature, instance)
-            made.launcher(self.module.default)  # its errors belong here
+            made.launcher(self.module.default)  # raises its errors here
             self._instances[instance[0]] = made
         return self._instances[instance[0]]
 
     def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
-        """The launcher on a target, compiled on first use.
+        """Return the launcher on a target, compiled on first use.
 
-        checked: of the watch build, on the CPU; None: as the module says.
+        checked: of the watch build, on the CPU; None: the module's setting.
         """
         if checked is None:
             checked = self.module.watched
@@ -381,11 +384,11 @@ class Kernel:
 
     @property
     def report(self) -> Any:
-        """The Report of the last launch that was watched; None without one."""
+        """The Report of the last watched launch; None without one."""
         return self._seen.report if self._seen is not None else None
 
     def target_of(self, args: Sequence[Any]) -> str:
-        """Where the arrays among the arguments lie: "cpu" or "cuda"."""
+        """Return the target of the arrays among the arguments: "cpu" or "cuda"."""
         for i in self._pointers:
             value = args[i] if i < len(args) else None
             kind = type(value)
@@ -434,11 +437,11 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
-        __tracebackhide__ = True  # IPython's word: errors end at the reader's line
+        __tracebackhide__ = True  # for IPython: errors end at the reader's line
         self.launch(args)
 
     def launch(self, args: tuple[Any, ...], rooms: Any = None) -> None:
-        """Launch on the target of the arrays. rooms: launch.py's."""
+        """Launch on the target of the arrays. rooms: see gpu/launch.py."""
         __tracebackhide__ = True
         module = self.kernel.module
         try:
@@ -452,7 +455,7 @@ class Launch:
             raise Stopped(f"{self.kernel.__name__} was stopped") from None
 
     def _tried(self, args: Sequence[Any]) -> None:
-        """The launch with --check before it and --time after it."""
+        """Launch with --check before and --time after it."""
         kernel, module = self.kernel, self.kernel.module
         wanted = trial.check(kernel, self, args) if module.check else None
         self.run(args, told=module.check)
@@ -464,9 +467,9 @@ class Launch:
             print(trial.time_launches(kernel, self, args))
 
     def run(self, args: Sequence[Any], rooms: Any = None, told: bool = False) -> None:
-        """The launch itself, without --check and --time.
+        """Launch without --check and --time.
 
-        told: what is wrong with it has been said.
+        told: whether its errors have been shown.
         """
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)

@@ -1,7 +1,7 @@
-"""What a kernel prints comes out where Python's print() does, and in order.
+"""Show what a kernel prints where Python's print() does, and in order.
 
-printf() in a kernel is C's: it goes to file descriptor 1, past Python's sys.stdout,
-which in a notebook is not the cell's output.
+printf() in a kernel is C's: it writes to file descriptor 1 and bypasses Python's
+sys.stdout. In a notebook that is not the cell's output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO
 from cffi import FFI
 
 MOST = 1 << 20  # bytes shown
-MOST_PRINTED = 64 << 20  # bytes after which a launch is ended: it would fill the disk
+MOST_PRINTED = 64 << 20  # bytes that end a launch: it would fill the disk
 
 ffi = FFI()
 ffi.cdef("int fflush(void *file);")
@@ -25,10 +25,10 @@ _libc = ffi.dlopen(None)
 
 @contextlib.contextmanager
 def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
-    """Show what is printed inside, in C, where Python's own output goes.
+    """Show the output of C inside the block where Python's own output goes.
 
-    Nothing is done unless `prints`. The text appears when the block ends, also by
-    an exception; with shown=False it is dropped.
+    Nothing is done unless `prints`. The text appears when the block ends, even by an
+    exception; with shown=False it is dropped.
     """
     if not prints:
         yield
@@ -40,7 +40,7 @@ def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
         finally:
             flush()
         return
-    flush()  # what was printed before is not ours
+    flush()  # earlier output is not ours
     with tempfile.TemporaryFile() as file:
         before = os.dup(1)
         os.dup2(file.fileno(), 1)
@@ -61,7 +61,7 @@ def flush() -> None:
 
 
 def read_output(file: IO[bytes]) -> str:
-    """What is in a binary file, the first MOST bytes of it."""
+    """Return the content of a binary file, at most its first MOST bytes."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     found = file.read(MOST).decode(errors="replace")

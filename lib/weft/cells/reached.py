@@ -1,9 +1,9 @@
-"""What a launch's arguments point to: arrays in structs, and behind a `float **`.
+"""The arrays that a launch's arguments reach: in structs, and behind a `float **`.
 
-On the CPU a kernel works on copies, so that the addresses in a struct, in a list or in
-an array of structs must become those of the copies. An address that Python gave as a
-number is looked up among the launch's arrays, then among the variables of its callers.
-What is found nowhere stays as it is.
+On the CPU a kernel works on copies, so the addresses in a struct, in a list or in an
+array of structs must become those of the copies. An address that Python passed as a
+number is looked up among the launch's arrays, then among its callers' variables. An
+address found nowhere stays unchanged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
 from .structs import CScalar, StructLayout, find_scalar, member_of
 
-MOST = 10_000  # elements of one list that are looked through for an address
+MOST = 10_000  # elements of one list that are searched for an address
 
 
 @dataclass
 class Reached:
-    """The arrays that are reached through others, and who holds their addresses."""
+    """The arrays that are reached through others, and the holders of their
+    addresses."""
 
     params: list[Param] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
@@ -35,24 +36,24 @@ class Reached:
     lists: list[tuple[Param, Array]] = field(default_factory=list)
 
     def has(self, param: Param, array: Array) -> bool:
-        """Whether the same memory was reached as the same type."""
+        """Return whether the same memory was reached as the same type."""
         same = (array.address, array.nbytes, param.type, param.const)
         every = zip(self.params, self.arrays)
         return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in every)
 
     @property
     def types(self) -> list[CScalar | None]:
-        """What they are arrays of."""
+        """The types of their elements."""
         return [find_scalar(param.type) for param in self.params]
 
     @property
     def written(self) -> list[bool]:
-        """Whether the kernel may write them."""
+        """Whether the kernel may write each of them."""
         return [not param.const for param in self.params]
 
 
 def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
-    """All that the bound arguments point to, on the host."""
+    """Return everything on the host that the bound arguments point to."""
     found = Reached()
     known = [value for value in bound if isinstance(value, Array)]
     todo = list(zip(binder.params, bound))
@@ -82,8 +83,8 @@ def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
 def translate(
     binder: Binder, bound: Sequence[Any], found: Reached, fenced: arena.Arena
 ) -> list[Any]:
-    """Write the copies' addresses into the copies that hold any, and into the structs
-    among the arguments; the arguments with these."""
+    """Write the copies' addresses into the copies that contain any, and into the
+    structs among the arguments; return the arguments with these."""
     there = [(r.source, r.source + r.nbytes, r.start) for r in fenced.regions]
     for _, layout, array in found.holders:
         _replace(fenced.memory_of(array), layout, there)
@@ -97,9 +98,9 @@ def translate(
 
 
 def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
-    """The arrays' own addresses into the copies, before these are copied back.
+    """Restore the arrays' own addresses in the copies, before these are copied back.
 
-    Raises ArgumentError where the kernel has written into a list.
+    Raises ArgumentError if the kernel has written into a list.
     """
     back = [(r.start, r.start + r.nbytes, r.source) for r in fenced.regions]
     for _, layout, array in found.holders:
@@ -117,7 +118,7 @@ def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
 def _list_slots(
     data: memoryview, layout: StructLayout
 ) -> Iterator[tuple[Param, np.ndarray]]:
-    """The addresses in an array of structs, one view for each member that is one."""
+    """Yield the addresses in an array of structs, one view per address member."""
     count = len(data) // layout.size
     for offset, param in layout.pointers if count else ():
         yield param, np.ndarray(count, "<u8", data, offset, (layout.size,))
@@ -128,7 +129,8 @@ def _replace(
 ) -> None:
     for _, values in _list_slots(data, layout):
         old, done = values.copy(), np.zeros(values.size, bool)
-        # One past an array's end is its own, unless another one begins there.
+        # The address one past an array's end is its own, unless another array begins
+        # there.
         for last in (0, 1):
             for start, end, to in spans:
                 inside = (old >= start) & (old < end + last) & ~done
@@ -139,7 +141,7 @@ def _replace(
 def _looked_up(
     param: Param, layout: StructLayout, value: Packed | Array, known: Sequence[Array]
 ) -> Iterator[tuple[Param, Array]]:
-    """The arrays of the callers' at addresses that are in no known one."""
+    """Yield the callers' arrays at addresses that are in no known array."""
     if isinstance(value, Array):
         data = arena.view_memory(value.address, value.nbytes)
     else:
@@ -163,7 +165,8 @@ def _has(array: Array, address: int) -> bool:
 
 
 def _list_visible() -> list[Array]:
-    """The arrays on the host that the callers' variables name, also within lists."""
+    """List the arrays on the host that the callers' variables name, or lists in
+    them."""
     found: dict[int, Any] = {}
     frame: Any = sys._getframe(1)
     while frame is not None:

@@ -1,10 +1,9 @@
 """Options of both compilers, and compiled cells on disk.
 
---flags for both compilers: which option means something to which.
+for_cpu() selects the --flags that concern g++; split_defines() separates macros.
 
-Compiled cells on disk: NVRTC's programs by the hash of all that makes them.
-
-One file each: a line of JSON, then the machine code, then the PTX.
+load_program() caches NVRTC's programs by the hash of all their inputs. Each is one
+file: a line of JSON, then the machine code, then the PTX.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from ..toolchain import build, keys
 from .gpu import nvrtc
 from .gpu.nvrtc import CompiledProgram, Usage
 
-# Taken by g++: macros, folders, warnings, optimisation, language, machine.
+# Options for g++: macros, folders, warnings, optimisation, language, machine.
 _GXX = re.compile(r"-[DUIOWgfm].*|-std=.*|-w|-pedantic|-pthread|-iquote.*|-include")
 _GXX_PAIRS = ("-D", "-U", "-I", "-iquote", "-include", "-isystem")
-# NVRTC's and nvcc's, which a CPU has no use for.
+# Options of NVRTC and nvcc that do not concern a CPU.
 _NVCC = re.compile(
     r"--?(?:use_fast_math|lineinfo|device-debug|G|maxrregcount|arch|gencode|fmad|ftz"
     r"|prec-div|prec-sqrt|gpu-architecture|extra-device-vectorization|rdc|dlto"
@@ -41,7 +40,7 @@ _NVCC_PAIRS = ("-Xptxas", "-maxrregcount", "--maxrregcount", "-arch", "-gencode"
 
 
 def split(text: str | Sequence[str]) -> list[str]:
-    """Flags as a list. A string is cut as a shell would; none ever sees it.
+    """Return flags as a list. A string is split as by a shell; no shell ever runs.
 
     Raises ArgumentError for an unclosed quote.
     """
@@ -54,7 +53,7 @@ def split(text: str | Sequence[str]) -> list[str]:
 
 
 def for_cpu(flags: Sequence[str]) -> list[str]:
-    """Those that g++ takes; ArgumentError for what is an option of neither."""
+    """Return g++'s flags; raise ArgumentError for an option of neither compiler."""
     out, todo = [], list(flags)
     while todo:
         flag = todo.pop(0)
@@ -79,9 +78,9 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
 
 
 def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
-    """Flags of for_cpu() without -D and -U, and those as lines of C.
+    """Return flags of for_cpu() without -D and -U, and those as lines of C.
 
-    As lines behind our own headers, as they do no harm to those.
+    As lines after our own headers, they do not affect those.
     """
     more, lines, todo = [], [], list(flags)
     while todo:
@@ -107,15 +106,15 @@ def load_program(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> tuple[CompiledProgram, bool]:
-    """nvrtc.compile()'s program, and whether it was there. Raises CompileError.
+    """Return nvrtc.compile()'s program, and whether it was cached. Raises CompileError.
 
-    name: what errors call the source. It is compiled under CELL, so that the same
-    cell run as number 7 and as number 8 is one program.
+    name: the source's name in errors. It is compiled under CELL, so that the same cell
+    run as number 7 and as number 8 is one program.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
     found = _read(path) if store.has_file(path) else None
     if found:
-        os.utime(path)  # used now: prune() takes the oldest first
+        os.utime(path)  # recently used: prune() deletes the oldest first
         return found, True
     try:
         made = nvrtc.compile(source, CELL, arch, flags, expressions, headers)
@@ -128,9 +127,9 @@ def load_program(
 
 
 def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
-    """The files that `#include` names, and those that they name, found in folders.
+    """List the files that `#include` names, directly or indirectly, found in folders.
 
-    Those of the toolkit are left out: they are as old as it is.
+    The toolkit's own are left out: they are as old as it is.
     """
     found: list[Path] = []
     todo = [(source, [Path(folder) for folder in folders])]
@@ -148,7 +147,7 @@ def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
 
 
 def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Without NVRTC's own lines about the names asked for, if others are wrong."""
+    """Drop NVRTC's own lines about the requested names if there are other errors."""
     own = [one for one in found if one.file == "__nv_name_map"]
     others = [one for one in found if one not in own]
     if any(one.severity == "error" for one in others):
@@ -179,7 +178,7 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
 
 
 def _read(path: Path) -> CompiledProgram | None:
-    """What _write() wrote; None if nothing is there, or it is damaged."""
+    """Read a file of _write(); None if it is missing or damaged."""
     try:
         head, _, rest = path.read_bytes().partition(b"\n")
         about = json.loads(head)

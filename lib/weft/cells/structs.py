@@ -1,10 +1,10 @@
 """C types of a cell's parameters: scalars, dtypes, and structs with their members.
 
-The structs of a cell: where their members lie, and which of these are addresses.
+StructLayout has the offsets of a struct's members, and which of them are addresses.
 
-As signature.py, this reads declarations and not C++. A struct with what it does not
-know (a base, a union, bit fields, an array whose length is no number here) has no
-layout, and then comes from Python as bytes. The compilers' sizes are the judge.
+Like signature.py, this reads declarations and not C++. A struct with an unsupported
+part (a base, a union, bit fields, an array of unknown length) has no layout, and is
+then passed from Python as bytes. The compilers' sizes decide.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..csource.signature import Param
 
 @dataclass(frozen=True)
 class CScalar:
-    """A C type that is passed by value, or pointed at.
+    """A C type that is passed by value, or that a pointer points to.
 
     code: struct's letter for one component; count: of components (float4: 4)
-    align: in bytes; dtypes: names of the dtypes an array of it may have
+    align: in bytes; dtypes: names of the dtypes that an array of it may have
     kind: int, float, bool, half, bfloat16
     """
 
@@ -43,10 +43,10 @@ class CScalar:
     kind: str
 
     def numbers(self, value: Any) -> tuple[Any, ...]:
-        """`value` as what struct packs under `code`: one number per component.
+        """Return `value` as struct packs it under `code`: one number per component.
 
-        Raises TypeError (not a number of this kind) or OverflowError (the text
-        says the limits).
+        Raises TypeError (not a number of this kind) or OverflowError (its text states
+        the limits).
         """
         if self.count == 1:
             return (self._number(value),)
@@ -73,7 +73,7 @@ class CScalar:
         return number
 
     def limits(self) -> tuple[int, int]:
-        """The least and the largest integer."""
+        """Return the smallest and the largest integer."""
         bits = 8 * struct.calcsize(self.code)
         if self.code.isupper():
             return 0, 2**bits - 1
@@ -81,7 +81,7 @@ class CScalar:
 
 
 def find_scalar(name: str) -> CScalar | None:
-    """The type called `name`; None: a struct, an enum or a type we do not know."""
+    """Return the type called `name`; None: a struct, an enum or an unknown type."""
     return _make_table().get(name)
 
 
@@ -96,7 +96,7 @@ def _convert_whole(value: Any, name: str, low: int, high: int) -> int:
         raise TypeError(f"{name} wants a whole number{hint}")
     try:
         number = operator.index(value)
-    except Exception as error:  # torch.tensor(1.5) has __index__, and raises
+    except Exception as error:  # torch.tensor(1.5) has __index__, which raises
         raise TypeError(f"{name} wants a whole number") from error
     if not low <= number <= high:
         raise OverflowError(f"{name} holds {low} to {high}")
@@ -107,7 +107,7 @@ def _convert_real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
         raise TypeError(f"{name} wants one number, not an array")
     unfit = isinstance(value, (str, bytes, bytearray))
-    if isinstance(value, np.ndarray):  # np.ma.masked is one, too
+    if isinstance(value, np.ndarray):  # this includes np.ma.masked
         unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
     if unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} wants a number")
@@ -115,12 +115,12 @@ def _convert_real(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         raise OverflowError(f"it does not fit into {name}") from None
-    except Exception as error:  # what the value's own __float__ raises
+    except Exception as error:  # whatever its own __float__ raises
         raise TypeError(f"{name} wants a number") from error
 
 
 def _bfloat16_bits(number: float) -> int:
-    """The upper half of the float32, rounded to nearest even."""
+    """Return the upper half of the float32, rounded to nearest even."""
     try:
         (bits,) = struct.unpack("=I", struct.pack("=f", number))
     except OverflowError:
@@ -141,8 +141,8 @@ def _make_table() -> dict[str, CScalar]:
                 name, code, 1, size, size, tuple(dtypes.split()), kind
             )
 
-    # torch has hardly any unsigned types, so signed arrays pass for unsigned ones;
-    # and a byte is a byte.
+    # torch has few unsigned types, so signed arrays are accepted for them; and one byte
+    # type is accepted for another.
     add("bool", "?", "bool", "bool")
     add("char,signed char,int8_t", "b", "int8 uint8 bool bytes8")
     add("unsigned char,uint8_t,uchar", "B", "uint8 int8 bool bytes8")
@@ -197,7 +197,7 @@ class Member:
 
     @property
     def count(self) -> int:
-        """Elements in all."""
+        """The total number of elements."""
         return math.prod(self.extents)
 
 
@@ -212,7 +212,7 @@ class StructLayout:
 
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
-        """Where its addresses lie, those in members that are structs too."""
+        """The offsets of its addresses, including those in members that are structs."""
         found = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()
@@ -224,7 +224,8 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """A member as messages name it: p.x of a parameter p, rows[] of a float **."""
+    """Return a member as named in messages: p.x of a parameter p, rows[] of a float
+    **."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -232,7 +233,8 @@ def member_of(member: Param, owner: Param) -> Param:
 
 
 def find_layout(source: str, kind: str) -> StructLayout | None:
-    """Of the type that a parameter has or points to; of `float *`, one address."""
+    """Return the layout of a parameter's own or pointed-to type; of `float *`, one
+    address."""
     if kind.endswith("*"):
         base = kind[:-1].strip()
         param = Param(base, "", True, False, kind)
@@ -245,7 +247,7 @@ def find_layout(source: str, kind: str) -> StructLayout | None:
 
 @functools.lru_cache(64)
 def list_layouts(source: str) -> dict[str, StructLayout]:
-    """The structs of a source (a cell and its headers) by their names."""
+    """Return the structs of a source (a cell and its headers) by their names."""
     code = signature.blank_comments(source)
     known: dict[str, StructLayout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
@@ -269,7 +271,7 @@ def list_layouts(source: str) -> dict[str, StructLayout]:
 
 
 def tuple_of(made: StructLayout | None) -> str:
-    """What a struct comes as, in words: a tuple (float *x, int n),"""
+    """Describe the Python form of a struct: a tuple (float *x, int n),"""
     if made is None:
         return ""
     if made.name.endswith("*"):
@@ -278,7 +280,7 @@ def tuple_of(made: StructLayout | None) -> str:
 
 
 def describe_misfit(made: StructLayout, dtype: np.dtype) -> str:
-    """How a structured dtype differs from a struct; "" where it does not."""
+    """Describe how a structured dtype differs from a struct; "" if it does not."""
     if dtype.itemsize != made.size:
         return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
     fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
@@ -294,7 +296,7 @@ def describe_misfit(made: StructLayout, dtype: np.dtype) -> str:
 
 
 def _member_misfit(member: Member, name: str, field: np.dtype) -> str:
-    """The same of one member and a field of the dtype."""
+    """Describe how one member differs from a field of the dtype."""
     size, base = member.size * member.count, field.base
     if field.itemsize != size:
         return f"{member.param} has {size} bytes, {name} {field.itemsize}"
@@ -346,7 +348,7 @@ def _make_layout(
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
-_UNKNOWN = ("?", "", "?", "")  # a member of no type that is known: no layout
+_UNKNOWN = ("?", "", "?", "")  # a member of unknown type: no layout
 _STRANGE = re.compile(
     r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"
     r"|\balignas\b|__align__|(?<!:):(?!:)"
@@ -356,7 +358,7 @@ _METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # before the brace of its body
 
 
 def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
-    """(base type, stars, name, [extents]) of each member; functions are left out."""
+    """Yield (base type, stars, name, [extents]) of each member; skip functions."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for text in _split_statements(body):
         if re.match(r"\s*(?:static|using|typedef|friend|enum)\b", text):
@@ -380,7 +382,7 @@ def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _split_statements(body: str) -> Iterator[str]:
-    """What stands before each semicolon; a method with a body ends at its brace."""
+    """Yield the text before each semicolon; a method with a body ends at its brace."""
     start = at = 0
     while at < len(body):
         if body[at] == "{":
@@ -401,7 +403,8 @@ def _split_statements(body: str) -> Iterator[str]:
 
 
 def list_constants(code: str) -> dict[str, int]:
-    """Names of whole numbers: #define, constexpr and const, enum."""
+    """Return the named integers and their values: #define, constexpr and const,
+    enum."""
     found: dict[str, int] = {}
     define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
     const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<n>\w+)\s*=(?P<v>[^;,]+);"
@@ -429,7 +432,8 @@ _OPERATORS = {
 
 
 def numbers_of(text: str, known: dict[str, int]) -> int | None:
-    """A constant expression of whole numbers; None: it is none that is known."""
+    """Evaluate a constant integer expression; return None if it contains unknown
+    names."""
     text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text.strip()).replace("/", "//")
     try:
         return _evaluate(ast.parse(text, mode="eval").body, known)

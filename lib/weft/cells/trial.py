@@ -1,4 +1,4 @@
-"""What --check and --time do around a launch, on copies of its arrays."""
+"""The work of --check and --time around a launch, on copies of its arrays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from .module import Kernel, Launch
 
 ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
-# What the order of float atomics may change: sums of up to thousands of terms in
+# Possible effect of the order of float atomics. Sums of up to thousands of terms in
 # another order differ by a few of the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# GPU against CPU: fused multiply-adds and other sines, in the last bits.
+# GPU against CPU: fused multiply-adds and other sines change the last bits.
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
@@ -37,9 +37,9 @@ class OrderDependence(KernelError):
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     """Run the launch under the watch build in three orders of its threads, and compare.
 
-    On the CPU, in all but the first, shared memory is poisoned before every block.
-    What was found is shown. The arrays stay as they are. Returns what the written
-    arrays should hold, one NumPy array (flat) or None per pointer parameter. Raises
+    On the CPU, in all but the first order, shared memory is poisoned before every
+    block. Findings are shown; the arrays stay unchanged. Returns the expected content
+    of the written arrays, one NumPy array (flat) or None per pointer parameter. Raises
     KernelFault, or OrderDependence that names the array, the element and both values.
     Without atomics every bit must agree; with them, floats within 1e-5 of the largest.
     """
@@ -86,13 +86,13 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
 
 
 def describe_check(kernel: Kernel) -> str:
-    """What check() came to, in a few words."""
+    """Describe the result of check() in a few words."""
     what = how_many(kernel.module.found)
     return f"checked in {len(ORDERS)} orders of threads: {what}"
 
 
 def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
-    """Compare what a launch on the GPU wrote with check()'s result on the CPU.
+    """Compare a launch's writes on the GPU with check()'s result on the CPU.
 
     Raises KernelFault with the first element that differs by more than 1e-4 of the
     array's largest (integers: at all).
@@ -116,7 +116,7 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
-    """Time repeated launches on copies of the arrays; the line that says so."""
+    """Time repeated launches on copies of the arrays; return the line to print."""
     target = kernel.target_of(args)
     copies = _copy_arguments(args)
     options = {"inplace": True, "timeout": kernel.module.timeout}
@@ -148,7 +148,8 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
 
 
 def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
-    """bench's timing of a call within the budget, its samples, and calls in each."""
+    """Return bench's timing of a call within the budget, its samples, and calls in
+    each."""
     begin = time.perf_counter()
     call()
     device: Any = "cpu"
@@ -166,7 +167,7 @@ def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
 
 
 def _view_numbers(data: bytes, array: Array) -> np.ndarray:
-    """The bytes of an array, as its numbers."""
+    """Return the bytes of an array as its numbers."""
     if array.dtype == "bfloat16":
         bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
         return bits.view(np.float32)
@@ -176,7 +177,7 @@ def _view_numbers(data: bytes, array: Array) -> np.ndarray:
 
 
 def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
-    """The index of the first element that differs, NaN being equal to NaN."""
+    """Return the index of the first element that differs; NaN equals NaN."""
     if a.dtype.kind not in "fc" or not rounding:
         same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
             b.size, -1
@@ -194,7 +195,7 @@ def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None
 
 
 def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
-    """The arguments with copies on the host in place of arrays on a GPU."""
+    """Return the arguments with copies on the host in place of arrays on a GPU."""
     arrays = [*(v for v in bound if isinstance(v, Array)), *list_held_arrays(bound)]
     if not any(array.device_type == "cuda" for array in arrays):
         return list(args)
@@ -209,7 +210,7 @@ def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
 
 
 def _copy_arguments(args: Sequence[Any]) -> list[Any]:
-    """The arguments with copies of the arrays; an array given twice is copied once."""
+    """Copy the arrays among the arguments; one that appears twice is copied once."""
 
     def copy(arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
@@ -224,7 +225,7 @@ def _copy_arguments(args: Sequence[Any]) -> list[Any]:
 
 
 def _map_arguments(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
-    """make(arg) of each argument, once, also of those in tuples and lists."""
+    """Apply make(arg) to each argument, once, including those in tuples and lists."""
     made: dict[int, Any] = {}
 
     def of(arg: Any) -> Any:

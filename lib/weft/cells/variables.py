@@ -1,8 +1,8 @@
 """The __constant__ and __device__ variables of a cell: module.filt = array.
 
-A cell may be compiled several times, for the CPU and for the GPU, watched and not,
-and once per instance of a template: libraries with variables of their own. State
-makes them one: before a launch in another library the values move there.
+A cell may be compiled several times: for the CPU and for the GPU, watched and not, and
+once per instance of a template. Each library has variables of its own. VariableState
+makes them one: before a launch in another library, the values move there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .structs import CScalar, find_scalar
 class Variable:
     """One variable as the source declares it.
 
-    scope: "outer::" in namespace outer. extents: of an array, () for one value; None
-    where the length is no number that could be read. const: the source says so.
+    scope: "outer::" in namespace outer. extents: of an array, () for one value; None if
+    the length could not be read as a number. const: declared so.
     text: the texts in which structs are looked for.
     """
 
@@ -61,7 +61,7 @@ class Variable:
 
     @functools.cached_property
     def layout(self) -> structs.StructLayout | None:
-        """Of a struct that is known."""
+        """The layout of a known struct."""
         known = not (self.param.pointer or self.kind)
         return structs.find_layout(self.text, self.param.type) if known else None
 
@@ -71,7 +71,7 @@ class Variable:
 
     @property
     def refusal(self) -> str:
-        """Why Python can neither set nor read it; "" if it can."""
+        """The reason why Python can neither set nor read it; "" if it can."""
         if self.const:
             return "it is const, so its value is in the source: leave const out"
         if self.param.pointer or (self.layout and self.layout.pointers):
@@ -83,7 +83,8 @@ class Variable:
     # ---- to bytes and back ----
 
     def encode(self, value: Any, size: int) -> bytes:
-        """`value` as C has it; size: the variable's, in bytes. Raises ArgumentError."""
+        """Encode `value` for C; size: the variable's, in bytes. Raises
+        ArgumentError."""
         shape = self._shape(size)
         array = None if isinstance(value, np.void) else describe(value)
         if array is not None and not (shape == () and not array.shape and self.kind):
@@ -91,7 +92,7 @@ class Variable:
         return b"".join(self._element(one) for one in self._elements(value, shape))
 
     def decode(self, data: bytes) -> Any:
-        """What C has as a number, or as a NumPy array that may not be written to."""
+        """Decode C's bytes as a number, or as a read-only NumPy array."""
         shape = self._shape(len(data))
         if self.layout:
             found = np.frombuffer(data, _struct_dtype(self.layout)).reshape(shape)
@@ -107,7 +108,8 @@ class Variable:
         return found if shape else found.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
-        """Its lengths, as far as the source tells; the first from its bytes."""
+        """Return its lengths, as far as the source shows them; the first from its
+        bytes."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
         first, rest = self.extents[:1], self.extents[1:]
         if None in rest:
@@ -147,7 +149,7 @@ class Variable:
             raise self._error(f"wants shape {wanted}, this has {given}")
 
     def _elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-        """The elements of nested lists, row by row; one value as it is."""
+        """Yield the elements of nested lists, row by row; one value unchanged."""
         if not shape:
             yield value
             return
@@ -182,7 +184,7 @@ class Variable:
 
 
 def _on_host(value: Any) -> np.ndarray:
-    """An array of any library as one of NumPy's; bfloat16 as its bits."""
+    """Return an array of any library as one of NumPy's; bfloat16 as its bits."""
     if not isinstance(value, np.ndarray):
         if not isinstance(value, torch.Tensor):
             is_cuda = hasattr(value, "__cuda_array_interface__")
@@ -195,7 +197,7 @@ def _on_host(value: Any) -> np.ndarray:
 
 
 def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
-    """NumPy's description of a struct."""
+    """Return NumPy's description of a struct."""
     formats: list[Any] = []
     for member in layout.members:
         one: Any = _struct_dtype(member.inner) if member.inner else None
@@ -228,9 +230,9 @@ _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typede
 
 
 def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
-    """The variables that a source and its headers define, by their names.
+    """Return the variables that a source and its headers define, by their names.
 
-    Those in namespaces count, those in functions, classes and templates do not.
+    It includes those in namespaces, but not those in functions, classes and templates.
     """
     whole = "\n".join([*_define_lines(flags), *texts])
     found: dict[str, Variable] = {}
@@ -242,12 +244,12 @@ def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable
 
 
 def list_settable(texts: Sequence[str]) -> tuple[str, ...]:
-    """The C++ names of the variables that Python can set."""
+    """List the C++ names of the variables that Python can set."""
     return tuple(v.qualified for v in parse(texts).values() if not v.refusal)
 
 
 def _define_lines(flags: Sequence[str]) -> Iterator[str]:
-    """What -DTILE=16 says, as a line of the source."""
+    """Yield flags such as -DTILE=16 as lines of the source."""
     for flag in re.findall(r"-D\s*(\w+=\S+)", " ".join(flags)):
         yield f"#define {flag.replace('=', ' ', 1)}"
 
@@ -285,7 +287,7 @@ def _list_variables(source: str, whole: str) -> Iterator[Variable]:
 
 
 def _end(code: str, at: int) -> int:
-    """The offset after the semicolon that ends a declaration."""
+    """Return the offset after the semicolon that ends a declaration."""
     while at < len(code) and code[at] != ";":
         if code[at] in "{([":
             closing = signature.close(code, at)
@@ -297,7 +299,7 @@ def _end(code: str, at: int) -> int:
 
 
 def _scope_at(code: str, end: int) -> str | None:
-    """The namespaces around an offset, as `outer::`; None in anything else."""
+    """Return the namespaces around an offset, as `outer::`; None in anything else."""
     around: list[str | None] = []
     for match in _SPACE.finditer(code, 0, end):
         if match["close"]:
@@ -318,10 +320,10 @@ def _scope_at(code: str, end: int) -> str | None:
 
 
 class VariableState:
-    """What the variables of a cell hold, wherever it is compiled.
+    """The content of a cell's variables, in all its compiled libraries.
 
-    The values lie in the library of the last launch. given: the bytes that Python
-    has set, which stay when the cell is compiled anew.
+    The values are in the library of the last launch. given: the bytes that Python has
+    set, which stay when the cell is recompiled.
     """
 
     def __init__(self, cell: Any) -> None:
@@ -330,13 +332,14 @@ class VariableState:
         self._given: dict[str, bytes] = {}
 
     def reload(self) -> None:
-        """The source has changed: what it says holds, but for what Python has set."""
+        """Apply the initial values of a changed source, except for those set by
+        Python."""
         cell = self._cell
         self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
         self._where = None
 
     def enter(self, compiled: Any) -> None:
-        """The next launch is one of this library: the values move there."""
+        """Move the values to this library, for its next launch."""
         if compiled is self._where or not self.variables:
             return
         values = self._given if self._where is None else self.contents()
@@ -344,20 +347,21 @@ class VariableState:
         self.restore(values)
 
     def contents(self) -> dict[str, bytes]:
-        """The bytes of all variables that Python could set, by their C++ names."""
+        """Return the bytes of all variables that Python could set, by their C++
+        names."""
         where = self._place()
         known = [v.qualified for v in self.variables.values() if not v.refusal]
         return {name: where.read(name) for name in known if where.size(name)}
 
     def restore(self, values: Mapping[str, bytes]) -> None:
-        """Set variables to what contents() gave."""
+        """Set variables to a result of contents()."""
         where = self._place()
         for name, data in values.items():
             if where.size(name) == len(data):
                 where.write(name, data)
 
     def read(self, name: str) -> Any:
-        """A number, or a NumPy array (a copy that may not be written to)."""
+        """Return a number, or a NumPy array (a read-only copy)."""
         variable = self._variable(name)
         return variable.decode(self._place().read(variable.qualified))
 
@@ -370,7 +374,7 @@ class VariableState:
         self._given[variable.qualified] = data
 
     def unknown(self, name: str) -> AttributeError:
-        """There is no variable of this name."""
+        """Return the error that there is no variable of this name."""
         cell = self._cell
         if name in cell.signatures:
             return AttributeError(f"{name} is a kernel, no variable: it cannot be set")
@@ -380,7 +384,8 @@ class VariableState:
         )
 
     def near(self, name: str) -> str:
-        """The kernel or variable that may be meant, in brackets; "" if none is."""
+        """Return the kernel or variable that may be meant, in brackets; "" if none
+        is."""
         known = [*self._cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, known, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""
@@ -396,7 +401,8 @@ class VariableState:
         return variable
 
     def _place(self) -> Any:
-        """The library with the values: that of the last launch, or of the next one."""
+        """Return the library with the values: that of the last launch, or of the next
+        one."""
         if self._where is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))
