@@ -26,7 +26,7 @@ from .structs import find_scalar
 from .variables import VariableState
 
 CACHED_CONFIGS = 256  # per kernel
-_OF_A_KERNEL = {"module", "signature", "expression", "params"}  # what it sets itself
+_OF_A_KERNEL = {"module", "signature", "expression", "params"}  # its own attributes
 
 
 class Module:

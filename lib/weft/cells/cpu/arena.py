@@ -1,12 +1,12 @@
-"""Fenced copies of a launch's arrays: where a kernel of a cell really works.
+"""Fenced copies of a launch's arrays, on which a cell's kernel actually works.
 
     | guard: no access | 0xff ... | the array | 0xff ... | guard: no access |
 
-A copy ends at its upper guard as nearly as its alignment allows: at it, unless the
-cell casts pointers to vector types, whose 16-byte accesses leave up to 15 bytes. A
-touch of a guard is a page fault, which the SIMT runtime turns into a failed launch;
-a write into the slack is found afterwards; what is read there is NaN or -1.
-Arrays that share memory share one copy, so they still do.
+A copy ends as close to its upper guard as its alignment allows. It ends at the guard,
+unless the cell casts pointers to vector types, whose 16-byte accesses leave up to 15
+bytes. An access to a guard is a page fault, which the SIMT runtime turns into a failed
+launch. A write into the slack is found afterwards; reads from the slack give NaN or -1.
+Arrays that share memory share one copy, so their copies still overlap.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..structs import CScalar
 
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory
-KEEP = 256 << 20  # bytes of fenced memory that wait for the next launch ...
+KEEP = 256 << 20  # bytes of fenced memory kept for the next launch ...
 KEEP_REGIONS = 256  # ... in at most so many pieces
 FILL = 0xFF
 
 ffi = FFI()
-# Addresses are integers here: these functions are called many times a launch.
+# Addresses are integers here: these functions are called many times per launch.
 ffi.cdef("""
 intptr_t mmap(uintptr_t address, size_t length, int protection, int flags, int fd,
               long offset);
@@ -44,7 +44,7 @@ _libc = ffi.dlopen(None)
 _NONE, _READ_WRITE = 0, 3
 _PRIVATE_ANONYMOUS = 0x22 if sys.platform == "linux" else 0x1002
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
-# A cast to a vector type, or what may hide one.
+# A cast to a vector type, or code that may contain one.
 _TYPES = (
     r"(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half|(?:__)?nv_bfloat16)"
     r"[1-4]\b"
@@ -59,8 +59,8 @@ _filled = int(ffi.cast("uintptr_t", _held))
 
 @dataclass(slots=True)
 class Region:
-    """Fenced memory: [base, base + room) may be touched, `guard` bytes on either
-    side may not. The copy of [source, source + nbytes) lies at `start`."""
+    """Fenced memory: [base, base + room) is accessible, the `guard` bytes on either
+    side are not. The copy of [source, source + nbytes) begins at `start`."""
 
     base: int
     room: int
@@ -78,8 +78,8 @@ class Region:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
-        """The address of the canary's byte, nearest to the copy, that was written
-        over; None: none was."""
+        """Return the address of the overwritten canary byte nearest to the copy; None
+        if there is none."""
         back = self.start + self.nbytes
         slack = self.base + self.room - back
         if _libc.memcmp(back, _filled, slack):
@@ -93,8 +93,8 @@ class Region:
 class Arena:
     """The copies of one launch's arrays.
 
-    arrays: those of the pointer parameters; None for NULL. align: what each
-    array's copy is aligned to, at least.
+    arrays: those of the pointer parameters; None for NULL. align: minimal alignment of
+    each array's copy, in bytes.
     """
 
     def __init__(self, arrays: Sequence[Array | None], align: Sequence[int]) -> None:
@@ -107,13 +107,13 @@ class Arena:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
-            # Aligned as the array itself is, no better.
+            # As aligned as the array itself, no better.
             region.start = top - (top - start) % alignment
             region.fill()
             self.regions.append(region)
 
     def addresses(self) -> list[int]:
-        """Where the kernel finds the arrays."""
+        """Return the addresses of the arrays for the kernel."""
         return [self._address(array) for array in self.arrays]
 
     def _address(self, array: Array | None) -> int:
@@ -123,16 +123,16 @@ class Arena:
         return region.start + array.address - region.source
 
     def memory_of(self, array: Array) -> memoryview:
-        """The bytes of an array's copy, writable."""
+        """Return the bytes of an array's copy, writable."""
         return view_memory(self._address(array), array.nbytes)
 
     def _region_of(self, array: Array) -> Region:
-        # An empty array may begin where another ends: any place will do for it.
+        # An empty array may begin where another ends: any place is suitable.
         at = bisect.bisect_left(self._ends, array.address + array.nbytes)
         return self.regions[at]
 
     def strayed(self) -> int | None:
-        """An address outside of the arrays that was written; None: none."""
+        """Return an address outside the arrays that was written; None: none was."""
         for region in self.regions:
             address = region.strayed()
             if address is not None:
@@ -140,14 +140,14 @@ class Arena:
         return None
 
     def copy_back(self, written: Sequence[bool]) -> None:
-        """Write the copies of these arrays back to where they came from."""
+        """Write the copies of these arrays back to their origin."""
         for array, at, yes in zip(self.arrays, self.addresses(), written):
             if yes and array is not None and array.nbytes:
                 _libc.memmove(array.address, at, array.nbytes)
 
     def changed(self, written: Sequence[bool]) -> list[bool]:
-        """Which of the others have been written to all the same. Those that share their
-        copy with one of `written` are not told from it."""
+        """Return which of the other arrays were written nevertheless. An array that
+        shares its copy with one of `written` counts as unwritten."""
         every = list(zip(self.arrays, self.addresses(), written))
         shared = {id(self._region_of(a)) for a, _, yes in every if yes and a}
         return [
@@ -159,28 +159,28 @@ class Arena:
         ]
 
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
-        """What the copies of these arrays hold now; None for the others."""
+        """Return the current content of these arrays' copies; None for the others."""
         every = zip(self.arrays, self.addresses(), written)
         return [
             _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every
         ]
 
     def release(self) -> None:
-        """Give the memory back: to the next launch, or to the system."""
+        """Release the memory: to the next launch, or to the system."""
         for region in self.regions:
             _give_back(region)
         self.regions = []
 
 
 def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[int]:
-    """The addresses that the kernel gets: of the copies, or of the arrays."""
+    """Return the kernel's addresses: of the copies, or of the arrays."""
     if arena_or_none is not None:
         return arena_or_none.addresses()
     return [array.address if array is not None else 0 for array in arrays]
 
 
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
-    """What the copies must be aligned to: the type, or 16 bytes for a struct and in a
+    """Return the alignment of each copy: the type's, or 16 bytes for a struct and in a
     cell that casts its pointers to vector types."""
     if _VECTOR.search(source):
         return [16] * len(types)
@@ -188,18 +188,18 @@ def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
 
 
 def move(to: int, start: int, nbytes: int) -> None:
-    """Copy memory, both sides given by their addresses."""
+    """Copy memory between two addresses."""
     _libc.memmove(to, start, nbytes)
 
 
 # ---- memory ------------------------------------------------------------------
 
-_free: dict[int, list[Region]] = {}  # by room; what waits longest comes first
+_free: dict[int, list[Region]] = {}  # by room; the oldest comes first
 _kept = _pieces = 0
 
 
 def _take(nbytes: int) -> Region:
-    """A region with at least `nbytes`, fenced."""
+    """Return a fenced region with at least `nbytes`."""
     room = -(-max(nbytes, 1) // PAGE) * PAGE
     waiting = _free.get(room)
     if waiting:
@@ -250,8 +250,8 @@ def _take_region(waiting: list[Region], room: int) -> Region:
 def merge_spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """The memory of the arrays, those that overlap as one: (start, end, alignment),
-    sorted."""
+    """Return the memory of the arrays, merged where it overlaps: (start, end,
+    alignment), sorted."""
     found: list[list[int]] = []
     every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
     for start, end, alignment in sorted(every):
@@ -264,7 +264,7 @@ def merge_spans(
 
 
 def _find_first(data: bytes | bytearray) -> int:
-    """The index of the first byte that is not the canary's."""
+    """Return the index of the first byte that is not the canary's."""
     return len(data) - len(bytes(data).lstrip(bytes([FILL])))
 
 
@@ -273,5 +273,5 @@ def _view_bytes(address: int, length: int) -> bytes:
 
 
 def view_memory(address: int, length: int) -> memoryview:
-    """The bytes there, writable; the caller knows that they are."""
+    """Return the bytes at an address, writable; the caller guarantees that they are."""
     return memoryview(ffi.buffer(ffi.cast("char *", address), length)).cast("B")

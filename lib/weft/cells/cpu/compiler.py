@@ -2,8 +2,8 @@
 
     rewrite -> g++ (the headers of kernels/simt precompiled) -> <hash>.so -> dlopen
 
-About 40 ms for a cell on a quiet core. Libraries lie in the cache under the hash of
-all that made them and are never closed: somebody may still hold a kernel of one.
+A cell takes about 40 ms on an idle core. The cache keeps libraries under the hash of
+all their inputs. They are never closed, since kernels may still be in use.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CpuLibrary:
         timeout: float | None = None,
         inplace: bool = False,
     ) -> CpuLauncher:
-        """The kernel `expression` as launch(grid, block, shared, stream, args).
+        """Return the kernel `expression` as launch(grid, block, shared, stream, args).
 
         timeout: seconds, None: the default. inplace: no fenced copies.
         """
@@ -75,18 +75,19 @@ class CpuLibrary:
         return CpuLauncher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
-        """The same with variables of its own, which hold what these hold now."""
+        """Return the same library with its own variables, which start with these
+        values."""
         made = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
             made.write(name, self.read(name))
         return made
 
     def size(self, variable: str) -> int:
-        """The bytes of a variable, by its C++ name; 0: this library has none."""
+        """Return the bytes of a variable, by its C++ name; 0: this library has none."""
         return self._found(variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """What a variable holds."""
+        """Return the content of a variable."""
         return bytes(ffi.buffer(*self._found(variable)))
 
     def write(self, variable: str, data: bytes) -> None:
@@ -110,12 +111,12 @@ def compile(
     *,
     checked: bool = False,
 ) -> CpuLibrary:
-    """The cell as a library for this CPU, from the cache if it is there.
+    """Return the cell as a library for this CPU, from the cache if it is there.
 
-    name: what messages call the source. expressions: the C++ names of the kernels
-    to launch ("add", "fill<float, 16>"). headers: text by the name under which the
-    source may include it. checked: with the watch build's flags, so that launches are
-    watched. Raises CompileError, or BuildError without a compiler.
+    name: the source's name in messages. expressions: the C++ names of the kernels to
+    launch ("add", "fill<float, 16>"). headers: text by the name under which the source
+    may include it. checked: with the watch build's flags, so that launches are watched.
+    Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()
     made = _build_library(
@@ -143,7 +144,8 @@ def compile(
 
 @functools.cache
 def _prune_at_exit() -> None:
-    """Looking at every file of the cache takes as long as compiling a cell."""
+    """Prune once: checking every file of the cache takes as long as compiling a
+    cell."""
     atexit.register(store.prune)
 
 
@@ -152,13 +154,13 @@ def _prune_at_exit() -> None:
 
 @dataclass(frozen=True)
 class _Made:
-    """All that a cell's library is made of."""
+    """All inputs of a cell's library."""
 
     source: str
     name: str
     flags: tuple[str, ...]
     expressions: tuple[str, ...]
-    counts: tuple[int, ...]  # of their parameters
+    counts: tuple[int, ...]  # their numbers of parameters
     headers: tuple[tuple[str, str], ...]
     variables: tuple[str, ...] = ()
     checked: bool = False
@@ -169,11 +171,11 @@ class _Made:
         return build._hash(_hash_toolchain(self.checked), *parts)
 
     def everything(self) -> str:
-        """The source and its headers."""
+        """Return the source and its headers."""
         return "\n".join([self.source, *(text for _, text in self.headers)])
 
     def build(self, path: Path) -> list[Diagnostic]:
-        """Compile to `path`, which appears whole or not at all; the warnings."""
+        """Compile to `path`, written whole or not at all; return the warnings."""
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
@@ -184,7 +186,7 @@ class _Made:
                 flags_ = [*more, *include]
                 done = _run_gxx(flags_, macros + text, beside, self.checked)
                 if done.returncode and self.variables and FILE in done.stderr:
-                    text = replace(self, variables=())._text()  # one is under an #if
+                    text = replace(self, variables=())._text()  # one is inside an #if
                     done = _run_gxx(flags_, macros + text, beside, self.checked)
                 found = self._said(done, text)
                 library = beside.read_bytes()
@@ -197,7 +199,8 @@ class _Made:
             return found
 
     def _said(self, done: CompletedProcess[str], text: str) -> list[Diagnostic]:
-        """What g++ said of `text`; CompileError if it refuses the cell."""
+        """Return g++'s messages about `text`; raise CompileError if it refuses the
+        cell."""
         found = diagnostics.parse_gcc(done.stderr)
         found = diagnostics.in_source(found, self.source, text)
         if done.returncode:
@@ -270,16 +273,16 @@ def _run_gxx(
         "c++",
         "-",
     ]
-    # Without the start files and the C++ library, which the runtime brings, the
-    # linker has half as much to read.
+    # Without the start files and the C++ library, which the runtime brings, the linker
+    # has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK
     return tools.run([*command, "-o", str(output)], text)
 
 
-# A cell has what NVRTC gives it without any #include, and nothing of the host's C
+# A cell has what NVRTC provides without any #include, and nothing of the host's C
 # library: <math.h> would double the time of a cell, and simt.h declares what kernels
-# use of it. (assert.h and string.h are simt's own business.)
+# use of it. (simt handles assert.h and string.h itself.)
 _HEADER = "\n".join(
     [
         "#include <cuda_runtime.h>",
@@ -299,14 +302,14 @@ _EMPTY = [
 ]
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
-# Warnings that a beginner can act upon. -O1: -O2 compiles half as long again, and
-# what it made of our kernels was a tenth faster.
+# Warnings that a beginner can act upon. -O1: -O2 takes half as long again to compile,
+# and made our kernels only a tenth faster.
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
     "-fno-builtin-printf",  # no puts() in its place, which nobody counts
-    "-fwrapv",  # an int that overflows wraps, as it does on a GPU
-    "-fcheck-new",  # new gives NULL where the heap is full, as on a GPU
+    "-fwrapv",  # an overflowing int wraps, as on a GPU
+    "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
     *("-Werror=vla", "-Wempty-body"),  # NVRTC has no such arrays
@@ -324,14 +327,14 @@ def _fiber_flags() -> list[str]:
 
 
 def _list_flags(checked: bool) -> list[str]:
-    """How every cell is compiled."""
+    """List the flags that every cell is compiled with."""
     more = [*build.CHECK_FLAGS, *unset.unset_flags()] if checked else []
     return [*_FLAGS, *more, *_fiber_flags()]
 
 
 @functools.cache
 def _hash_toolchain(checked: bool) -> str:
-    """What a library depends on besides its cell, as a hash."""
+    """Hash everything besides its cell that a library depends on."""
     version = build.version_of(build.find_tool("g++"))
     given = [_HEADER, *CPU_HEADERS.values()]
     return build._hash(
@@ -344,9 +347,9 @@ def _hash_toolchain(checked: bool) -> str:
 
 
 def _precompile_header(checked: bool) -> Path:
-    """A header that includes simt's; beside it, if g++ can, its precompiled form.
+    """Write a header that includes simt's; beside it, if g++ can, its precompiled form.
 
-    g++ takes that where it fits and reads the header itself where it does not.
+    g++ uses the precompiled form where it fits, and otherwise reads the header itself.
     """
     folder = store.cache_folder("cells", f"simt_{_hash_toolchain(checked)}")
     header = folder / "cell.h"
@@ -367,7 +370,7 @@ def _precompile_header(checked: bool) -> Path:
 
 @contextlib.contextmanager
 def _header_folder(headers: Sequence[tuple[str, str]]):
-    """A folder with the headers in it, rewritten; None if there are none."""
+    """Yield a folder with the headers in it, rewritten; None if there are none."""
     if not headers:
         yield None
         return
@@ -386,10 +389,10 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, made: _Made) -> Any:
-    open_runtime()  # its name is then known to the loader
+    open_runtime()  # the loader then has its name
     if _STATE.search(signature.blank_comments(made.everything())):
-        # Its global variables begin afresh, as those of a loaded module do: the
-        # loader opens a file it has open already only under another name.
+        # This way its global variables start afresh, as those of a loaded module do.
+        # The loader opens an already opened file again only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()

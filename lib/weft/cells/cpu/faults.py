@@ -1,4 +1,4 @@
-"""What ended a launch on the CPU, said in one sentence, and what to do about it."""
+"""The error that ends a launch on the CPU, in one sentence with advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
-NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
+NOBODY = 2**32 - 1  # an index, if no single thread is to blame
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."
@@ -32,7 +32,7 @@ class Stopped(Short, KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Fault:
-    """What the SIMT runtime says about a failed launch (struct simt_fault)."""
+    """The SIMT runtime's report on a failed launch (struct simt_fault)."""
 
     kind: int
     error: int
@@ -45,7 +45,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultScene:
-    """The launch it happened in: what names and places its addresses have."""
+    """The launch with the fault: the names and places that its addresses have."""
 
     kernel: str
     params: tuple[Param, ...]
@@ -54,10 +54,11 @@ class FaultScene:
     addresses: Sequence[int]  # of the pointers among them
     arena: Arena | None
     timeout: float
-    reached: Reached | None = None  # addresses has theirs behind the parameters'
+    reached: Reached | None = None  # addresses has theirs after the parameters'
 
     def pointers(self) -> list[tuple[Param, CScalar | None, Array | None, int]]:
-        """The pointer parameters, what was passed, and where the kernel saw it."""
+        """Return the pointer parameters, their arguments, and the kernel's addresses of
+        them."""
         every = zip(self.params, self.types, self.bound)
         chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
         if (more := self.reached) is not None:
@@ -69,7 +70,7 @@ class FaultScene:
 
 
 def explain(fault: Fault, scene: FaultScene) -> KernelFault:
-    """The exception for a failed launch."""
+    """Return the exception for a failed launch."""
     who = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
     what = {
         ADDRESS: lambda: f"{who} {_describe_address(fault, scene)}",
@@ -106,7 +107,7 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
 
 
 def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
-    """The exception for a canary that was found written over after the launch."""
+    """Return the exception for a canary that was found overwritten after the launch."""
     where = _describe_nearest(address, scene)
     return KernelFault(
         f"{scene.kernel}: a thread wrote {where}{_guard()}{_describe_state(scene)}",
@@ -115,7 +116,7 @@ def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
 
 
 def read_only(kernel: str, param: Param) -> KernelFault:
-    """The exception for a store through a cast const into an array that may not be."""
+    """Return the exception for a store through a cast const into a read-only array."""
     return KernelFault(
         f"{kernel}: it wrote into {param} through a cast that takes const away, and "
         f"the array is read-only: pass a copy{AS_BEFORE}",
@@ -147,7 +148,7 @@ def _describe_address(fault: Fault, scene: FaultScene) -> str:
 
 
 def _describe_nearest(address: int, scene: FaultScene) -> str:
-    """`out[1030], 6 elements past the end of its 1024`."""
+    """Describe an address: `out[1030], 6 elements past the end of its 1024`."""
     best: tuple[int, str] | None = None
     for param, kind, array, start in scene.pointers():
         if array is None:

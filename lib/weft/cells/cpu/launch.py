@@ -1,11 +1,11 @@
-"""Launching a kernel of a compiled cell on the CPU: bind, fence, call, copy back.
+"""Launch a kernel of a compiled cell on the CPU: bind, fence, call, copy back.
 
-The C++ that is appended to a cell: one C entry per kernel, for cffi.
+write_launcher() makes the C++ that is appended to a cell: one C entry per kernel, for
+cffi.
 
-An entry gets what Python packed (arguments.Binder.pack): a block of memory and
-where in it each argument lies. The parameters' types are the compiler's own, so
-that a cell may use any type, and the sizes it finds are compared with what Python
-packs before the first launch.
+An entry gets the block of memory packed by Python (arguments.Binder.pack), and the
+offset of each argument in it. The parameters' types are the compiler's own, so a cell
+may use any type. Its sizes are compared with Python's before the first launch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
 char *weft_variable(unsigned variable, size_t *size);
 """
 
-# A cell may define macros of any name: what stands here begins with weft_.
-# The watch build reads the library's symbols while its file is there: what has
-# variables is opened from a copy that goes at once.
+# A cell may define macros of any name, so all names here begin with weft_. The watch
+# build reads the library's symbols while its file exists: a library with variables is
+# opened from a copy that is deleted at once.
 _HEAD = """
 #include "simt_runtime.h"
 SIMT_DEVICE_NAMES("")
@@ -74,18 +74,18 @@ def write_launcher(
     cooperative: bool = False,
     variables: Sequence[str] = (),
 ) -> str:
-    """C++ with weft_sizes() and weft_launch() for the kernels, and weft_variable().
+    """Return C++ with weft_sizes() and weft_launch() for the kernels, and
+    weft_variable().
 
-    expressions: a kernel's C++ name and how many parameters it has; their
-    places in the list are the numbers that both functions take. cooperative: all
-    blocks of a launch run at once, so that they may wait for each other. variables:
-    the C++ names of those in device memory; weft_variable() gives the address and the
-    size of one by its place in that list.
+    expressions: a kernel's C++ name and its number of parameters; both functions take
+    their indices in this list. cooperative: all blocks of a launch run at once, so that
+    they may wait for each other. variables: the C++ names of those in device memory.
+    weft_variable() returns the address and the size of one by its index in that list.
     """
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
-        # From the outermost scope: what is called c here must not hide a kernel c.
+        # From the outermost scope: a local name, such as c, must not hide a kernel c.
         kernel = f"&::{expression.removeprefix('::')}"
         args = ", ".join(f"weft_any{{weft_a + weft_o[{i}]}}" for i in range(count))
         launches.append(
@@ -125,11 +125,11 @@ char *weft_variable(unsigned weft_n, size_t *weft_size) {{
 }}
 }}
 """
-    # Beginning on a line of its own, whatever the cell ends with.
+    # It begins on a line of its own, whatever the cell ends with.
     return f'\n#line 1 "{FILE}"\n' + rewriter.rewrite(text, FILE).split("\n", 2)[2]
 
 
-TIMEOUT = 20.0  # seconds that a launch may take, by default
+TIMEOUT = 20.0  # default limit of a launch, in seconds
 
 ffi = FFI()
 ffi.cdef(CDEF)
@@ -149,13 +149,13 @@ void simt_set_most_printed(size_t bytes);
 
 @functools.cache
 def runtime_path() -> Path:
-    """Where the SIMT runtime's library lies, built if need be."""
+    """Return the path of the SIMT runtime's library; build it if necessary."""
     return build.simt_runtime(build.Flavour.here("cpu"))
 
 
 @functools.cache
 def open_runtime() -> Any:
-    """The SIMT runtime, opened."""
+    """Return the SIMT runtime, opened."""
     simt = ffi.dlopen(str(runtime_path()))
     simt.simt_set_most_printed(output.MOST_PRINTED)
     return simt
@@ -163,7 +163,7 @@ def open_runtime() -> Any:
 
 @dataclass
 class Prepared:
-    """One launch under way: its arguments where the kernel will find them."""
+    """One launch under way, with its arguments where the kernel will find them."""
 
     scene: faults.FaultScene
     arrays: list[Array | None]
@@ -232,10 +232,10 @@ class CpuLauncher:
         args: Sequence[Any],
         order: int,
     ) -> list[bytes | None]:
-        """What the written arrays would hold after a launch in this order of the
+        """Return the written arrays' content after a launch in this order of the
         threads (enum simt_order); None for the others. Those that structs point to come
-        last, and are in self.reached. The arrays stay as they are, and what is printed
-        is not shown."""
+        last, and are in self.reached. The arrays stay unchanged, and printed output is
+        not shown."""
         with self._prepared(grid, block, shared, args) as launch:
             open_runtime().simt_set_order(order)
             try:
@@ -293,13 +293,13 @@ class CpuLauncher:
         return self.align + list_alignments(self.source, found.types)
 
     def _take_back(self, launch: Prepared) -> None:
-        """What the copies hold of addresses becomes the arrays' own."""
+        """Restore the arrays' own addresses in the copies."""
         if launch.reached is not None:
             take_back(self.binder, launch.reached, launch.scene.arena)
 
     def _stored(self, launch: Prepared, arena: Arena) -> list[bool]:
-        """Which arrays to copy back: those that are not const, and const ones that the
-        kernel has written to through a cast, as it may on a GPU."""
+        """Return which arrays to copy back: those that are not const, and const ones
+        that the kernel has written through a cast, as it may on a GPU."""
         changed = arena.changed(launch.written)
         for (param, _, array, _), yes in zip(launch.scene.pointers(), changed):
             if yes and array is not None and not array.writable:
@@ -324,7 +324,7 @@ class CpuLauncher:
             raise faults.make_stray_fault(address, launch.scene)
 
     def _check_sizes(self) -> list[int]:
-        """The sizes of the parameters, as g++ has them, against what we pack."""
+        """Check g++'s sizes of the parameters against ours, and return them."""
         room = len(self.params)
         out = ffi.new("unsigned[]", room + 1)
         count = self.C.weft_sizes(self.number, out, room)
@@ -351,7 +351,7 @@ class CpuLauncher:
 
 
 def _make_failure(scene: faults.FaultScene) -> BaseException:
-    """The exception for the launch of this thread that has just failed."""
+    """Return the exception for this thread's last launch, which has failed."""
     c_fault = open_runtime().simt_last_launch_fault()
     fault = faults.Fault(
         *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),

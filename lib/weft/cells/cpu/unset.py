@@ -1,17 +1,15 @@
-"""What g++ alone would not refuse: host functions in kernels, and unset variables.
+"""Checks that g++ alone does not make: host functions in kernels, unset variables.
 
-Functions of the host's system that a kernel of a cell may not call.
+refuse_call() reports functions of the host's system that a kernel of a cell calls. On a
+GPU they do not exist, and NVRTC refuses them. g++ accepts them from any header. A
+kernel could then end the session, close its files or leave its stack, and no signal
+handler could prevent that.
 
-On a GPU they do not exist, and NVRTC refuses them. g++ takes them from any header, and
-then a kernel could end the session, close its files or leave its stack: no handler of
-signals helps against that.
-
-Local variables that are read before anything is written to them.
-
-The watched build fills local variables with a pattern (GCC 12 and later), as a float
--1.69e38: so large that a sum with usual numbers leaves every bit of it as it is. Where
-an array holds it after a launch, and none did before, a thread has stored what was in
-such a variable. What changes the pattern, as max() does, and integers go unseen.
+find() reports local variables that are read before they are written. The watch build
+fills local variables with a pattern (GCC 12 and later). As a float it is -1.69e38, so
+large that adding usual numbers leaves every bit unchanged. If an array contains it
+after a launch, and none did before, a thread has stored such a variable. Integers, and
+operations that change the pattern, such as max(), go undetected.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ _DEVICE_FUNCTION = re.compile(
 
 
 def list_called(library: bytes) -> list[str]:
-    """Those that a shared library calls."""
+    """List the host functions that a shared library calls."""
     strings = symbols.read_section(library, b".dynstr")
     table = symbols.read_section(library, b".dynsym")
     names = set()
@@ -71,7 +69,7 @@ def list_called(library: bytes) -> list[str]:
 
 
 def refuse_call(name: str, source: str) -> Diagnostic:
-    """The error for a cell that calls one, at its first call in device code."""
+    """Return the error for a cell that calls one, at its first call in device code."""
     shown = "std::terminate" if name == "_ZSt9terminatev" else name
     code, what = signature.blank_comments(source), f"{shown}(), a function of the host"
     for head in _DEVICE_FUNCTION.finditer(code):
@@ -91,14 +89,14 @@ FLOATS = ("float32", "float64")
 
 @functools.cache
 def unset_flags() -> tuple[str, ...]:
-    """What makes g++ fill local variables; () if it cannot."""
+    """Return the flags that make g++ fill local variables; () if it cannot."""
     version = re.search(r"(\d+)\.\d+\.\d+", build.version_of(build.find_tool("g++")))
     is_new = version is not None and int(version[1]) >= 12
     return ("-ftrivial-auto-var-init=pattern",) if is_new else ()
 
 
 def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Finding]:
-    """One finding for each array that a launch stored an unset variable into.
+    """Return one finding for each array in which a launch stored an unset variable.
 
     texts: the cell and its headers, by their names.
     """
@@ -130,14 +128,15 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
 
 
 def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
-    """The indices where the copy of an array holds the pattern."""
+    """Return the indices where the copy of an array has the pattern."""
     fenced = launch.scene.arena
     assert fenced is not None
     return _list_indices(fenced.memory_of(array), array.dtype)
 
 
 def _known_before(array: Array | None) -> bool:
-    """Whether an array held the pattern before the launch, to be copied from there."""
+    """Return whether an array had the pattern before the launch, to be copied from
+    there."""
     if array is None or array.dtype not in FLOATS:
         return False
     return (
@@ -169,8 +168,8 @@ _OTHERS = {
 
 
 def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
-    """Where the kernel declares locals without a value: file, line, column of the
-    first, and their names; ("", 0, 0, "") if there are none."""
+    """Return where the kernel declares locals without a value: file, line, column of
+    the first, and their names; ("", 0, 0, "") if there are none."""
     for file, text in texts.items():
         code = signature.DIRECTIVE.sub(
             signature.fill_spaces, signature.blank_comments(text)

@@ -1,9 +1,9 @@
-"""Launching a kernel under the watch build, and showing what was seen below the cell.
+"""Launch a kernel under the watch build, and show the findings below the cell.
 
-Its arrays lie in memory of the runtime's, which knows where each begins and ends and
-which bytes have been written. What was seen comes as JSON text (simt_check.h), and is
-made a report of where somebody looks at it: a launch in which all is well pays only
-for the text.
+Its arrays are in memory of the runtime, which tracks where each begins and ends and
+which bytes have been written. The runtime returns its findings as JSON text
+(simt_check.h), which becomes a report only on demand: a launch without errors costs
+only the text.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _last: WatchedLaunch | None = None
-_gathering: list[list[Finding]] = []  # of each gather() that is open
+_gathering: list[list[Finding]] = []  # one of each open gather()
 
 
 def keep_report(seen: WatchedLaunch) -> None:
-    """Keep what the last watched launch showed."""
+    """Keep the findings of the last watched launch."""
     global _last
     _last = seen
     if _gathering and not seen.ok:
@@ -48,7 +48,8 @@ def keep_report(seen: WatchedLaunch) -> None:
 
 @contextlib.contextmanager
 def gather() -> Iterator[list[Finding]]:
-    """The findings of all watched launches of the block, those shown before too."""
+    """Yield the findings of all watched launches in the block, even those shown
+    before."""
     findings: list[Finding] = []
     _gathering.append(findings)
     try:
@@ -58,17 +59,17 @@ def gather() -> Iterator[list[Finding]]:
 
 
 def last_report() -> Report | None:
-    """The Report of the last launch under the watch build; None if there was none.
+    """Return the Report of the last launch under the watch build; None without one.
 
-    What it did wrong, and what each line of its source cost.
+    It contains the launch's errors, and the cost of each line of its source.
     """
     return _last.report if _last is not None else None
 
 
 def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
-    """Show the findings of a launch that went on, each once in a run of a cell.
+    """Show the findings of a completed launch, each once per run of a cell.
 
-    always: also those that have been shown.
+    always: show those that have been shown, too.
     """
     if seen.ok:
         return
@@ -87,7 +88,7 @@ def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
         seen.report.cell = part.cell
 
 
-TIMEOUT = 60.0  # seconds that a checked launch may take, by default
+TIMEOUT = 60.0  # default limit of a checked launch, in seconds
 SLOWDOWN = "about 20 times slower than the plain build"
 ENDING = {
     *("bounds", "use-after-free", "misaligned", "host-pointer", "deadlock", "hang"),
@@ -103,11 +104,11 @@ void simt_check_free(char *report);
 void *simt_check_alloc(size_t size, size_t element, const char *name, int initialised);
 void simt_check_release(void *memory);
 """)
-_turn = threading.Lock()  # the runtime gathers what all launches do
+_turn = threading.Lock()  # the runtime merges the data of all launches
 
 
 class WatchedLaunch:
-    """What the runtime saw of one launch."""
+    """The runtime's observations of one launch."""
 
     def __init__(
         self,
@@ -118,18 +119,18 @@ class WatchedLaunch:
         seconds: float,
         more: Sequence[Finding] = (),
     ) -> None:
-        """text: what the runtime says. more: findings besides those in it."""
+        """text: the runtime's JSON. more: additional findings."""
         self.text, self.readers, self.kernel = text, readers, kernel
         self.shape, self.seconds, self.more = shape, seconds, more
 
     @functools.cached_property
     def ok(self) -> bool:
-        """Whether nothing was found wrong; quick."""
+        """Whether there are no findings; quick."""
         return not self.count
 
     @functools.cached_property
     def count(self) -> int:
-        """How many findings there are; quick."""
+        """The number of findings; quick."""
         return len(raw.list_findings(self.text)) + len(self.more)
 
     @functools.cached_property
@@ -142,9 +143,10 @@ class WatchedLaunch:
 
 
 class CheckedLauncher(CpuLauncher):
-    """A Launcher of a library that was compiled with the watch build's flags.
+    """A launcher of a library that was compiled with the watch build's flags.
 
-    last: what the last launch showed. watch: called with each launch's Seen.
+    last: the observations of the last launch. watch: called with each launch's
+    WatchedLaunch.
     """
 
     def __init__(self, *args: Any, readers: CellSource, **options: Any) -> None:
@@ -177,7 +179,7 @@ class CheckedLauncher(CpuLauncher):
             try:
                 super()._run(launch)
             except KernelFault as fault:
-                failure = fault.with_traceback(None)  # or it keeps the arrays
+                failure = fault.with_traceback(None)  # otherwise it keeps the arrays
             seconds = time.perf_counter() - begin
             text = raw_report()
         config = launch.config
@@ -190,10 +192,10 @@ class CheckedLauncher(CpuLauncher):
 
 
 class CheckedArena(arena.Arena):
-    """The copies of a launch's arrays in memory that the runtime knows.
+    """The copies of a launch's arrays in memory that the runtime tracks.
 
-    sizes: of an array's elements, in bytes. names: "" for the kernel's own
-    parameters, which the runtime names.
+    sizes: of an array's elements, in bytes. names: "" for the kernel's own parameters,
+    which the runtime names.
     """
 
     def __init__(
@@ -225,18 +227,18 @@ class CheckedArena(arena.Arena):
                 arena.move(at, start, nbytes)
 
     def strayed(self) -> int | None:
-        """None: what strays is found at once."""
+        """Return None: stray accesses are found at once."""
         return None
 
     def release(self) -> None:
-        """Give the memory back to the runtime."""
+        """Return the memory to the runtime."""
         for region in self.regions:
             open_runtime().simt_check_release(ffi.cast("void *", region.base))
         self.regions = []
 
 
 def raw_report() -> str:
-    """What the runtime saw since simt_check_begin(), as simt_check.h has it."""
+    """Return the runtime's data since simt_check_begin(), as JSON (simt_check.h)."""
     made = open_runtime().simt_check_report()
     if made == ffi.NULL:
         raise MemoryError("no memory for the report of a checked launch")
@@ -249,7 +251,7 @@ def raw_report() -> str:
 def _explain_fault(
     fault: KernelFault, seen: WatchedLaunch, timeout: float
 ) -> KernelFault:
-    """The fault with what was found, at its line, and the report."""
+    """Return the fault with its findings, at its line, and the report."""
     report = seen.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)
     said, block, thread = str(fault), fault.block, fault.thread
@@ -263,7 +265,7 @@ def _explain_fault(
             )
         said = _with_line(report, ending, f"{seen.kernel}: {text}")
         block, thread = ending.block, ending.thread
-    else:  # an assertion, a division by zero: the fault itself says more
+    else:  # an assertion, a division by zero: the fault itself is clearer
         raised = (one for one in report.findings if one.kind == "exception")
         if ending := next(raised, None):
             text = said.removesuffix(faults.AS_BEFORE)
@@ -277,7 +279,8 @@ def _explain_fault(
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:
-    """A sentence on a finding, and below it its line with a caret, and its cure."""
+    """Return a sentence on a finding, and below it its line with a caret, and its
+    cure."""
     rows = told(report, one).splitlines()
     where = f" ({one.file}, line {one.line})" if one.line else ""
     return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])

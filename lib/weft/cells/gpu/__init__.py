@@ -2,6 +2,6 @@
 
 nvrtc   NVIDIA's compiler as a library: CUDA C text to machine code
 loader  loads machine code beside torch, and launches it
-launch  from Python's arguments to a launch, in a few microseconds
+launch  turns Python's arguments into a launch, in a few microseconds
 driver  the CUDA driver API, through cffi
 """

@@ -1,8 +1,8 @@
-"""The CUDA driver API, as far as cells need it, through cffi.
+"""The part of the CUDA driver API that cells need, through cffi.
 
-Handles are numbers here (uintptr_t), so that a launch converts nothing. torch owns
-the context: each call works in the primary context of the device that torch uses.
-Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/, the same in CUDA 12 and 13.
+Handles are numbers here (uintptr_t), so that a launch converts nothing. torch owns the
+context: each call works in the primary context of the device that torch uses. The
+signatures are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cffi import FFI
 from ...base.errors import DeviceLost, KernelError, OutOfMemory
 from ...toolchain import native
 
-# The launch, with CUDA's C types as they lie in registers; the configuration is
-# what launch.py lays out.
+# The launch, with CUDA's C types as they are in registers; launch.py builds the
+# configuration.
 LAUNCH = """
 int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
                      uintptr_t arguments, uintptr_t extra);
@@ -57,7 +57,7 @@ int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
 """
 )
 
-# What a fault leaves behind is sticky: every later call in the process fails.
+# A fault's status is sticky: every later call in the process fails.
 STICKY = {
     **{214: "an uncorrectable memory error", 700: "an illegal address"},
     **{702: "the driver's time limit", 709: "its context is destroyed"},
@@ -66,7 +66,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
-LIMIT = {"l2_fetch": 5}  # bytes that L2 fetches at once: a hint
+LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2: a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {
     **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
@@ -77,7 +77,7 @@ DEVICE = {
 
 @functools.cache
 def open_library() -> Any:
-    """libcuda; KernelError where there is no driver."""
+    """Return libcuda; raise KernelError without a driver."""
     try:
         return ffi.dlopen("libcuda.so.1")
     except OSError:
@@ -87,8 +87,8 @@ def open_library() -> Any:
 def check(status: int, doing: str) -> None:
     """Raise for a failing CUresult: DeviceLost, OutOfMemory or KernelError.
 
-    doing: what was tried, with the kernel's name; the message begins with it.
-    After DeviceLost every launch on the GPU is refused, the libraries' too.
+    doing: the attempted action, with the kernel's name; the message begins with it.
+    After DeviceLost every launch on the GPU is refused, including the libraries'.
     """
     if not status:
         return
@@ -100,7 +100,7 @@ def check(status: int, doing: str) -> None:
 
 
 def lost_message(status: int, doing: str) -> str:
-    """What to say when a kernel has taken the CUDA context with it."""
+    """Return the message for a kernel that has destroyed the CUDA context."""
     cause = STICKY[status]
     found = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
     if status == 710:
@@ -113,7 +113,7 @@ def lost_message(status: int, doing: str) -> str:
 
 
 def describe_error(status: int) -> str:
-    """A CUresult in words: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
+    """Describe a CUresult: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
     texts = []
     for ask in (open_library().cuGetErrorName, open_library().cuGetErrorString):
         text = ffi.new("char const **")
@@ -123,7 +123,7 @@ def describe_error(status: int) -> str:
 
 
 def driver_version() -> tuple[int, int]:
-    """The CUDA version that the driver is for."""
+    """Return the CUDA version that the driver supports."""
     number = _read_integer(open_library().cuDriverGetVersion)
     return number // 1000, number % 1000 // 10
 
@@ -139,7 +139,7 @@ def use_device(index: int) -> Iterator[None]:
 
 
 def make_current(index: int) -> None:
-    """The primary context of a device for this thread; a new thread has none."""
+    """Make a device's primary context this thread's; a new thread has none."""
     open_library().cuCtxSetCurrent(_primary_context(index))
 
 
@@ -156,12 +156,12 @@ def _primary_context(index: int) -> int:
 
 @functools.cache
 def device_attribute(index: int, name: str) -> int:
-    """A number of DEVICE, of cuda:`index`."""
+    """Return a number of DEVICE, of cuda:`index`."""
     return _read_integer(open_library().cuDeviceGetAttribute, DEVICE[name], index)
 
 
 def limit(name: str) -> int:
-    """A number of LIMIT, of the current context."""
+    """Return a number of LIMIT, of the current context."""
     value = ffi.new("size_t *")
     check(open_library().cuCtxGetLimit(value, LIMIT[name]), f"reading the limit {name}")
     return value[0]
@@ -174,7 +174,7 @@ def set_limit(name: str, value: int) -> None:
 
 
 def function_attribute(function: int, name: str) -> int:
-    """A number of FUNCTION."""
+    """Return a number of FUNCTION."""
     return _read_integer(open_library().cuFuncGetAttribute, FUNCTION[name], function)
 
 
@@ -186,7 +186,7 @@ def load(image: bytes, doing: str) -> int:
 
 
 def find_function(module: int, name: str) -> int:
-    """The kernel of that (mangled) name."""
+    """Return the kernel of that (mangled) name."""
     found = ffi.new("uintptr_t *")
     status = open_library().cuModuleGetFunction(found, module, name.encode())
     check(status, f"looking for kernel {name}")
@@ -194,7 +194,7 @@ def find_function(module: int, name: str) -> int:
 
 
 def find_variable(module: int, name: str) -> tuple[int, int]:
-    """The address and the bytes of the variable of that (mangled) name."""
+    """Return the address and the bytes of the variable of that (mangled) name."""
     address, size = ffi.new("uintptr_t *"), ffi.new("size_t *")
     status = open_library().cuModuleGetGlobal_v2(address, size, module, name.encode())
     check(status, f"looking for variable {name}")
@@ -202,7 +202,7 @@ def find_variable(module: int, name: str) -> tuple[int, int]:
 
 
 def upload(address: int, data: bytes, doing: str) -> None:
-    """Copy to the device when all that is queued there is done."""
+    """Copy to the device after all its queued work is done."""
     _wait(doing)
     check(
         open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
@@ -211,7 +211,7 @@ def upload(address: int, data: bytes, doing: str) -> None:
 
 
 def download(address: int, size: int, doing: str) -> bytes:
-    """Copy from the device when all that is queued there is done."""
+    """Copy from the device after all its queued work is done."""
     _wait(doing)
     data = bytearray(size)
     check(open_library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
@@ -225,7 +225,7 @@ def _wait(doing: str) -> None:
 
 
 def parameter_sizes(function: int) -> list[int] | None:
-    """The bytes of each parameter; None: the driver is too old to say (12.4)."""
+    """Return the bytes of each parameter; None if the driver is older than 12.4."""
     try:
         ask = open_library().cuFuncGetParamInfo
     except AttributeError:
@@ -238,7 +238,7 @@ def parameter_sizes(function: int) -> list[int] | None:
 
 
 def count_occupancy(function: int, threads: int, shared: int, index: int) -> float:
-    """The part of a multiprocessor's threads that are resident, 0 to 1."""
+    """Return the resident fraction of a multiprocessor's threads, 0 to 1."""
     blocks = _read_integer(
         open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
         *(function, threads, shared),
@@ -247,7 +247,8 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 
 
 def best_block(function: int) -> int:
-    """The block size with the highest occupancy, without dynamic shared memory."""
+    """Return the block size with the highest occupancy, without dynamic shared
+    memory."""
     block = ffi.new("int *")
     grid = ffi.new("int *")
     ask = open_library().cuOccupancyMaxPotentialBlockSize
@@ -256,7 +257,7 @@ def best_block(function: int) -> int:
 
 
 def wait_for_stream(stream: int | None, doing: str) -> None:
-    """Wait for a stream (None: all of the current device); faults show up here."""
+    """Wait for a stream (None: all of the current device); this reports any fault."""
     if stream is None:
         check(open_library().cuCtxSynchronize(), doing)
     else:

@@ -1,9 +1,9 @@
 """From Python's arguments to a launch on the GPU, in a few microseconds.
 
-A function is written for each kernel, with the checks of its own parameters in a
-row, and compiled once. What it does not recognise goes the careful way
-(arguments.py), which takes everything a kernel may be given and says what is wrong
-with the rest. Nothing here needs a GPU: gpu.py says how one launches.
+For each kernel, a function is generated with the checks of its own parameters, and
+compiled once. Arguments that it does not recognize go the careful way (arguments.py).
+That accepts everything that a kernel may be given, and explains the errors in the rest.
+Nothing here needs a GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..arguments import Array, Binder, common_device, list_held_arrays
 ffi = FFI()
 Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function
 
-# struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments lie behind it.
+# struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments follow it.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
 STREAM, _ARGUMENTS = 32, 64  # offsets
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
@@ -33,7 +33,7 @@ COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """A launch's shape on one device, checked, and memory for its arguments."""
+    """The shape of a launch on one device, checked, and memory for its arguments."""
 
     function: int
     grid: tuple[int, int, int]
@@ -43,14 +43,14 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class LaunchTarget:
-    """How launches reach one kind of device.
+    """The functions that launch on one kind of device.
 
     call:    cuLaunchKernelEx(configuration, function, arguments, 0) -> status
-    plan:    (device, grid, block, shared) -> Plan; raises what is wrong with them
+    plan:    (device, grid, block, shared) -> LaunchPlan; raises their errors
     stream:  device -> torch's current stream there, as a number
     current: () -> the device whose context is current; None: there is only one
     enter:   device -> a context manager that makes it current
-    fail:    (status, device), raises for what `call` returned
+    fail:    (status, device), raises the error for a result of `call`
     after:   (device, stream), once a launch is queued; None: nothing to do
     default: the device of a launch without any array
     kind:    the device type of the arrays
@@ -76,7 +76,7 @@ class Room:
 
     def __init__(self, plan: LaunchPlan, size: int, offsets: Iterable[int]) -> None:
         memory = ffi.new("char[]", _ARGUMENTS + size + 16)
-        # CUDA reads a float4 from where a float4 may lie.
+        # CUDA reads a float4 only from an address with its alignment.
         start = -_address_of(memory) % 16
         self.configuration = _address_of(memory) + start
         first = self.configuration + _ARGUMENTS
@@ -89,7 +89,7 @@ class Room:
     def fill(
         self, packed: bytes, stream: int = 0, attributes: bytes = bytes(12)
     ) -> None:
-        """Put the arguments in, and what they are launched on and with."""
+        """Store the arguments, the stream and the attributes of a launch."""
         struct.pack_into("=Q12s", self.buffer, STREAM, stream, attributes)
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
@@ -97,7 +97,7 @@ class Room:
 class GpuLauncher:
     """A kernel on one kind of device; launches are only queued.
 
-    sizes: of the parameters in bytes, as the compiler has them.
+    sizes: the compiler's sizes of the parameters, in bytes.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class GpuLauncher:
     ) -> None:
         """Launch the careful way.
 
-        stream: None is torch's current one; else a torch.cuda.Stream, a number, or
-        what has __cuda_stream__. rooms: where the memory goes afterwards. Raises
+        stream: None is torch's current one; else a torch.cuda.Stream, a number, or an
+        object with __cuda_stream__. rooms: receives the memory afterwards. Raises
         ArgumentError for arguments that do not fit.
         """
         target, binder = self.target, self.binder
@@ -158,10 +158,11 @@ class GpuLauncher:
         shared: int = 0,
         otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
     ) -> Callable[..., None]:
-        """The kernel in this shape, on torch's stream: call it with its arguments.
+        """Return the kernel in this shape, on torch's stream: call it with its
+        arguments.
 
-        otherwise: takes the arguments that the quick way does not, the first time's
-        among them; it hands the rooms on to the careful way.
+        otherwise: takes the arguments that the quick way rejects, including the first
+        ones; it passes the rooms on to the careful way.
         """
         rooms: Rooms = {}
 
@@ -175,7 +176,8 @@ class GpuLauncher:
 
 
 def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
-    """A grid or a block as three numbers: from 7, (4, 4), or what has x, y, z."""
+    """Parse a grid or a block of three numbers: 7, (4, 4), or an object with x, y,
+    z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
     parts = tuple(value) if isinstance(value, (tuple, list, torch.Size)) else (value,)
@@ -192,7 +194,8 @@ def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]
 
 
 def stream_number(stream: Any) -> int:
-    """The CUstream of a torch.cuda.Stream, a number or a __cuda_stream__ object."""
+    """Return the CUstream of a torch.cuda.Stream, a number or a __cuda_stream__
+    object."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
@@ -212,7 +215,8 @@ def stream_number(stream: Any) -> int:
 def _make_quick_launch(
     binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
-    """make(rooms, otherwise) -> launch(*args); None: all must go the careful way."""
+    """Return make(rooms, otherwise) -> launch(*args); None: always go the careful
+    way."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
         return None
@@ -228,7 +232,7 @@ def _make_quick_launch(
 
 
 def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str] | None:
-    """The text of `make`; None where a parameter needs the careful way."""
+    """Return the text of `make`; None if a parameter needs the careful way."""
     names = [f"a{i}" for i in range(len(binder.params))]
     conditions, packed, first = ["not native._lost"], [], None
     for name, param, kind in zip(names, binder.params, binder.types):
@@ -245,7 +249,7 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
             conditions += [f"{name}.__class__ is bool"] * (kind.kind == "bool")
             packed.append(name)
     if first is None:
-        return None  # nothing says on which device
+        return None  # nothing determines the device
     if target.current:
         conditions.append("current() == device")
     if target.attributes:
@@ -279,10 +283,10 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
 
 
 def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> list[str]:
-    """What holds for a torch tensor that may go to this parameter as it is.
+    """Return the conditions under which a torch tensor may be passed unchanged.
 
-    Nothing else has a torch dtype. A subclass without memory of its own (FakeTensor)
-    raises where it is asked for its address, and so goes the careful way.
+    Only tensors have a torch dtype. A subclass without memory of its own (FakeTensor)
+    raises when asked for its address, and so goes the careful way.
     """
     found = []
     several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
@@ -299,7 +303,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
 
 
 def _bind_dtypes(binder: Binder) -> dict[str, Any]:
-    """dtypes_a0, ...: the one or several torch dtypes of each parameter's arrays."""
+    """Return dtypes_a0, ...: the torch dtype or dtypes of each parameter's arrays."""
     found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
@@ -309,7 +313,8 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
 
 
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
-    """Not complex ones: they may be lazily conjugated, which the careful way checks."""
+    """Return the dtypes except complex ones: only the careful way checks for
+    conjugation."""
     known = [getattr(torch, name, None) for name in kind.dtypes]
     return frozenset(
         dtype
@@ -319,7 +324,8 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
-    """How struct packs a configuration from its stream on, and the arguments."""
+    """Return the struct that packs a configuration, from its stream on, and the
+    arguments."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
         code = "Q" if param.pointer else kind.code * kind.count
@@ -353,7 +359,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """Tensors freed by Python stay allocated until the other stream is done."""
+    """Keep tensors freed by Python allocated until the other stream is done."""
     other = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):
@@ -365,7 +371,7 @@ def _address_of(memory: Any) -> int:
 
 
 def _wait_for_producers(arrays: list[Array | None], number: int) -> None:
-    """What another library still writes on a stream of its own must be there.
+    """Wait for writes that another library queued on a stream of its own.
 
     https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
     """

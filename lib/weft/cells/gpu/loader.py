@@ -2,9 +2,10 @@
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
-About 30 ms for a cell. A launch is queued on torch's current stream and returns;
-a kernel that prints or asserts is waited for, so that its words appear. A fault
-shows when somebody waits: wait_for_device() says so, and refuses the GPU from then on.
+A cell takes about 30 ms. A launch is queued on torch's current stream and returns.
+Kernels that print or assert are waited for, so that their messages appear. A fault
+appears at the next wait: wait_for_device() reports it, and refuses the GPU from then
+on.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from ..arguments import Binder
 from . import driver, launch, nvrtc
 from .nvrtc import CompiledProgram, Usage
 
-_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
+_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory available by default
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
-_used: set[int] = set()  # the devices with a module of ours
+_used: set[int] = set()  # devices with a module of ours
 
 
 @dataclass
 class GpuModule:
     """A cell's machine code for the GPUs here, loaded on the one it is for.
 
-    report: one line on what its kernels need; seconds: what compile() took.
+    report: one line on its kernels' resources; seconds: the duration of compile().
     """
 
     source: str
@@ -65,11 +66,11 @@ class GpuModule:
         cooperative: bool | None = None,
         **_: Any,
     ) -> launch.GpuLauncher:
-        """The kernel `expression` as launch(grid, block, shared, stream, args).
+        """Return the kernel `expression` as launch(grid, block, shared, stream, args).
 
-        It works on whatever GPU the arrays lie on. sync: wait after each launch;
-        None: where the source prints or asserts. cooperative: let the grid's
-        blocks wait for each other; None: where the kernel does so (grid.sync()).
+        It works on the GPU of the arrays. sync: wait after each launch; None: if the
+        source prints or asserts. cooperative: let the grid's blocks wait for each
+        other; None: if the kernel does so (grid.sync()).
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
@@ -114,7 +115,7 @@ class GpuModule:
         )
 
     def function(self, expression: str, device: int) -> int:
-        """The kernel's handle on a device, loaded there if need be."""
+        """Return the kernel's handle on a device; load it there if necessary."""
         key = device, expression
         if key not in self._functions:
             with driver.use_device(device):
@@ -124,13 +125,13 @@ class GpuModule:
         return self._functions[key]
 
     def size(self, variable: str) -> int:
-        """The bytes of a variable, by its C++ name; 0: this program has none."""
+        """Return the bytes of a variable, by its C++ name; 0: this program has none."""
         if f"&{variable}" not in self.program.lowered:
             return 0
         return self._variable(self.device, variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """What a variable holds on torch's current GPU, if kernels ran there."""
+        """Return a variable's content on torch's current GPU, if kernels ran there."""
         here = torch.cuda.current_device()
         device = here if here in self._modules else self.device
         with driver.use_device(device):
@@ -155,9 +156,10 @@ class GpuModule:
             return driver.find_variable(self._module(device), lowered)
 
     def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
-        """The part of a multiprocessor's threads resident at a block size, 0 to 1.
+        """Return the resident fraction of a multiprocessor's threads at a block size, 0
+        to 1.
 
-        threads: 0 takes the best block size.
+        threads: 0 selects the best block size.
         """
         function = self.function(expression, self.device)
         with driver.use_device(self.device):
@@ -180,7 +182,8 @@ class GpuModule:
         return _load_program(self, name_arch(device))[0]
 
     def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
-        """The parameters' sizes as the compiler has them, against what we pack."""
+        """Check the compiler's sizes of the parameters against ours, and return
+        them."""
         sizes = driver.parameter_sizes(self.function(expression, self.device))
         if sizes is None:
             return None
@@ -208,14 +211,14 @@ def compile(
     headers: Mapping[str, str] | None = None,
     device: int | None = None,
 ) -> GpuModule:
-    """The cell as machine code for a GPU, from the cache if it is there, loaded.
+    """Return the cell as machine code for a GPU, cached if possible, and loaded.
 
     expressions: the C++ names of the kernels to launch ("add", "fill<float, 16>").
     device: its index; None is torch's current one. Raises CompileError, BuildError
     without NVRTC or a GPU, DeviceLost after a fault.
     """
     begin = time.perf_counter()
-    if native.explain_lost():  # torch may well say then that there is no GPU
+    if native.explain_lost():  # torch may then report that there is no GPU
         raise DeviceLost(native.explain_lost())
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
@@ -241,7 +244,7 @@ def compile_only(
     headers: Mapping[str, str],
     sm: str,
 ) -> GpuModule:
-    """The cell as machine code for `sm` ("sm_90"), to be read: no GPU is needed."""
+    """Return the cell as machine code for `sm` ("sm_90"), for reading: needs no GPU."""
     begin = time.perf_counter()
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
     made = GpuModule(
@@ -261,7 +264,7 @@ def compile_ptx(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """The cell as PTX. sm: for what, "sm_80"; "" is the GPU here, else sm_80."""
+    """Return the cell as PTX. sm: target, "sm_80"; "" is the GPU here, else sm_80."""
     return _for_reading(source, name, flags, expressions, headers, sm).ptx
 
 
@@ -273,7 +276,8 @@ def compile_sass(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """The cell as the GPU's own instructions; BuildError without a disassembler."""
+    """Return the cell as the GPU's instructions; raise BuildError without a
+    disassembler."""
     program = _for_reading(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
@@ -281,23 +285,24 @@ def compile_sass(
 def wait_for_device(
     device: int | None = None, doing: str = "waiting for the GPU"
 ) -> None:
-    """Wait for all that is queued on a device; faults show up here as DeviceLost."""
+    """Wait for all queued work on a device; faults raise DeviceLost here."""
     index = torch.cuda.current_device() if device is None else device
     with driver.use_device(index):
         driver.wait_for_stream(None, doing)
 
 
 def is_used() -> bool:
-    """Whether code of ours may be running on a GPU now, outside a graph's capture."""
-    with contextlib.suppress(RuntimeError):  # after a fault torch fails to say
+    """Return whether our code may be running on a GPU now, outside a graph's
+    capture."""
+    with contextlib.suppress(RuntimeError):  # after a fault torch fails here
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
 
 
 def find_fault() -> str:
-    """Wait for every GPU that has code of ours; what a fault left to say, or "".
+    """Wait for every GPU that has code of ours; return the message of a fault, or "".
 
-    For whoever saw torch fail, or ends a notebook's cell: it never raises.
+    It never raises, so it is safe after an error of torch or at the end of a cell.
     """
     try:
         for index in sorted(_used):
@@ -309,7 +314,7 @@ def find_fault() -> str:
 
 @once
 def name_arch(device: int) -> str:
-    """What NVRTC calls the architecture of a GPU: sm_90a for an H200.
+    """Return NVRTC's name for the architecture of a GPU: sm_90a for an H200.
 
     The architecture-specific target has wgmma and TMA.
     """
@@ -321,7 +326,7 @@ def name_arch(device: int) -> str:
 
 
 def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
-    """Machine code for `sm`, and whether it came from the cache."""
+    """Return machine code for `sm`, and whether it came from the cache."""
     what = made.source, made.name, sm, made.flags
     names = variables.list_settable([made.source, *made.headers.values()])
     asked = made.expressions + tuple(f"&{name}" for name in names)
@@ -330,7 +335,7 @@ def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     except CompileError as error:
         if not names or "__nv_name_map" not in error.log:
             raise
-    return stored.load_program(*what, made.expressions, made.headers)  # under an #if?
+    return stored.load_program(*what, made.expressions, made.headers)  # inside an #if?
 
 
 def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgram:
@@ -345,7 +350,7 @@ def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgr
 
 
 def _check_driver(doing: str) -> None:
-    """Code of a newer CUDA release than the driver's does not load."""
+    """Refuse a driver older than NVRTC's CUDA release: it would not load the code."""
     ours, drivers = nvrtc.nvrtc_version(), driver.driver_version()
     if ours[0] > drivers[0]:
         raise KernelError(
@@ -356,7 +361,7 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(made: GpuModule) -> str:
-    """saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
+    """Format saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
     parts = []
     for expression in made.expressions:
         function = made.function(expression, made.device)
@@ -370,7 +375,7 @@ def _report(made: GpuModule) -> str:
 
 
 def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
+    """Format saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
     parts = []
     for expression in expressions:
         usage = program.usage.get(program.lowered[expression])
@@ -399,7 +404,7 @@ def _write_bytes(count: int) -> str:
 
 
 def waits_for_its_grid(ptx: str, lowered: str) -> bool:
-    """Whether a kernel uses what only a cooperative launch provides.
+    """Return whether a kernel uses a feature that only a cooperative launch provides.
 
     grid.sync() finds its barrier through the registers %envreg1 and %envreg2, which
     nothing else reads (cooperative_groups/details/driver_abi.h).
@@ -415,7 +420,7 @@ def waits_for_its_grid(ptx: str, lowered: str) -> bool:
 def _plan_launch(
     kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
 ) -> launch.LaunchPlan:
-    """A launch's shape, checked against what this kernel can have here."""
+    """Return a launch's shape, checked against this kernel's limits here."""
     grids = launch.parse_dimensions(grid, "grid", kernel)
     blocks = launch.parse_dimensions(block, "block", kernel)
     for what, sizes in (("grid", grids), ("block", blocks)):
@@ -443,7 +448,8 @@ def _plan_launch(
 
 
 def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
-    """More than 48 KB of dynamic shared memory must be asked for."""
+    """Allow a kernel more than 48 KB of dynamic shared memory, which needs a
+    request."""
     static = driver.function_attribute(function, "shared")
     most = driver.device_attribute(device, "shared") - static
     if not isinstance(shared, int) or not 0 <= shared <= most:

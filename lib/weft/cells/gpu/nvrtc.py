@@ -1,9 +1,9 @@
 """NVRTC, NVIDIA's compiler as a library: CUDA C text to machine code.
 
-Needs no GPU: `compile(source, arch="sm_90a")` works wherever the library is, which
-pip installs as nvidia-cuda-nvrtc. A cell that nvcc takes should compile here too,
-so what nvcc includes by itself (fixed-width integers, INFINITY, FLT_MAX) is there,
-and the headers of C that teaching programs include exist and are empty.
+It needs no GPU: `compile(source, arch="sm_90a")` works wherever the library is, which
+pip installs as nvidia-cuda-nvrtc. A cell that nvcc accepts should compile here too. So
+nvcc's implicit includes (fixed-width integers, INFINITY, FLT_MAX) are provided, and the
+C headers of teaching programs exist and are empty.
 
 The functions and options used are the same in CUDA 12 and 13:
 https://docs.nvidia.com/cuda/nvrtc/
@@ -49,12 +49,12 @@ int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *size);
 int nvrtcGetProgramLog(nvrtcProgram program, char *log);
 """)
 
-_COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the source is wrong; the log says where
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the log has the source's errors
 _CURE = "pip install nvidia-cuda-nvrtc"
 
 
 class Rejected(BuildError):
-    """NVRTC does not accept the source; `log` holds its own words."""
+    """NVRTC does not accept the source; `log` has its messages."""
 
     def __init__(self, log: str):
         super().__init__(log)
@@ -63,7 +63,7 @@ class Rejected(BuildError):
 
 @dataclass(frozen=True)
 class Usage:
-    """What ptxas says that one kernel needs: registers a thread, the rest bytes."""
+    """The usage of one kernel by ptxas: registers per thread, the rest in bytes."""
 
     registers: int = 0
     shared: int = 0
@@ -74,7 +74,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """Compiled source. `lowered`: the mangled name of each expression asked for."""
+    """Compiled source. `lowered`: the mangled name of each requested expression."""
 
     cubin: bytes
     ptx: str
@@ -94,12 +94,12 @@ def compile(
 ) -> CompiledProgram:
     """Compile CUDA C to machine code for `arch`, sm_90a for example.
 
-    name: what errors call the source. flags: as nvcc takes them. expressions: the
-    kernels wanted, a template's with its arguments, "fill<float, 16>". headers:
-    name -> text of what `#include "name"` finds before any file.
+    name: the source's name in errors. flags: in nvcc's spelling. expressions: the
+    requested kernels, a template's with its arguments, "fill<float, 16>". headers: name
+    -> text that `#include "name"` finds before any file.
 
-    Raises Rejected for a source that is wrong, BuildError where NVRTC is missing,
-    does not know the architecture, or an option.
+    Raises Rejected for an erroneous source, and BuildError if NVRTC is missing or does
+    not support the architecture or an option.
     """
     _check_arch(arch)
     texts = {**HEADERS, **(headers or {})}
@@ -116,20 +116,20 @@ def compile(
             return _compile(source, name, options, asked, texts)
         if not _only_constexpr(error.log, source):
             raise
-        # nvcc runs a constexpr function that has no __device__ at compile time;
-        # NVRTC sees a function of the host. Nothing else is at fault here, so no
-        # missing __device__ is hidden by treating functions as device ones.
+        # nvcc runs a constexpr function that has no __device__ at compile time; NVRTC
+        # takes it for a function of the host. This is the only error, so treating
+        # functions as device ones hides no missing __device__.
         options.append("--device-as-default-execution-space")
         return _compile(source, name, options, asked, texts)
 
 
-# The word in [=] __device__ (int i) { ... }: nvcc takes it with --extended-lambda,
-# NVRTC never does, where all code is the device's.
+# The word in [=] __device__ (int i) { ... }: nvcc accepts it with --extended-lambda,
+# NVRTC never does, since all its code is the device's.
 _LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 
 
 def explain_missing() -> str:
-    """Why NVRTC cannot be used, with the cure; "" if it can."""
+    """Explain why NVRTC cannot be used, with the cure; "" if it can."""
     try:
         _open_library()
     except BuildError as error:
@@ -138,12 +138,12 @@ def explain_missing() -> str:
 
 
 def nvrtc_version() -> tuple[int, int]:
-    """The CUDA version of the NVRTC that is used, (13, 0) for example."""
+    """Return the CUDA version of the NVRTC that is used, (13, 0) for example."""
     return _read_version(_open_library())
 
 
 def list_architectures() -> list[str]:
-    """What it compiles for: sm_75, sm_80 ... without the letter some have."""
+    """List its targets: sm_75, sm_80 ... without the letter that some have."""
     count = ffi.new("int *")
     _check(_open_library().nvrtcGetNumSupportedArchs(count))
     archs = ffi.new("int[]", count[0])
@@ -152,20 +152,20 @@ def list_architectures() -> list[str]:
 
 
 def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[str]:
-    """The options NVRTC gets: nvcc's defaults, the reader's flags, the headers."""
+    """Return NVRTC's options: nvcc's defaults, the reader's flags, the headers."""
     given = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
     if nvrtc_version() >= (12, 9):
-        # Where there is a driver, these keep what they made in its cache, and of what
-        # they find there ptxas says nothing. stored.py keeps both.
+        # With a driver, newer versions cache their results, and ptxas reports nothing
+        # about cached ones. stored.py keeps both.
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
     std = std_headers(signature.blank_comments(source))
     options += [f"--pre-include={name}" for name in (NAME, *std)]
     if not re.search(NEEDS_ATOMIC, source):
-        # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
-        # of parsing instead of 0.05.
+        # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s of
+        # parsing instead of 0.05.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if re.search(REDEFINES, source):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
@@ -173,10 +173,10 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
 
 
 def translate(flags: Sequence[str]) -> list[str]:
-    """nvcc's spelling of flags as NVRTC wants it.
+    """Translate flags from nvcc's spelling to NVRTC's.
 
-    An option and its value become one word; what only concerns optimising or
-    warning on the host is dropped, since the same flags may be meant for both.
+    An option and its value become one word. Options for the host's optimisation or
+    warnings are dropped, since the same flags may be meant for both.
     """
     out: list[str] = []
     todo = list(flags)
@@ -203,14 +203,14 @@ _HOST_ONLY = re.compile(
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Where ptx.cuh and the headers of the toolkit lie, as far as there are any."""
+    """Return the existing folders of ptx.cuh and the toolkit's headers."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     found = {str(KERNELS): None, str(COMMON): None}
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)
-        except Exception:  # an older pathfinder does not know the part
+        except Exception:  # an older pathfinder does not have the part
             folder = None
         if folder:
             found[folder] = None
@@ -224,7 +224,7 @@ _OVERLOADED = "cannot determine which instance of overloaded function"
 
 
 def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """The kernels' names with the types of their parameters, where those are known."""
+    """Return the kernels' names with the types of their parameters, if known."""
     found = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
         types = ", ".join(
@@ -272,7 +272,7 @@ def _compile(source, name, options, asked, texts) -> CompiledProgram:
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """What `--ptxas-options=-v` wrote into the log, by mangled name."""
+    """Parse the output of `--ptxas-options=-v` in the log, by mangled name."""
     found = {}
     pieces = re.split(r"Compiling entry function '([^']+)'", log)
     for kernel, text in zip(pieces[1::2], pieces[2::2]):
@@ -292,7 +292,8 @@ def parse_usage(log: str) -> dict[str, Usage]:
 
 
 def _without_ptxas(log: str) -> str:
-    """The log without the lines of `--ptxas-options=-v` and NVRTC's own remark."""
+    """Return the log without the lines of `--ptxas-options=-v` and NVRTC's own
+    remark."""
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
     kept = [line for line in log.splitlines() if not noise.match(line)]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
@@ -315,7 +316,7 @@ _SHORTER = (
 
 
 def _only_constexpr(log: str, source: str) -> bool:
-    """Whether every error is a constexpr function taken for one of the host."""
+    """Return whether every error is a constexpr function taken for one of the host."""
     lines = source.splitlines()
     errors = re.findall(r"^.*?\((\d+)\): (?:catastrophic )?error: (.*)$", log, re.M)
     return bool(errors) and all(
@@ -346,7 +347,7 @@ def _read_text(program: Any, what: str) -> str:
 
 
 def _make_strings(texts: Any) -> list[Any]:
-    """char arrays; the caller holds the list while C uses their addresses."""
+    """Return char arrays; the caller keeps the list while C uses their addresses."""
     return [ffi.new("char[]", _make_bytes(text)) for text in texts]
 
 
@@ -359,14 +360,15 @@ def _make_bytes(text: str) -> bytes:
 
 @functools.cache
 def _open_library() -> Any:
-    """NVRTC of the CUDA release that torch was built with, else the newest found."""
+    """Open NVRTC of the CUDA release that torch was built with, else the newest
+    found."""
     from cuda import pathfinder
 
     wanted = _torch_cuda()
     try:
         path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
         found = ffi.dlopen(path)
-    except Exception as error:  # pathfinder has several, and they differ by version
+    except Exception as error:  # pathfinder has several, which differ by version
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
     if wanted in (None, _read_version(found)[0]):
@@ -380,7 +382,7 @@ def _open_library() -> Any:
 
 
 def _of_release(major: int) -> list[str]:
-    """Files that pip installed which may be NVRTC of that CUDA release."""
+    """Return files installed by pip that may be NVRTC of that CUDA release."""
     paths = []
     for name in (f"nvidia-cuda-nvrtc-cu{major}", "nvidia-cuda-nvrtc"):
         try:
