@@ -82,8 +82,7 @@ class Guarded:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The flat elements between the guards, as the memory that a kernel
-        receives."""
+        """The flat elements between the guards: the memory that a kernel receives."""
         if self._tensor is None:
             self._tensor = torch.from_numpy(self._host)
         flat = self._tensor[self.inside]

@@ -51,8 +51,7 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def callable_as(module: str, name: str, home: str) -> None:
-    """Make a module callable: module(...) calls the function `name` of its module
-    `home`.
+    """Make a module callable: module(...) calls `name` of its module `home`.
 
     weft.bench holds the results of benchmarks, and weft.bench(f, x) times f(x). The
     first call imports home.

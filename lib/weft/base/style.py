@@ -68,7 +68,7 @@ RULES = {
 @contextlib.contextmanager
 def style() -> Iterator[None]:
     """Draw in the lab's style inside the block, and restore matplotlib's afterwards."""
-    import matplotlib as mpl  # those who need only colours do not need it
+    import matplotlib as mpl  # a module that needs only colours skips it
 
     with mpl.rc_context(RULES):
         yield

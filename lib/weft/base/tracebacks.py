@@ -99,8 +99,7 @@ def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None
 
 
 def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, str]:
-    """Return the line at which a function stopped: its number in its cell, and its
-    text.
+    """Return the number and the text of the line at which a function stopped.
 
     It may be a line of a function called from the same cell or file, but not of `but`.
     Return (0, "") if none of them raised the error or its cause.

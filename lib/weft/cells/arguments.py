@@ -69,8 +69,7 @@ class Binder:
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
     def layout_of(self, kind: str) -> StructLayout | None:
-        """Return the layout of a struct or an address; None for others, or if it is
-        wrong."""
+        """Return a struct's or an address's layout; None for others, or if wrong."""
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int]) -> None:
@@ -232,8 +231,7 @@ class Binder:
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
-        """Return the elements of an array in a struct, row by row; one value
-        unchanged."""
+        """Return the elements of an array in a struct by rows; a value unchanged."""
         found = [value]
         for length in member.extents:
             rows = [list(one) if hasattr(one, "__len__") else [] for one in found]

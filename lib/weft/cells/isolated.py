@@ -425,8 +425,7 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
 
 
 def _forget_memory(memory: shared_memory.SharedMemory) -> None:
-    """Stop tracking it: its creator unlinks it; Python before 3.13 would do so here,
-    too."""
+    """Stop tracking the memory: its creator unlinks it (needed before Python 3.13)."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker
 

@@ -105,8 +105,7 @@ class Cell:
         compile_only: str = "",
         folder: Path | None = None,
     ) -> None:
-        """Prepare a source. compile_only: an architecture ("sm_90"), if there is no
-        GPU.
+        """Prepare a source. compile_only: an architecture ("sm_90"), without a GPU.
 
         folder: that of the source's file, if it is one.
         """
@@ -184,8 +183,7 @@ class Cell:
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
-        """Return the compiled source with the kernel `expression`, before its
-        launch."""
+        """Return the compiled source with the kernel `expression`, for a launch."""
         compiled = self.compiled(target, self._together(expression), checked)
         self.state.enter(compiled)
         return compiled
@@ -309,8 +307,7 @@ class Kernel:
         return self._is_template and not all(param.default for param in template)
 
     def _by_default(self) -> tuple[str, tuple[Param, ...]]:
-        """Return the C++ name and the parameters before template arguments are
-        given."""
+        """Return the C++ name and the parameters without template arguments."""
         if all(param.default for param in self.signature.template):
             return self.signature.instantiate([])
         return self.signature.name, self.signature.params

@@ -27,8 +27,7 @@ MOST = 10_000  # elements of one list that are searched for an address
 
 @dataclass
 class Reached:
-    """The arrays that are reached through others, and the holders of their
-    addresses."""
+    """The arrays that are reached through others, and the holders of addresses."""
 
     params: list[Param] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
@@ -165,8 +164,7 @@ def _has(array: Array, address: int) -> bool:
 
 
 def _list_visible() -> list[Array]:
-    """List the arrays on the host that the callers' variables name, or lists in
-    them."""
+    """List the host arrays in the callers' variables, and in lists there."""
     found: dict[int, Any] = {}
     frame: Any = sys._getframe(1)
     while frame is not None:

@@ -224,8 +224,7 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member as named in messages: p.x of a parameter p, rows[] of a float
-    **."""
+    """Return a member's name for messages: p.x of a parameter p, rows[] of a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -233,8 +232,7 @@ def member_of(member: Param, owner: Param) -> Param:
 
 
 def find_layout(source: str, kind: str) -> StructLayout | None:
-    """Return the layout of a parameter's own or pointed-to type; of `float *`, one
-    address."""
+    """Return the layout of a parameter's own type or the one it points to."""
     if kind.endswith("*"):
         base = kind[:-1].strip()
         param = Param(base, "", True, False, kind)
@@ -403,8 +401,7 @@ def _split_statements(body: str) -> Iterator[str]:
 
 
 def list_constants(code: str) -> dict[str, int]:
-    """Return the named integers and their values: #define, constexpr and const,
-    enum."""
+    """Return the named integers with their values: #define, const, enum."""
     found: dict[str, int] = {}
     define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
     const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<n>\w+)\s*=(?P<v>[^;,]+);"
@@ -432,8 +429,7 @@ _OPERATORS = {
 
 
 def numbers_of(text: str, known: dict[str, int]) -> int | None:
-    """Evaluate a constant integer expression; return None if it contains unknown
-    names."""
+    """Evaluate a constant integer expression; None if a name is unknown."""
     text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text.strip()).replace("/", "//")
     try:
         return _evaluate(ast.parse(text, mode="eval").body, known)

@@ -148,8 +148,7 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
 
 
 def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
-    """Return bench's timing of a call within the budget, its samples, and calls in
-    each."""
+    """Return bench's timing of a call, its samples, and the calls in each."""
     begin = time.perf_counter()
     call()
     device: Any = "cpu"

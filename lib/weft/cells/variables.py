@@ -83,8 +83,7 @@ class Variable:
     # ---- to bytes and back ----
 
     def encode(self, value: Any, size: int) -> bytes:
-        """Encode `value` for C; size: the variable's, in bytes. Raises
-        ArgumentError."""
+        """Encode `value` in the variable's `size` bytes, or raise ArgumentError."""
         shape = self._shape(size)
         array = None if isinstance(value, np.void) else describe(value)
         if array is not None and not (shape == () and not array.shape and self.kind):
@@ -108,8 +107,7 @@ class Variable:
         return found if shape else found.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
-        """Return its lengths, as far as the source shows them; the first from its
-        bytes."""
+        """Return its lengths as far as declared; the first one from its bytes."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
         first, rest = self.extents[:1], self.extents[1:]
         if None in rest:
@@ -332,8 +330,7 @@ class VariableState:
         self._given: dict[str, bytes] = {}
 
     def reload(self) -> None:
-        """Apply the initial values of a changed source, except for those set by
-        Python."""
+        """Apply a changed source's initial values, except where Python set others."""
         cell = self._cell
         self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
         self._where = None
@@ -347,8 +344,7 @@ class VariableState:
         self.restore(values)
 
     def contents(self) -> dict[str, bytes]:
-        """Return the bytes of all variables that Python could set, by their C++
-        names."""
+        """Return the bytes of all variables that Python could set, by C++ name."""
         where = self._place()
         known = [v.qualified for v in self.variables.values() if not v.refusal]
         return {name: where.read(name) for name in known if where.size(name)}
@@ -384,8 +380,7 @@ class VariableState:
         )
 
     def near(self, name: str) -> str:
-        """Return the kernel or variable that may be meant, in brackets; "" if none
-        is."""
+        """Return the kernel or variable probably meant, in brackets, or "" if none."""
         known = [*self._cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, known, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""
@@ -401,8 +396,7 @@ class VariableState:
         return variable
 
     def _place(self) -> Any:
-        """Return the library with the values: that of the last launch, or of the next
-        one."""
+        """Return the library with the values: the last launch's, or the next one's."""
         if self._where is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))

@@ -93,8 +93,7 @@ def check(
     device: Any = None,
     watched: bool = False,
 ) -> Verdict:
-    """Check a kernel, or a function, against a reference; raise Mismatch if it is
-    wrong.
+    """Check a kernel, or a function, against a reference; raise Mismatch if wrong.
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), a kernel of
     load_cuda() or %%cuda; a plain function that writes into `outputs`; or, without

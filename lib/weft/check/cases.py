@@ -94,8 +94,7 @@ class Spec:
         return tuple(d if _is_name(d) else "" for d in self.dims)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Return the shape for these sizes; raise ArgumentError for an unknown
-        dimension."""
+        """Return the shape for these sizes; refuse a dimension that is unknown."""
         return tuple(_parse_dimension(self.name, dim, sizes) for dim in self.dims)
 
 
@@ -185,8 +184,7 @@ def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
 def draw_values(
     shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random signed values; for bytes, any value; for other integers, small
-    ones."""
+    """Draw random signed values: all values of bytes, small other integers."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -243,8 +241,7 @@ def make_three(given: Any) -> tuple[int, int, int]:
 def cover_elements(
     shape: tuple[int, ...], block: tuple[int, int, int], dims: int
 ) -> LaunchShape:
-    """Return one thread for each element: x along the last axis, y along the one
-    before.
+    """Return the shape with a thread per element: x along the last axis, then y.
 
     dims: how many axes of threads the kernel uses; the remaining axes are flattened
     into the last of them.
@@ -270,8 +267,7 @@ def count_dimensions(text: str) -> int:
 
 
 def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
-    """Return the sizes that a caller gives: numbers (of one symbol), tuples or
-    dicts."""
+    """Return a caller's sizes: numbers (of one symbol), tuples or dicts."""
     if isinstance(sizes, (int, dict)) or (
         isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
     ):

@@ -106,8 +106,7 @@ def _one_for_each_block(trial: Trial) -> bool:
 
 
 def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
-    """Return whether an input has an element for this thread, though the output has
-    none."""
+    """Return whether an input has this thread's element, though the output lacks it."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
     return any(own[0] < array.size for array in flat)
 
@@ -115,8 +114,8 @@ def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
 def _describe_beyond(
     trial: Trial, own: tuple[int, ...], array: str | None = None
 ) -> str:
-    """Return where an element is beyond the end of an array (of the first output); ""
-    if it is inside."""
+    """Describe an element beyond an array (by default the first output), or "" if
+    inside."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
         len(own), ["plane", "row", "column"]

@@ -33,8 +33,7 @@ def plan_cases(
     shared: Any,
     first: Any = (),
 ) -> list[Case]:
-    """Return every case, with its sizes and launch shape: those of `first`, then plain
-    ones."""
+    """Return every case (sizes and launch shape): those of `first`, then plain ones."""
     symbols = problem.symbols
     begin = []
     for some, where in first:
@@ -79,8 +78,7 @@ def _without_repeats(begin: list, plan: list) -> list:
 
 
 def _select_launchable(runner: Runner, plan: list) -> list:
-    """Return the plan if a GPU could launch all of it; else raise parse()'s
-    ArgumentError."""
+    """Return the plan if a GPU could launch all of it; else raise ArgumentError."""
     for _, shape in plan:
         config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan

@@ -386,7 +386,7 @@ def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
 
 
 def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The answer in the output's shape; a flat one may stand for it."""
+    """Return the answer in the output's shape; a flat answer is accepted."""
     flat = want.size == math.prod(shape) and 1 in (want.ndim, len(shape))
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)

@@ -24,8 +24,7 @@ Index = tuple[int, int, int]
 
 
 def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """Return the block and the thread of the wrong element; add a line that names
-    them."""
+    """Return the block and the thread of the wrong element; add a line on them."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
@@ -54,8 +53,7 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Return whether a record exists, and the (block, thread) of the element's last
-    write."""
+    """Return whether a record exists, and the element's last (block, thread)."""
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None
@@ -169,8 +167,7 @@ def _is_hanging(attempt: Attempt) -> bool:
 def _explore_cases(
     runner: Runner, first: Attempt, cases: int, again: Again
 ) -> list[Attempt]:
-    """Run the cases after the failing one, in the order of threads in which it
-    failed."""
+    """Run the cases after the failing one, in its order of threads."""
     most = 3 if runner.few else EXPLORED
     found = []
     for number_ in range(first.trial.index + 1, cases)[:most]:
@@ -252,8 +249,7 @@ def _guess_mistakes(
 
 
 def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
-    """Guess whether the blocks of all runs begin too close together or too far
-    apart."""
+    """Guess whether the blocks of all runs begin too close together or too far."""
     if not first.by_value:
         return ""
     found = []

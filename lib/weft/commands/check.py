@@ -56,8 +56,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run_sanitizer(args: argparse.Namespace) -> int:
-    """Run the check under compute-sanitizer: one line per tool; 1 if any found
-    something."""
+    """Run the check under compute-sanitizer: one line per tool; 1 for a finding."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise ArgumentError(
             "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "

@@ -217,8 +217,7 @@ def _examine_cells() -> list[Examination]:
 
 
 def _examine_ptxas() -> Examination:
-    """Examine what sass() and occupancy() need for Numba's kernels and whole
-    programs."""
+    """Examine the needs of sass() and occupancy() for Numba and whole programs."""
     # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import compilation
 

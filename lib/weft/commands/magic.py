@@ -177,8 +177,7 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 
 
 def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
-    """Return a compiler for a GPU that is absent, if the cell is to be shown or
-    timed."""
+    """Return a compiler for an absent GPU, if the cell is to be shown or timed."""
     wanted = options.ptx or options.sass or options.time
     if options.target != "cuda" or not wanted or native.explain_lost():
         return None
@@ -226,8 +225,7 @@ def save(where: str, cell: str) -> Path:
 
 
 def _show(listing: str, loaded: Any, arch: str | None) -> None:
-    """Show the cell as PTX or as the GPU's own instructions; needs NVRTC, but no
-    GPU."""
+    """Show the cell as PTX or GPU instructions; needs NVRTC, but no GPU."""
     from IPython.display import display
 
     display(getattr(machine, listing)(loaded, arch=arch))

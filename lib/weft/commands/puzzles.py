@@ -75,8 +75,7 @@ def _check(path: Path, puzzle: Puzzle) -> int:
 
 
 def _stub_names() -> dict[str, Any]:
-    """Return the names that a stub may use as in a notebook: it is printed without
-    them."""
+    """Return the names that a notebook provides for a stub: it is printed alone."""
     import math
 
     import numpy as np
@@ -87,8 +86,7 @@ def _stub_names() -> dict[str, Any]:
 
 
 def _load_answer(path: Path, puzzle: Puzzle) -> Any:
-    """Return the kernel of a file; raise ArgumentError if it has none for this
-    puzzle."""
+    """Return the kernel of a file; refuse a file without one for this puzzle."""
     if path.suffix == ".cu":
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":

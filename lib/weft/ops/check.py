@@ -119,8 +119,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
 
 
 def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
-    """Compare as arrays.compare() with an Answer: raise Mismatch, or return error over
-    bound."""
+    """Compare with an Answer: raise Mismatch, or return error over bound."""
     return guarded.compare(name, got, answer.want, answer.bound)
 
 

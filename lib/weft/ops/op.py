@@ -72,8 +72,7 @@ class Op:
 
     @property
     def plan(self) -> CallPlan:
-        """The plan of its calls by weft.h's declarations; read again when those
-        change."""
+        """The plan of its calls by weft.h's declarations; renewed when they change."""
         header, plan = self._plan
         if plan is None or header is not native.ffi:
             plan = CallPlan(self)
@@ -120,8 +119,7 @@ class Op:
         return same_kind(args[0], y)
 
     def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments in the twin's order, each given once or by its
-        default."""
+        """Return the arguments in the twin's order, each given or by default."""
         takes = f"it takes {', '.join([*self.parameters, 'rung'])}"
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
@@ -181,8 +179,7 @@ class Op:
         return [self._draw(name, numbers, device) for name in self.parameters]
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
-        """Count the bytes of all arrays: each input read once, each output written
-        once."""
+        """Count the bytes of all arrays: inputs read once, outputs written once."""
         types = self.plan.launcher.dtypes.items()
         sizes = [
             t.itemsize * math.prod(self._shape(name, numbers)) for name, t in types
@@ -190,8 +187,7 @@ class Op:
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
-        """Return the name of a gradient's array; return another array's name
-        unchanged."""
+        """Return the array's name for a gradient's; return other names unchanged."""
         return name if name in self.shapes else name[1:]
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
@@ -222,8 +218,7 @@ class Op:
 
 
 def _is_same(given: Any, want: Any) -> bool:
-    """Return whether both are the same for an image; one number means both its
-    sides."""
+    """Return whether both are the same pair; one number counts for two."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -246,8 +241,7 @@ def _parse_dims(text: str) -> tuple[str, ...]:
 
 
 def _make_extents(dims: tuple[str, ...]) -> Extents:
-    """Return a function of an op's name and of sizes by name; it returns the
-    dimensions."""
+    """Return a function of the op's name and of sizes that returns dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
     if all(dim.isidentifier() for dim in dims):  # a size may be called `in`

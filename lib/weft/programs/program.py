@@ -226,8 +226,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
 
 
 def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
-    """Compile one file; return the object, the files read, and the device code's
-    names."""
+    """Compile one file; return the object, the files read, and the device names."""
     path = Path(source)
     if path.suffix in _LINKED:
         return path.resolve(), [source], set()

@@ -118,8 +118,7 @@ def _open_library() -> ctypes.CDLL | None:
 
 @functools.cache
 def _handle(index: int) -> ctypes.c_void_p | None:
-    """Return NVML's handle of CUDA's GPU `index`: the two may number GPUs
-    differently."""
+    """Return NVML's handle of CUDA's GPU `index`: their numbers may differ."""
     nvml = _open_library()
     if nvml is None:
         return None
@@ -150,8 +149,7 @@ def start_profile(on_gpu: bool) -> Any:
 
 
 def is_named_range(event: Any) -> bool:
-    """Return whether an event on the device is a named range, which contains
-    kernels."""
+    """Return whether an event on the device is a named range around kernels."""
     if getattr(event, "is_user_annotation", False):
         return True
     return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
@@ -220,8 +218,7 @@ class WallTimer:
         watches: Any,
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        """Sample each contender: microseconds per call. pauses: seconds before each
-        sample."""
+        """Sample each contender: microseconds per call. pauses: seconds before it."""
         found = {}
         for name, one in contenders.items():
             self.wait()

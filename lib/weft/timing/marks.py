@@ -1,5 +1,4 @@
-"""Record when the sections of a step end: by events on a GPU, by the clock
-elsewhere."""
+"""Ends of the sections of a step: events on a GPU, the clock elsewhere."""
 
 from __future__ import annotations
 

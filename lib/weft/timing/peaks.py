@@ -138,8 +138,7 @@ def cublas_version() -> str:
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
-    """Return the bytes that PyTorch gives cuBLAS: 32 MiB from Hopper on, 8.1 MiB
-    before.
+    """Return PyTorch's workspace for cuBLAS: 32 MiB from Hopper on, else 8.1 MiB.
 
     CUBLAS_WORKSPACE_CONFIG, ":KiB:count" once or more, overrides both.
     """

@@ -66,8 +66,7 @@ class Timing:
 
 
 def summarize(samples: Iterable[float], timer: str) -> Timing:
-    """Return the Timing of samples in microseconds; raise ValueError if there are
-    none."""
+    """Return the Timing of samples in microseconds; ValueError without samples."""
     values = np.asarray(list(samples), dtype=float)
     if not values.size:
         raise ValueError("no samples to summarize")
@@ -160,8 +159,7 @@ def count_steps(run: Run, device: AnyDevice) -> int:
 
 
 def time_host(run: Run, steps: int, device: AnyDevice) -> float | None:
-    """Return the host's time to queue a step, `steps` at once; None if nothing
-    queues."""
+    """Return the host's time to queue a step; None if nothing queues."""
     if device.type == "cpu":
         return None
     times = []
@@ -287,8 +285,7 @@ def bench(
 def make_contender(
     call: Callable[..., object], args: Sequence[Any], device: AnyDevice, cold: bool
 ) -> Contender:
-    """Return call(*args) as a contender; if cold, copy its arrays as often as
-    needed."""
+    """Return call(*args) as a contender; if cold, with enough copies of its arrays."""
     arrays = [a for a in args if hasattr(a, "nbytes")]
     size = sum(a.nbytes for a in arrays)
     if not cold:
@@ -301,8 +298,7 @@ def make_contender(
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """Return how many inputs of `size` bytes take turns so that no cache holds the
-    next.
+    """Return how many inputs of `size` bytes, used in turn, exceed the cache.
 
     Return 1 if that exceeds MOST_COPIES: the cache must then be flushed.
     """
@@ -434,8 +430,7 @@ def _explain_stop(
 
 
 def _device_of(args: Sequence[Any]) -> str:
-    """Return the device of the arrays among the arguments; torch's default without
-    any."""
+    """Return the device of the arrays among the arguments, or torch's default."""
     places = [str(a.device) for a in args if hasattr(a, "data_ptr")]
     if any(hasattr(a, "__cuda_array_interface__") for a in args) and not places:
         return "cuda"

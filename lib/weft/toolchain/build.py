@@ -79,8 +79,7 @@ class Flavour:
 
     @staticmethod
     def here(target: str) -> Flavour:
-        """Return this machine's flavour; WEFT_MARCH, WEFT_FIBERS, WEFT_SANITIZE
-        override."""
+        """Return this machine's flavour; WEFT_MARCH, _FIBERS and _SANITIZE override."""
         if target == "cuda":
             return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
@@ -242,8 +241,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE makes fibers announce
-    themselves."""
+    """Return g++'s flags for a sanitizer; SIMT_SANITIZE is for the fibers."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]

@@ -64,8 +64,7 @@ _threads = 0
 
 
 def _load_functions(path: Path) -> Any:
-    """Return the library's functions; raise ArgumentError if a listed rung is
-    missing."""
+    """Return the library's functions; refuse one that lacks a listed rung."""
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -130,8 +129,7 @@ class Library:
         return found
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target, or on the current GPU if there is
-        one."""
+        """Return the rungs that run on this target, and on the current GPU if any."""
         sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
@@ -140,12 +138,10 @@ class Library:
         ]
 
     def fastest(self, precision: str = "fp32") -> list[Rung]:
-        """Return the rungs in that precision that run here, the default of rung()
-        first.
+        """Return the rungs in that precision that run here; rung()'s default is first.
 
-        The others serve calls that it does not support, for example some sizes of a
-        model.
-        Raises ArgumentError if there is none.
+        The others serve calls that the default does not support, such as some sizes of
+        a model. Raises ArgumentError if there is none.
         """
         here = self.here()
         if found := [r for r in here if r.precision == precision][::-1]:
@@ -221,8 +217,7 @@ def reload() -> None:
 
 
 def rungs(op: str, target: str = "cpu") -> list[Rung]:
-    """Return every rung of `op` in the table's order, including other targets'
-    rungs."""
+    """Return every rung of `op`, also other targets', in the table's order."""
     return library(op, target).rungs
 
 

@@ -86,8 +86,7 @@ def _start_compiler(
 
 @contextlib.contextmanager
 def make_pool() -> Iterator[concurrent.futures.Executor]:
-    """Yield threads that run compilers, one per core; an error here ends those at
-    work."""
+    """Yield threads that run compilers, one per core; an error ends those at work."""
     at_work: set[subprocess.Popen] = set()
 
     def enrol() -> None:
@@ -113,8 +112,7 @@ def version_of(compiler: str) -> str:
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the output of a compiler that failed, or a note that it printed
-    nothing."""
+    """Return a failed compiler's output, or a note that it printed nothing."""
     name = os.path.basename(done.args[0])
     nothing = f"{name} failed with exit status {done.returncode} and said nothing"
     return (done.stderr or done.stdout).strip() or f"{nothing}: {done.args[0]}"
@@ -238,8 +236,7 @@ def cpu_flags() -> str:
 
 
 def live_sm() -> str:
-    """Return the architecture of the current GPU, as nvcc spells it, or raise
-    BuildError."""
+    """Return the current GPU's architecture in nvcc's spelling, or raise BuildError."""
     if not device.count():
         raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
     major, minor = device.compute_capability(device.current_gpu())
@@ -283,8 +280,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 
 @functools.cache
 def find_disassembler() -> str:
-    """Return a disassembler's path: on PATH, from the toolkit or pip, or Triton's
-    copy."""
+    """Return a disassembler's path: on PATH, from the toolkit, pip or Triton."""
     from cuda import pathfinder
 
     finders: list[Callable[[str], Any]] = [shutil.which]
@@ -298,7 +294,7 @@ def find_disassembler() -> str:
         for name in TOOLS:
             try:
                 found = find(name)
-            except Exception:  # pathfinder refuses names that it does not know
+            except Exception:  # pathfinder refuses unknown names
                 continue
             if found and os.access(found, os.X_OK):
                 return found

@@ -78,8 +78,7 @@ class Region:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
-        """Return the address of the overwritten canary byte nearest to the copy; None
-        if there is none."""
+        """Return the overwritten canary byte's address nearest to the copy, or None."""
         back = self.start + self.nbytes
         slack = self.base + self.room - back
         if _libc.memcmp(back, _filled, slack):
@@ -250,8 +249,7 @@ def _take_region(waiting: list[Region], room: int) -> Region:
 def merge_spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """Return the memory of the arrays, merged where it overlaps: (start, end,
-    alignment), sorted."""
+    """Return the arrays' memory, overlaps merged: sorted (start, end, alignment)."""
     found: list[list[int]] = []
     every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
     for start, end, alignment in sorted(every):

@@ -75,8 +75,7 @@ class CpuLibrary:
         return CpuLauncher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
-        """Return the same library with its own variables, which start with these
-        values."""
+        """Return the same library with its own variables, set to these values."""
         made = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
             made.write(name, self.read(name))
@@ -144,8 +143,7 @@ def compile(
 
 @functools.cache
 def _prune_at_exit() -> None:
-    """Prune once: checking every file of the cache takes as long as compiling a
-    cell."""
+    """Prune at exit, once: checking every file takes as long as compiling a cell."""
     atexit.register(store.prune)
 
 
@@ -199,8 +197,7 @@ class _Made:
             return found
 
     def _said(self, done: CompletedProcess[str], text: str) -> list[Diagnostic]:
-        """Return g++'s messages about `text`; raise CompileError if it refuses the
-        cell."""
+        """Return g++'s messages about `text`; raise CompileError for a wrong cell."""
         found = diagnostics.parse_gcc(done.stderr)
         found = diagnostics.in_source(found, self.source, text)
         if done.returncode:
@@ -307,7 +304,7 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
-    "-fno-builtin-printf",  # no puts() in its place, which nobody counts
+    "-fno-builtin-printf",  # no puts() in its place, whose output is not counted
     "-fwrapv",  # an overflowing int wraps, as on a GPU
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page

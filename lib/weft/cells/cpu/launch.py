@@ -74,8 +74,7 @@ def write_launcher(
     cooperative: bool = False,
     variables: Sequence[str] = (),
 ) -> str:
-    """Return C++ with weft_sizes() and weft_launch() for the kernels, and
-    weft_variable().
+    """Return C++ with the functions weft_sizes, weft_launch and weft_variable.
 
     expressions: a kernel's C++ name and its number of parameters; both functions take
     their indices in this list. cooperative: all blocks of a launch run at once, so that

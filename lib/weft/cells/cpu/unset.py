@@ -135,8 +135,7 @@ def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
 
 
 def _known_before(array: Array | None) -> bool:
-    """Return whether an array had the pattern before the launch, to be copied from
-    there."""
+    """Return whether an array on the host had the pattern before the launch."""
     if array is None or array.dtype not in FLOATS:
         return False
     return (

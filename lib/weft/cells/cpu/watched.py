@@ -48,8 +48,7 @@ def keep_report(seen: WatchedLaunch) -> None:
 
 @contextlib.contextmanager
 def gather() -> Iterator[list[Finding]]:
-    """Yield the findings of all watched launches in the block, even those shown
-    before."""
+    """Yield the findings of all watched launches in the block, old ones included."""
     findings: list[Finding] = []
     _gathering.append(findings)
     try:
@@ -119,7 +118,7 @@ class WatchedLaunch:
         seconds: float,
         more: Sequence[Finding] = (),
     ) -> None:
-        """text: the runtime's JSON. more: additional findings."""
+        """Keep the runtime's JSON `text`. more: additional findings."""
         self.text, self.readers, self.kernel = text, readers, kernel
         self.shape, self.seconds, self.more = shape, seconds, more
 
@@ -279,8 +278,7 @@ def _explain_fault(
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:
-    """Return a sentence on a finding, and below it its line with a caret, and its
-    cure."""
+    """Return a sentence on a finding, its line with a caret, and its cure."""
     rows = told(report, one).splitlines()
     where = f" ({one.file}, line {one.line})" if one.line else ""
     return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])

@@ -247,8 +247,7 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 
 
 def best_block(function: int) -> int:
-    """Return the block size with the highest occupancy, without dynamic shared
-    memory."""
+    """Return the block size of highest occupancy without dynamic shared memory."""
     block = ffi.new("int *")
     grid = ffi.new("int *")
     ask = open_library().cuOccupancyMaxPotentialBlockSize

@@ -158,8 +158,7 @@ class GpuLauncher:
         shared: int = 0,
         otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
     ) -> Callable[..., None]:
-        """Return the kernel in this shape, on torch's stream: call it with its
-        arguments.
+        """Return the kernel in this shape, to be called with its arguments.
 
         otherwise: takes the arguments that the quick way rejects, including the first
         ones; it passes the rooms on to the careful way.
@@ -176,8 +175,7 @@ class GpuLauncher:
 
 
 def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
-    """Parse a grid or a block of three numbers: 7, (4, 4), or an object with x, y,
-    z."""
+    """Parse a grid or a block: 7, (4, 4), or an object with x, y, z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
     parts = tuple(value) if isinstance(value, (tuple, list, torch.Size)) else (value,)
@@ -194,8 +192,7 @@ def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]
 
 
 def stream_number(stream: Any) -> int:
-    """Return the CUstream of a torch.cuda.Stream, a number or a __cuda_stream__
-    object."""
+    """Return the CUstream of an object with one, or of a number."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
@@ -215,8 +212,7 @@ def stream_number(stream: Any) -> int:
 def _make_quick_launch(
     binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
-    """Return make(rooms, otherwise) -> launch(*args); None: always go the careful
-    way."""
+    """Return make(rooms, otherwise) -> launch(*args); None: go the careful way."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
         return None
@@ -313,8 +309,7 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
 
 
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
-    """Return the dtypes except complex ones: only the careful way checks for
-    conjugation."""
+    """Return the dtypes that need no check for conjugation: the real ones."""
     known = [getattr(torch, name, None) for name in kind.dtypes]
     return frozenset(
         dtype
@@ -324,8 +319,7 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
-    """Return the struct that packs a configuration, from its stream on, and the
-    arguments."""
+    """Return the struct that packs a configuration's end and the arguments."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
         code = "Q" if param.pointer else kind.code * kind.count

@@ -156,8 +156,7 @@ class GpuModule:
             return driver.find_variable(self._module(device), lowered)
 
     def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
-        """Return the resident fraction of a multiprocessor's threads at a block size, 0
-        to 1.
+        """Return the resident fraction of a multiprocessor's threads, 0 to 1.
 
         threads: 0 selects the best block size.
         """
@@ -182,8 +181,7 @@ class GpuModule:
         return _load_program(self, name_arch(device))[0]
 
     def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
-        """Check the compiler's sizes of the parameters against ours, and return
-        them."""
+        """Return the compiler's sizes of the parameters, checked against ours."""
         sizes = driver.parameter_sizes(self.function(expression, self.device))
         if sizes is None:
             return None
@@ -276,8 +274,7 @@ def compile_sass(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """Return the cell as the GPU's instructions; raise BuildError without a
-    disassembler."""
+    """Return the cell as the GPU's instructions, or raise BuildError."""
     program = _for_reading(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
@@ -292,8 +289,7 @@ def wait_for_device(
 
 
 def is_used() -> bool:
-    """Return whether our code may be running on a GPU now, outside a graph's
-    capture."""
+    """Return whether our code may run on a GPU now, outside a graph's capture."""
     with contextlib.suppress(RuntimeError):  # after a fault torch fails here
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
@@ -448,8 +444,7 @@ def _plan_launch(
 
 
 def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
-    """Allow a kernel more than 48 KB of dynamic shared memory, which needs a
-    request."""
+    """Request dynamic shared memory above the default 48 KB."""
     static = driver.function_attribute(function, "shared")
     most = driver.device_attribute(device, "shared") - static
     if not isinstance(shared, int) or not 0 <= shared <= most:

@@ -63,7 +63,7 @@ class Rejected(BuildError):
 
 @dataclass(frozen=True)
 class Usage:
-    """The usage of one kernel by ptxas: registers per thread, the rest in bytes."""
+    """The resources of one kernel by ptxas: registers per thread, the rest in bytes."""
 
     registers: int = 0
     shared: int = 0
@@ -292,8 +292,7 @@ def parse_usage(log: str) -> dict[str, Usage]:
 
 
 def _without_ptxas(log: str) -> str:
-    """Return the log without the lines of `--ptxas-options=-v` and NVRTC's own
-    remark."""
+    """Return the log without ptxas's resource lines and NVRTC's own remark."""
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
     kept = [line for line in log.splitlines() if not noise.match(line)]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
@@ -360,8 +359,7 @@ def _make_bytes(text: str) -> bytes:
 
 @functools.cache
 def _open_library() -> Any:
-    """Open NVRTC of the CUDA release that torch was built with, else the newest
-    found."""
+    """Open NVRTC of torch's CUDA release, else the newest found."""
     from cuda import pathfinder
 
     wanted = _torch_cuda()

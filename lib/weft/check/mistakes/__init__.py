@@ -36,8 +36,7 @@ def guess(scene: WrongOutput) -> str:
 
 
 def describe_proof(scene: WrongOutput) -> str:
-    """Return what the numbers prove, however few they are, as a sentence; "" if
-    nothing."""
+    """Return, as a sentence, what even few numbers prove; "" if nothing."""
     return _first_guess(scene, _PROOFS)
 
 

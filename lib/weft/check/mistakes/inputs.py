@@ -191,8 +191,7 @@ def guess_precision(s: WrongOutput) -> str | None:
 
 
 def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that rounds float32 to `kept` bits of mantissa, down or
-    nearest."""
+    """Return a function that rounds float32 to `kept` bits, or truncates it."""
 
     def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

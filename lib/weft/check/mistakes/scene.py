@@ -67,8 +67,7 @@ def tolerance_of(s: WrongOutput) -> np.ndarray:
 
 
 def is_summed(s: WrongOutput) -> bool:
-    """Return whether an input has a dimension that the output lacks, or has no
-    names."""
+    """Return whether an input has a dimension that is unnamed or not the output's."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)
 
 
@@ -119,7 +118,7 @@ def _step(run: Launched) -> int:
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
-    """Return whether each run wrote what blocks with that spacing write."""
+    """Return whether each run wrote the elements of blocks with that spacing."""
     return all(
         np.array_equal(run.written, _list_reached(run, step))
         for run, step in zip(runs, steps)

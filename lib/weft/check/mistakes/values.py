@@ -270,8 +270,7 @@ def guess_scaled(s: WrongOutput) -> str | None:
 
 
 def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
-    """Guess the same of a single wrong element, which must be exactly a plain
-    factor."""
+    """Guess the same of a single wrong element, for exact plain factors only."""
     many, few = max(abs(got), abs(want)), min(abs(got), abs(want))
     if "c" in s.got.dtype.kind + s.want.dtype.kind or not np.isfinite(many) or not few:
         return None

@@ -103,8 +103,7 @@ def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 
 def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
-    """Describe a run of rows (axis 0 of 2), columns or elements at one end of an
-    axis."""
+    """Describe a run of rows, columns or elements at one end of an axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
     hit = lines.any(axis=1)
     if (lines.all(axis=1) != hit).any() or hit.all():
@@ -172,7 +171,7 @@ def _count_lines(s: WrongOutput, ndim: int, axis: int) -> int:
 
 
 def guess_indices(s: WrongOutput) -> str | None:
-    """Guess what an argmax or the like stored or chose instead."""
+    """Guess the other index or value that an argmax or the like stored."""
     name = _find_rows(s)
     return _of_rows(s, name, s.inputs[name]) if name else None
 

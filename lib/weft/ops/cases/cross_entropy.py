@@ -45,8 +45,7 @@ def cases(generator) -> Iterator[Case]:
 
 
 def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return prob in float64 and the relative error of its float32 version, per
-    element.
+    """Return prob in float64 and the relative errors of its float32 version.
 
     x - max is rounded once, which exp() turns into a relative error of |x - max| u; exp
     itself is good to 2 units in the last place, 4 u.

@@ -138,8 +138,7 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 
 def error_bound(precision: str, k: int) -> float:
-    """Return the bound of a sum of k products, over the sum of their absolute
-    values."""
+    """Return the bound of a sum of k products, relative to the absolute sum."""
     cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # see the top of the file
     if precision == "fp32":
         return 1.01 * (k + 1) * U
@@ -176,14 +175,13 @@ def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
 
 
 def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
-    """Return a (batch or 1, m, k) and b (batch or 1, k, n), as the rung will see
-    them."""
+    """Return a (batch or 1, m, k) and b (batch or 1, k, n) in the rung's dtype."""
     dtype = DTYPES.get(precision, torch.float32)
     found = []
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
         count = 1 if q.shared == name else q.batch
         x = torch.randn(count, *shape, generator=generator)
-        if q.values == "huge":  # beyond what fp16 holds, or floats after a few more
+        if q.values == "huge":  # exceeds fp16, or floats after a few more
             x *= 1e4 if dtype == torch.float16 else 1e18
         if q.values == "tiny":  # no normal numbers in fp16
             x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
@@ -192,8 +190,7 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
 
 
 def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-    """Put infinities, NaN and zeros at the edges, where tiles are padded, and
-    within."""
+    """Put infinities, NaN and zeros inside and at the edges, where tiles are padded."""
     inf, nan = math.inf, math.nan
     last_m, last_k, last_n = (size - 1 for size in (*a.shape[1:], b.shape[2]))
     a[0, 0, 0] = inf
