@@ -13,7 +13,7 @@ class Lazy(ModuleType):
     """A package that imports a public name's module on the name's first use.
 
     Where a module and a public name share a spelling (weft.check), the package always
-    has the name, regardless of who imports the module, and when.
+    has the name, no matter when the module is imported.
     """
 
     _home: dict[str, str]  # public name -> its module

@@ -100,7 +100,7 @@ def sweep(folder: Path) -> None:
     """Delete the unfinished files that killed processes left in a folder."""
     before = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
-        with contextlib.suppress(OSError):  # another process was first
+        with contextlib.suppress(OSError):  # another process did it first
             if path.lstat().st_mtime < before:
                 path.unlink()
 

@@ -145,7 +145,7 @@ def refuse_run(
     if first.by_value:
         facts |= find_writer(runner, first, lines)
     later = []
-    lost = runner.device is not None and not first.by_value  # a GPU is gone after it
+    lost = runner.device is not None and not first.by_value  # a fault ends a GPU
     if not (
         lost or _is_hanging(first) or isinstance(first.error.__cause__, FunctionTooLong)
     ):

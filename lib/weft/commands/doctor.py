@@ -35,7 +35,7 @@ class Examination:
 
 
 def examine(rungs: bool = True) -> list[Examination]:
-    """Examine everything; nothing here raises, whatever the machine lacks.
+    """Examine everything; no part raises an error if the machine lacks something.
 
     rungs: also build every op and list what runs, which may take a minute.
     """

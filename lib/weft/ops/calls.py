@@ -167,7 +167,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
             )
         try:
             return torch.from_numpy(array)
-        except (TypeError, ValueError) as error:  # a dtype, byte order or stride
+        except (TypeError, ValueError) as error:  # wrong dtype, order, stride
             raise ArgumentError(
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
                 f"want {dtype}: {error}"

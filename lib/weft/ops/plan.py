@@ -168,7 +168,7 @@ class OpOutput:
 
 
 class CallPlan:
-    """How to call the launchers of an op."""
+    """A plan for calling the launchers of an op."""
 
     def __init__(self, op: Op):
         self.op, self.name, parameters = op, op.name, list(op.parameters)

@@ -346,7 +346,7 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
 def _choose_rung(
     a: torch.Tensor, rung: str | None, precision: str | None
 ) -> native.Rung:
-    """Choose the rung for operands like a; its types must match theirs."""
+    """Choose the rung for operands like a; refuse one of another precision."""
     takes = _PRECISIONS[a.dtype]
     named = precision if isinstance(precision, str) else None
     if precision is not None and named not in takes:

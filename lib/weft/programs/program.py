@@ -191,7 +191,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / found["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # recently used: cache.prune() deletes the oldest first
+        os.utime(path)  # recently used: store.prune() deletes the oldest first
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):

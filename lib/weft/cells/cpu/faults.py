@@ -57,8 +57,7 @@ class FaultScene:
     reached: Reached | None = None  # addresses has theirs after the parameters'
 
     def pointers(self) -> list[tuple[Param, CScalar | None, Array | None, int]]:
-        """Return the pointer parameters, their arguments, and the kernel's
-        addresses."""
+        """Return the pointers: parameters, types, arrays and the kernel's addresses."""
         every = zip(self.params, self.types, self.bound)
         chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
         if (more := self.reached) is not None:

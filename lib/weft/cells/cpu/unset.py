@@ -148,7 +148,7 @@ def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
     found = np.frombuffer(data, np.uint64)
-    as_double = found.view(np.float64) == float(_PATTERN)  # a float's that became one
+    as_double = found.view(np.float64) == float(_PATTERN)  # converted from float
     return np.flatnonzero((found == _DOUBLE) | as_double)
 
 

@@ -111,7 +111,7 @@ def compile(
     try:
         return _compile(source, name, options, asked, texts)
     except Rejected as error:
-        if _OVERLOADED in error.log:  # a kernel called all, max: CUDA has functions so
+        if _OVERLOADED in error.log:  # named as one of CUDA: all, max
             asked = _by_type(expressions, [source, *(headers or {}).values()])
             return _compile(source, name, options, asked, texts)
         if not _only_constexpr(error.log, source):

@@ -68,7 +68,7 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Omit terms along each dimension that the output lacks, where a sum runs."""
+    """Yield inputs without some terms of a sum over each dimension the output lacks."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
@@ -120,7 +120,7 @@ def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Yield the rest of a sum by a tree without its last or its first round."""
+    """Yield inputs for a tree sum that lacks its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
             for first, which in ((1, "even"), (0, "odd")):

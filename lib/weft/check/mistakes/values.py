@@ -69,7 +69,7 @@ def guess_undefined(s: WrongOutput) -> str | None:
     if not made.any() or not np.isfinite(_join_inputs(s)).all():
         return None
     bits = f"u{s.got.dtype.itemsize}"
-    mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1  # but for the one that is set
+    mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1  # without the quiet bit
     payload = int(np.asarray(s.start).view(bits)) & mask
     if ((s.got[made].view(bits) & mask) == payload).any():
         return None
@@ -209,7 +209,7 @@ def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
 
 
 def by_block(s: WrongOutput) -> str | None:
-    """Guess that every block has block 0's result, or only its first thread's."""
+    """Guess a wrong index: each block has block 0's results, or one thread's."""
     if s.block is None or s.want.ndim != 1 or not s.tells:
         return None
     threads = s.block[0]

@@ -187,7 +187,7 @@ def guess_padding(s: WrongOutput) -> str | None:
     least = (there == x.min(axis=-1)).all()
     if not (least or (there == x.max(axis=-1)).all()) or _other_places(s, x)[bad].all():
         return None
-    most = max(4 * length, math.prod(s.block or (1,)))  # as places may be padded to
+    most = max(4 * length, math.prod(s.block or (1,)))  # places may be padded so far
     beyond = (got >= length) & (got < most)
     if not (bad & beyond).any() or not (beyond | _find_equal(s, x))[bad].all():
         return None
