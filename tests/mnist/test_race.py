@@ -394,7 +394,7 @@ def row(impl, rung, us, precision="fp32", batch=64, **more):
     return found | {"device": "that GPU", "target": "cuda", "timer": "t"} | more
 
 
-def test_the_table_of_goals():
+def test_the_table_of_ratios():
     rows = [
         *[row("weft", "fused", 80.0), row("weft", "graph", 50.0)],
         *[row("cudnn", "cudnn", 1.0), row("torch", "graph", 400.0)],
@@ -403,18 +403,10 @@ def test_the_table_of_goals():
     ]
     fp32, tf32 = bench_mnist.compare_best(rows)
     assert (fp32["ours"], fp32["our us"], fp32["us"]) == ("graph", 50.0, 300.0)
-    assert (fp32["ratio"], fp32["must"], fp32["goal"]) == (6.0, 4, 6.5)
-    assert (fp32["met"], tf32["met"]) == ("must", "no")
-    assert (
-        bench_mnist.compare_best([*rows, row("weft", "pdl", 40.0)])[0]["met"] == "goal"
-    )
+    assert fp32["ratio"] == 6.0 and tf32["ratio"] == pytest.approx(300 / 90)
+    (faster, _) = bench_mnist.compare_best([*rows, row("weft", "pdl", 40.0)])
+    assert faster["ratio"] == 7.5 and faster["ours"] == "pdl"
     assert "PyTorch's fastest" in bench_mnist.note(rows)
-
-
-def test_a_cpu_is_not_held_to_a_gpus_goals():
-    rows = [row(impl, "eager", 2.0, target="cpu") for impl in ("weft", "torch")]
-    assert "goal" not in bench_mnist.compare_best(rows)[0]
-    assert "H200" not in bench_mnist.note(rows)
 
 
 def test_parts_of_a_sweep_come_together(tmp_path):

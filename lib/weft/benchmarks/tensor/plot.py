@@ -30,8 +30,8 @@ from ...base.style import (
     outlined,
     reference_line,
 )
+from ...timing.results import Row
 
-Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 Series = list[tuple[list[Row], bool]]  # rows, and whether of this machine
 INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
