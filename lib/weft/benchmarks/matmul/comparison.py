@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ...base.paths import ROOT
 from ...timing import read_json
-from ...timing.results import Row
+from ...timing.results import ResultFile, Row
 
 CUBLAS = ("cublas",)
 # Here the layout of a and b that is best for each side counts, since a tensor core may
@@ -207,7 +206,6 @@ def _size_text(row: Row) -> str:
     return many + (str(sizes[0]) if len({*sizes}) == 1 else "x".join(map(str, sizes)))
 
 
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 Size = tuple[int, int, int]
 
 PLOTTED = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
@@ -216,7 +214,7 @@ PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
 RESULTS = ROOT / "notebooks" / "results"
 
 
-def committed_results() -> list[Found]:
+def committed_results() -> list[ResultFile]:
     """What came with the lab: notebooks/results/matmul_*.json, those of GPUs first."""
     found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
     found = [results for results in found if select_timed(results["rows"])]
@@ -237,7 +235,7 @@ def select_timed(rows: Iterable[Row]) -> list[Row]:
 
 
 def series_of(
-    rows: Sequence[Row], committed: Iterable[Found] | None
+    rows: Sequence[Row], committed: Iterable[ResultFile] | None
 ) -> list[tuple[dict | None, list[Row]]]:
     """(machine, its rows), this machine's first: it is None.
 

@@ -32,7 +32,7 @@ from .comparison import (
     OURSELVES,
     PEERS,
     PLOTTED,
-    Found,
+    ResultFile,
     Row,
     fastest_row,
     find_fullest_size,
@@ -53,7 +53,7 @@ KEY = ("precision", "impl", "rung", "target")
 
 def ladder_plot(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
 ) -> Figure:
     """Dots on a log axis: each rung's speed in per cent of the opponent's, by group.
@@ -105,7 +105,7 @@ def ladder_plot(
 
 def size_plot(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
     """A panel for each precision: TFLOP/s over the side of cubes, with bands.

@@ -24,7 +24,7 @@ from ..race.plot_batches import BESIDE
 from .comparison import (
     OURSELVES,
     PLOTTED,
-    Found,
+    ResultFile,
     Row,
     committed_results,
     fastest_row,
@@ -45,7 +45,7 @@ UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precis
 
 def plot_roofline(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
@@ -106,7 +106,7 @@ def count_intensity(row: Row) -> float:
     return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
 
 
-def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
+def _rows_of(others: Sequence[ResultFile], machine: dict) -> list[Row]:
     return next(found["rows"] for found in others if found["machine"] is machine)
 
 
