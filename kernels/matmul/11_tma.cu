@@ -7,8 +7,8 @@
  *          is not full.
  * Idea:    1. The tensor memory accelerator (TMA) copies boxes. Thread 0
  *             requests them, and a barrier that counts bytes signals their
- *             arrival: ../common/hopper.cuh describes the ring. TMA fills in zeros
- *             beyond the edges.
+ *             arrival: ../common/hopper.cuh describes the ring. TMA fills in
+ *             zeros beyond the edges.
  *          2. a keeps its layout, rows along k: TMA swizzles its 16-byte
  *             chunks, so that a thread reads four steps of k at once without
  *             conflicts.
