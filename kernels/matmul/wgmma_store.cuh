@@ -188,9 +188,7 @@ PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
         if (boxed) {
-            if (leader)
-                tma_store_wait<BOXES - 1>(); // the previous contents
-                                             // have left
+            if (leader) tma_store_wait<BOXES - 1>(); // box_s is free
             named_barrier(consumer, WARPGROUP);
         }
         write_box(box_s, acc, box, own);
