@@ -10,11 +10,12 @@
  *          ½ -½  ½          0 -1  1  0          0  1 -1 -1
  *          0  0  1          0  1  0 -1
  *
- * The sum over input channels may be taken before A' . A, so a layer is: convert
- * all 4x4 tiles of the input into 16 numbers each (B), multiply 16 matrices
- * (tiles, input channels) @ (input channels, output channels), convert each 16
- * numbers back into four outputs (A). The backward pass is the adjoint of each
- * step in reverse order, with the same 16 positions, and so costs as little:
+ * The sum over input channels may be taken before A' . A, so a layer is:
+ * convert all 4x4 tiles of the input into 16 numbers each (B), multiply 16
+ * matrices (tiles, input channels) @ (input channels, output channels), convert
+ * each 16 numbers back into four outputs (A). The backward pass is the adjoint
+ * of each step in reverse order, with the same 16 positions, and so costs as
+ * little:
  *
  *     dM = A dy A',   dg = G' (sum over tiles of V dM) G,   dx = B (U dM) B'
  *
