@@ -56,7 +56,7 @@ int simt_interrupted(void);
  * outermost simt_watch_begin(). */
 int simt_watch_end(void);
 
-/* ---- what went wrong ---------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------- */
 
 /* A faulting thread ends its launch, as on a GPU, and never the process.
  * Signals on a kernel's stack are caught while a launch runs; all others reach

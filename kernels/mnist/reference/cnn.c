@@ -132,7 +132,7 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     cnn_param_sizes(m);
 }
 
-/* ---- what cnn.h asks for ------------------------------------------------- */
+/* ---- the functions of cnn.h ---------------------------------------------- */
 
 static void destroy(void *state) {
     struct cnn_model *m = state;

@@ -13,7 +13,7 @@ inline namespace asm_fibers {
 static thread_local cudaStreamCaptureMode thread_mode =
     cudaStreamCaptureModeGlobal;
 
-/* ---- what a capture allows ---------------------------------------------- */
+/* ---- calls that a capture allows ---------------------------------------- */
 
 /* Whether a capture in `mode`, begun by `thread`, forbids such calls of this
  * thread. One in the global mode forbids them in every thread, unless that

@@ -17,7 +17,7 @@ inline namespace asm_fibers {
 
 static std::atomic<bool> strict;
 
-/* ---- what a GPU would refuse -------------------------------------------- */
+/* ---- copies that a GPU would refuse ------------------------------------- */
 
 enum Side { EITHER, HOST_SIDE, DEVICE_SIDE };
 

@@ -30,7 +30,7 @@ static Tally *tally_here() {
     return checker && checker->log_on ? checker->log.tally : 0;
 }
 
-/* ---- asking ------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
 /* An access by the running thread, from code that continues at `pc`. */
 static void touch(const void *at, size_t bytes, const void *pc, Mark mark) {
@@ -88,7 +88,7 @@ void checked_bulk(Later *later, const void *barrier) {
     later_bulk(later, barrier);
 }
 
-/* ---- what is done later ------------------------------------------------- */
+/* ---- carrying them out -------------------------------------------------- */
 
 /* One access to shared memory, attributed to the line that requested
  * `later`. */
@@ -176,7 +176,7 @@ void check_land(Checker *checker, Bulk *bulk, const void *phase) {
     bulk->later()->act(bulk->later());
 }
 
-/* ---- saying so ---------------------------------------------------------- */
+/* ---- findings ----------------------------------------------------------- */
 
 /* The operation that has an address under way. */
 struct Search {

@@ -104,7 +104,7 @@ void __tsan_atomic_signal_fence(int) {}
 }
 #pragma GCC visibility pop
 
-/* ---- what atomicAdd(float *) and its like are made of -------------------- */
+/* ---- the parts of atomicAdd(float *) and its like ------------------------ */
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

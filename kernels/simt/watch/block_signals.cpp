@@ -63,7 +63,7 @@ void sync_end_launch() {
     grid->listeners.clear();
 }
 
-/* ---- noting ------------------------------------------------------------- */
+/* ---- recording ---------------------------------------------------------- */
 
 void tell_grid(Checker *checker, Variable variable, const Told &told,
                unsigned base, const Clock &fenced) {

@@ -32,7 +32,7 @@ static Way way_of(const Access &access) {
     return access.is_volatile ? UPDATE : PLAIN_WRITE;
 }
 
-/* ---- who came before ---------------------------------------------------- */
+/* ---- order -------------------------------------------------------------- */
 
 static bool is_live(const Judge &j, Mention m) { return id_of(m) >= j.floor; }
 
@@ -66,7 +66,7 @@ static Mention distance(const Judge &j, Mention a, Mention b) {
     return thread_of(a) / WARP == thread_of(b) / WARP ? IN_WARP : IN_BLOCK;
 }
 
-/* ---- saying so ---------------------------------------------------------- */
+/* ---- findings ----------------------------------------------------------- */
 
 static void say(Checker *checker, const Fiber *self, const Access &now,
                 Mention m, bool own, bool conflict) {
