@@ -3,7 +3,7 @@
 #define WEFT_HOPPER_TWIN_H
 #include <cooperative_groups.h> // tiles of several warps among them
 
-#include "../simt/api/cuda_barrier.h" // what the watch build has for barriers
+#include "../simt/api/cuda_barrier.h" // the watch build's barriers
 #include "tensor_map.cuh"
 
 #include <string.h>

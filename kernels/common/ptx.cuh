@@ -72,7 +72,7 @@ PTX_INLINE float relu(float x) {
 #endif
 }
 
-/* ---- multiply-adds that stay where they stand --------------------------- */
+/* ---- multiply-adds in a fixed order ------------------------------------- */
 
 /* *sum += a * b. The compiler keeps these calls in order, and the order decides
  * which of them find an operand still cached. The register file has two banks,

@@ -3,7 +3,7 @@
  * Before:      another TILE requires recompiling 03_tiled.cu.
  * Idea:        the width is a number like m, n and k. The tiles are then in
  *              dynamic shared memory, whose size the launch passes.
- * Prediction:  the same bytes from global memory, but nvcc no longer knows
+ * Prediction:  the same bytes from global memory, but nvcc can no longer derive
  *              where row i of a tile starts or when the loop ends. In SASS
  *              (nvcc 13.0, sm_90), per multiply-add of the innermost loop:
  *                              shared loads  the rest  instructions
@@ -22,7 +22,7 @@
  *              8.2. So the loop's end costs little and the unknown pitch nearly
  *              all. And in 03_tiled.cu: a_s read one by one 6.9, the loop not
  *              unrolled 6.2.
- * Limit:       what the compiler must not assume. Dynamic memory as such costs
+ * Limit:       the compiler may assume less. Dynamic memory as such costs
  *              nothing: 03_tiled_dynamic.cu.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"

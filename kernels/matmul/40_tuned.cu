@@ -14,8 +14,8 @@
  * Measured: H200: 1024^3 47.3 us, k_groups alone 47.4; 4096^3 55.8 TFLOP/s, tma
  *          alone 55.9; in bf16 182 us as wgmma_bf16, in tf32 339 as wgmma_tf32.
  *          Compared with the best of cuBLAS: see README.md.
- * Limit:   a rule covers only what was put into it: python -m weft bench matmul
- *          --rungs tuned shows where it is wrong.
+ * Limit:   a rule covers only the cases it was made for: python -m weft bench
+ *          matmul --rungs tuned shows where it is wrong.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size" */
 #include "awkward_sizes.h"
 #include "matmul.h"

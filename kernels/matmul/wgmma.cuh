@@ -49,7 +49,7 @@
 
 enum { WGMMA_ROW = 128, WGMMA_GROUP = 8 * WGMMA_ROW };
 
-/* ---- where a tile lies --------------------------------------------------- */
+/* ---- the place of a tile ------------------------------------------------- */
 
 /* Return the descriptor that wgmma() needs for the tile at `at`, in shared
  * memory. `apart`: if m (n) runs along the rows, bytes from one tile of 64 to

@@ -26,7 +26,7 @@ enum {
     CONSUMERS = 2 * WARPGROUP, // threads that hold sums
     ADDERS = 256,              // threads of the second kernel's blocks
     MANY_PARTS = 16,
-    GROUPS = 8, // lanes that share so many
+    GROUPS = 8, // lanes that share MANY_PARTS or more
 };
 
 /* Return where the sums of a part are stored, for block `rank` of a cluster. */

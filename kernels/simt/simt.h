@@ -1,14 +1,14 @@
 /* simt.h -- CUDA C for g++: the declarations that nvcc provides by itself.
  *
  *     runtime/   fibers, barriers, launches, faults, limits of time
- *     api/       what the host calls: cudaMalloc(), streams, graphs, ...
- *     device/    what kernels call: __syncthreads(), shuffles, atomics,
+ *     api/       the host's functions: cudaMalloc(), streams, graphs, ...
+ *     device/    the kernels' functions: __syncthreads(), shuffles, atomics,
  *                mathematics, half, printf(), malloc(), wmma, cuRAND
- *     watch/     the watch build: what it records of accesses, and its judge
+ *     watch/     the watch build: it records accesses and finds errors
  *     include/   the headers that programs include by name: those of the
  *                toolkit, and assert.h
- *     program/   what a whole program has besides: program.h, and its start
- *     simt_runtime.h  what only this runtime has: orders, limits, faults
+ *     program/   additions for a whole program: program.h, and its start
+ *     simt_runtime.h  functions of this runtime alone: orders, limits, faults
  *
  * All .cpp files except program/start.cpp form one library, the runtime. In
  * runtime/, engine.h is the part that kernels use and runtime.h the part that

@@ -17,8 +17,8 @@ class Rounding {
     ~Rounding() { fesetround(before); }
 };
 
-// The compiler assumes rounding to nearest, and may move arithmetic: it must
-// know neither the operands nor the use of the result.
+// The compiler assumes rounding to nearest, and may move arithmetic. So both
+// the operands and the use of the result must be hidden from it.
 template <class T> T hidden(T x) {
     asm volatile("" : "+m"(x)::"memory");
     return x;
