@@ -17,9 +17,9 @@
  * when the work is done. Outputs are overwritten, except that weft_matmul()
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
- * Every op returns WEFT_EINVAL, and launches nothing, for a rung that cannot
- * run here, a size below 1, an array that is NULL without being optional, or an
- * array of more than 2^39 - 256 elements. */
+ * An op returns WEFT_EINVAL and launches nothing if an argument is invalid: a
+ * rung that cannot run here, a size below 1, NULL for an array that is not
+ * optional, or an array of more than 2^39 - 256 elements. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>

@@ -22,10 +22,10 @@
 /* Where a thread's accumulators belong in c: row and column of the first, and
  * the offsets of the others. `TURNED`: for a rung that computes c^T.
  *
- * There wgmma's rows are columns of c, and not in order. Rows g < 4 of 8 are
+ * There wgmma's rows are columns of c, and not in order. Rows 0 to 3 of 8 are
  * four neighbours, rows 4 to 7 are 16 columns further on, and the next 8 rows 4
- * columns further on, so that the lanes of turned_fragments() read from
- * different banks. */
+ * columns further on. So the lanes of turned_fragments() read from different
+ * banks. */
 template <int TURNED> struct spot {
     int row, col, rows, cols; // of the first one, and of c
 

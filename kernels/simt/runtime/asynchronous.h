@@ -4,8 +4,8 @@
  * Here they are performed as late as possible: when a thread waits. So a thread
  * that forgets to wait, or waits for too few, gets wrong bytes here, too; and
  * an operation for which no thread waits is not performed at all. The watch
- * build knows which bytes of shared memory are in flight, and reports threads
- * that access them (watch/async_copies.cpp). */
+ * build tracks the bytes of shared memory that are in flight, and reports
+ * threads that access them (watch/async_copies.cpp). */
 #ifndef SIMT_LATER_H
 #define SIMT_LATER_H
 #include "engine.h"

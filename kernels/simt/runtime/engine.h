@@ -3,10 +3,10 @@
  * A block begins as a plain loop: one fiber calls the kernel for thread 0, 1,
  * 2, ... to its end, at about 2 ns per thread. The first thread that meets a
  * barrier, a warp primitive or a spin promotes the block: it keeps the fiber it
- * runs on, and every thread after it gets its own. (Those before it have
- * finished, and finished threads leave the barrier, as on a GPU.) From then on
- * the unfinished threads form a ring, and waiting means passing the CPU to the
- * next one in the ring.
+ * runs on, and every thread after it gets its own. The threads before it have
+ * finished, and finished threads leave the barrier, as on a GPU. From then on
+ * the unfinished threads form a ring, and a thread waits by passing the CPU to
+ * the next one in the ring.
  *
  * A launch calls the runtime once; the code for each thread and barrier is
  * inlined into the kernel from here. */

@@ -8,9 +8,9 @@
  *
  * The counters count the source's accesses as g++ -O1 leaves them: an element
  * that is read twice in a row is one read, and a float4 is one access of 16
- * bytes. nvcc does more: it merges a thread's neighbouring accesses (four
- * floats of a row become one LDG.128 or LDS.128 if their alignment is certain),
- * moves loop-invariant accesses out of the loop, and drops unused ones. There a
+ * bytes. nvcc does more: it merges a thread's neighbouring accesses, moves
+ * loop-invariant accesses out of the loop, and drops unused ones. Four floats
+ * of a row become one LDG.128 or LDS.128 if their alignment is certain. There a
  * profiler shows fewer requests than are counted here. */
 #ifndef SIMT_CHECK_COUNTERS_H
 #define SIMT_CHECK_COUNTERS_H

@@ -53,9 +53,9 @@ void simt_check_begin(void);
  * launch. The numbers of a site are those of weft.report.Place, "size" is in
  * bytes, and "needed" is the number of wavefronts without bank conflicts. A
  * step is a basic block of the kernel: "threads" came to it, in "executions"
- * executions by warps. "copied" is the number of bytes copied by cp.async,
+ * executions by warps. "copied" is the number of bytes copied by cp.async.
  * "copied_past" is the sum, over these bytes, of the barriers that the block
- * met while each was under way, and "shared" is the static shared memory of a
+ * met while each was under way. "shared" is the static shared memory of a
  * block. */
 char *simt_check_report(void);
 void simt_check_free(char *report);
