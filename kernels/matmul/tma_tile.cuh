@@ -65,7 +65,7 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     fence_barrier_init();
 }
 
-/* What thread 0, which fills the ring, loads next. All threads reserve the
+/* The next load of thread 0, which fills the ring. All threads reserve the
  * registers for it, scarce as they are: from shared memory these numbers would
  * arrive late, and with them every stage. */
 struct box {
