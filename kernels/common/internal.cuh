@@ -1,4 +1,4 @@
-/* internal.cuh -- what every .cu of the library includes first: the public
+/* internal.cuh -- included first by every .cu of the library: the public
  * header, the CUDA runtime (under g++, the SIMT runtime that replaces it), and
  * the few macros with which a launcher checks arguments and reports
  * failures. */
