@@ -1,6 +1,7 @@
 /* common.cu -- code that all libraries of the lab share: the last error, the
- * table of rungs, and the few calls that concern a whole device. Each op's library
- * has its own copy, so nothing here needs to be unique within a process. */
+ * table of rungs, and the few calls that concern a whole device. Each op's
+ * library has its own copy, so nothing here needs to be unique within a
+ * process. */
 #include "internal.cuh"
 
 #include <stdarg.h>
