@@ -153,7 +153,7 @@ class Op:
         initial: Tensors | None = None,
         **options: float,
     ) -> Case:
-        """A case of the launcher whose outputs the answers are; see case.py."""
+        """A case of the launcher whose outputs the answers are; see cases."""
         plan = self.plan
         launcher = plan.launcher
         if not answers.keys() <= set(launcher.outputs):

@@ -4,7 +4,7 @@ Beyond sizes: operands stored transposed, alpha, beta, bias and ReLU, batches wi
 gaps or with one matrix for all, arrays that start off an aligned address, and NaN,
 infinity and zero times infinity, which go through as IEEE says.
 
-The bounds are those of case.py; tensor cores add up otherwise. Fasi, Higham,
+The bounds are those of sum_bound(); tensor cores add up otherwise. Fasi, Higham,
 Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ Computer
 Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are exact,
 that they and the sum so far, at least four at a time, are aligned to the largest of
