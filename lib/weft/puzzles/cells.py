@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import nbformat
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from .groups import GROUPS, load
 from .puzzle import Puzzle
 from .stubs import LessonError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
 
@@ -77,6 +78,8 @@ def _fence_code(text: str, language: str = "python") -> str:
 
 def _make_cell(name: str, part: str, text: str, code: bool = False) -> NotebookNode:
     """A cell with the tag and with an id that stays the same."""
+    import nbformat  # `import utils` does not wait for it
+
     make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
     made = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
     made.metadata["tags"] = [TAG]

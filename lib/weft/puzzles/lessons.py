@@ -18,14 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-
-import nbformat
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from ..base.paths import ROOT
 from .cells import describe_puzzle
 from .groups import load
 from .stubs import HIDDEN, is_withheld, make_stub
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 NOTEBOOKS = ROOT / "notebooks"
 
@@ -100,6 +101,8 @@ class Lesson:
 
 def list_lessons() -> list[Lesson]:
     """Every lesson in reading order."""
+    import nbformat  # `import utils` does not wait for it
+
     folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
     names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
     paths = [NOTEBOOKS / name for name in sorted(names)]

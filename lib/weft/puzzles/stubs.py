@@ -13,8 +13,10 @@ The answer stands between two lines, in Python and in C:
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from nbformat import NotebookNode
+if TYPE_CHECKING:  # `import utils` does not wait for nbformat, which takes seconds
+    from nbformat import NotebookNode
 
 HIDDEN = re.compile(
     r"^(?P<indent> *)(?:###|//) BEGIN SOLUTION\n(?P<answer>.*?)"
