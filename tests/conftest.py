@@ -1,6 +1,7 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
 import fcntl
+import gc
 import os
 import signal
 from pathlib import Path
@@ -21,6 +22,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves live to the end: no search for garbage walks over them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import types
 import numpy as np
 import pytest
 from puzzle_answers import RIGHT, WRONG
+from tiers import first_of_each, only
 
 import utils
 from weft import (
@@ -39,6 +40,7 @@ NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
 every = pytest.mark.parametrize("name", NAMES)
 every_kernel = pytest.mark.parametrize("name", KERNELS)
+FIRST = [names[0] for names in GROUPS.values()]  # of each group
 # What a kernel may only use from this puzzle on: it is what that puzzle, or the lesson
 # it ends, is about.
 FIRST_USE = {
@@ -271,13 +273,19 @@ def test_every_puzzle_has_wrong_answers(name):
     assert len([c for c in WRONG if c.puzzle == name]) >= 3
 
 
-@pytest.mark.parametrize("case", RIGHT, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    first_of_each(RIGHT, lambda case: (puzzles[case.puzzle].group, case.in_c)),
+    ids=str,
+)
 def test_a_right_answer_is_accepted(case):
     solved = puzzles[case.puzzle].check(case.answer)
     assert solved.language == ("CUDA C" if case.in_c else "Python")
 
 
-@pytest.mark.parametrize("case", WRONG, ids=str)
+@pytest.mark.parametrize(
+    "case", first_of_each(WRONG, lambda case: case.puzzle), ids=str
+)
 def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
     puzzle = puzzles[case.puzzle]
     with pytest.raises(Mismatch) as refused:
@@ -318,7 +326,7 @@ def test_the_example_is_solved_without_a_mark(capsys):
 # ---- languages -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", only(["threads", "sums"], GROUPS))
 def test_the_published_answers_are_accepted_as_cuda_c(group):
     """All of a group in one source: the compiler starts once."""
     wanted = [p for p in puzzles.groups[group] if p.is_kernel]
@@ -331,7 +339,7 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
         assert puzzle.check(module).language == "CUDA C"
 
 
-@pytest.mark.parametrize("name", [names[0] for names in GROUPS.values()])
+@pytest.mark.parametrize("name", only(["map"], FIRST))
 def test_every_way_to_run_a_kernel_is_an_answer(name):
     puzzle = puzzles[name]
     assert puzzle.check(sim(puzzle.answer)).language == "Python"
@@ -352,7 +360,7 @@ def test_the_published_answers_are_accepted_by_numba(name):
         assert re.search("simulator", str(error)), error
 
 
-@every_kernel
+@pytest.mark.parametrize("name", only(FIRST, KERNELS))
 def test_numba_compiles_the_published_answers(name):
     """Its compiler knows less than its simulator: no np.exp, for one."""
     puzzle = puzzles[name]
@@ -464,10 +472,13 @@ def in_rows_of_rows(out, a, height, width):
 @pytest.mark.parametrize("form", [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
 @pytest.mark.parametrize(
     ("given", "says"),
-    [
-        (in_rows_and_columns, r"`out\[row, col\]`"),
-        (in_rows_of_rows, r"a\[row\]\[col\]"),
-    ],
+    first_of_each(
+        [
+            (in_rows_and_columns, r"`out\[row, col\]`"),
+            (in_rows_of_rows, r"a\[row\]\[col\]"),
+        ],
+        key=lambda _: "any",
+    ),
 )
 def test_a_flat_array_takes_one_index(form, given, says):
     """The puzzle is about that index, and no CUDA C gets it otherwise."""
