@@ -92,6 +92,7 @@ def is_right(mine: OneRung, *sizes: int) -> bool:
     return run_case(lib, 0, case, torch.device("cpu")) <= 1
 
 
+@pytest.mark.slow
 def test_a_copied_rung_finds_the_headers_and_the_rungs_that_it_calls(tmp_path):
     mine = copy_rung("short", tmp_path / "mine.cu")
     mine.path.write_text(mine.path.read_text() + "/* g++: -O0 */\n")
@@ -103,6 +104,7 @@ def test_the_rung_that_picks_a_rung_brings_all_that_it_picks_from():
     assert is_right(one_rung("tuned"), 70, 33, 40)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
     """As on an A100. The CPU target has wgmma, so the rung has to be told."""
     mine = copy_rung("tuned", tmp_path / "mine.cu")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import warm_kernel
 from cell_names import names, plain
 from nbclient import NotebookClient
 
@@ -57,6 +58,7 @@ def test_exercises_are_written_with_their_answers():
     assert {path.suffix for path in SOLUTIONS.iterdir()} <= {".ipynb", ""}
 
 
+@pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
     """The source with its answers; before each its stub, mistakes and spellings.
@@ -64,7 +66,20 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
     """
+    run_with_attempts(read(find_source(path)))
+
+
+@notebooks
+def test_the_first_half_runs_and_its_exercises_can_be_solved(path, monkeypatch):
+    """The same for the first sections, in a kernel that starts faster."""
+    warm_kernel.start_warm_kernels(monkeypatch)
     notebook = read(find_source(path))
+    notebook.cells = first_half(notebook)
+    run_with_attempts(notebook)
+
+
+def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
+    """Run a lesson with all answers to its exercises, and look at each verdict."""
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
@@ -365,6 +380,18 @@ def in_sections(notebook) -> list[list[int]]:
             sections.append([])
         sections[-1].append(index)
     return sections
+
+
+def first_half(notebook) -> list[nbformat.NotebookNode]:
+    """The cells above the second ##, and the sections after it up to half the code."""
+    half = len(list(code_cells(notebook))) / 2
+    kept: list[nbformat.NotebookNode] = []
+    for number, section in enumerate(in_sections(notebook)):
+        cells = kept + [notebook.cells[index] for index in section]
+        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > half:
+            break
+        kept = cells
+    return kept
 
 
 def glossary() -> dict[str, str]:

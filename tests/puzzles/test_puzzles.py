@@ -478,6 +478,7 @@ def in_rows_of_rows(out, a, height, width):
             (in_rows_of_rows, r"a\[row\]\[col\]"),
         ],
         key=lambda _: "any",
+        names=2,
     ),
 )
 def test_a_flat_array_takes_one_index(form, given, says):

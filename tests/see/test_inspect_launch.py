@@ -356,6 +356,7 @@ def command(folder, *words, **more):
     )
 
 
+@pytest.mark.slow
 def test_a_clean_programs_output_and_status_are_its_own(program):
     done = command(program, "--json", "report.json", "--", "256")
     assert (done.stdout, done.returncode) == ("no error\n", 3)
@@ -464,6 +465,7 @@ print(large[:32].sum())
 """
 
 
+@pytest.mark.slow
 def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
     """Their addresses are reserved at the start, so the system itself would not say."""
     done = subprocess.run(
@@ -473,6 +475,7 @@ def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
     assert done.stdout.endswith("32.0\n"), done
 
 
+@pytest.mark.slow
 def test_a_program_has_its_lines_in_whatever_folder_it_is_built(tmp_path):
     text = "__global__ void one(int *x) { x[threadIdx.x] = 1; }\n"
     text += "int main() {\n    int *x;\n    cudaMalloc(&x, 16);\n"
