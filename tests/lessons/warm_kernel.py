@@ -75,6 +75,8 @@ def _become_kernel(
     sys.path[:] = [path for path in sys.path if not path.startswith(TESTS)]
     sys.argv = words[words.index("ipykernel_launcher") :]
     sys.argv.append(f"--IPKernelApp.parent_handle={os.getppid()}")
+    # `import weft` gave %%cuda to no session, as there was none when it ran.
+    sys.argv.append("--IPKernelApp.extra_extensions=weft")
     from ipykernel import kernelapp
 
     kernelapp.launch_new_instance()
