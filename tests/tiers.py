@@ -26,10 +26,21 @@ def first_of_each(
 def only(quick: Iterable[Any], cases: Iterable[Any], names: int = 1) -> list[Any]:
     """Mark as slow the cases that are not in `quick`; for parametrize()."""
     chosen, cases = list(quick), list(cases)
-    assert all(case in cases for case in chosen), "the quick tier has lost a case"
-    return [case if case in chosen else _make_slow(case, names) for case in cases]
+    values = [
+        tuple(getattr(case, "values", case)) if names > 1 else case for case in cases
+    ]
+    assert all(case in values for case in chosen), "the quick tier has lost a case"
+    return [
+        case if value in chosen else _make_slow(case, names)
+        for case, value in zip(cases, values)
+    ]
 
 
 def _make_slow(case: Any, names: int) -> Any:
+    """The case with the mark; it may be a pytest.param() itself."""
+    if hasattr(case, "marks"):
+        return pytest.param(
+            *case.values, id=case.id, marks=[*case.marks, pytest.mark.slow]
+        )
     values = (case,) if names == 1 else case
     return pytest.param(*values, marks=pytest.mark.slow)
