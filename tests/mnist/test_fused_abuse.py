@@ -22,7 +22,8 @@ from test_cnn import (
     random_params,
     ready,
 )
-from test_fused import MODEL, each_fp32_rung, each_rung, same
+from test_fused import MODEL, each_fp32_rung, each_rung, fused, same
+from tiers import only
 
 from weft import mnist
 from weft.base.errors import ArgumentError
@@ -34,7 +35,7 @@ SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 
-@each_rung
+@pytest.mark.parametrize("target, rung", only([("cpu", "fused")], fused(), names=2))
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
     """No ReLU makes it a zero: whoever watches the loss sees that training is lost."""
     if target == "cpu" and rung not in ("fused", "bf16"):
@@ -53,6 +54,7 @@ def test_a_nan_anywhere_is_a_nan_loss(target, rung):
     assert np.isfinite(cnn.losses()).all(), "and the model is whole again"
 
 
+@pytest.mark.slow
 @each_fp32_rung
 def test_models_side_by_side_do_not_touch_each_other(target, rung):
     """Nor do batch sizes, a forward pass, a profile or weights set between calls."""
@@ -114,8 +116,15 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     assert same(cnn.get(GRADIENT), fresh.get(GRADIENT))
 
 
-QUICK = [("fused", 10), ("bf16", 2)]  # ten: kernels for many images
-OTHERS = [("fused", 2), ("bf16", 10), ("tf32", 2), ("tf32", 10), ("fp16", 10)]
+QUICK = [("bf16", 2)]
+OTHERS = [
+    ("fused", 10),
+    ("fused", 2),
+    ("bf16", 10),
+    ("tf32", 2),
+    ("tf32", 10),
+    ("fp16", 10),
+]
 
 
 @pytest.mark.parametrize(

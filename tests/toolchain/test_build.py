@@ -19,6 +19,7 @@ from weft.toolchain import build, native
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
 C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
+RELU = 'from weft.toolchain import native\nnative.library("relu", "cpu")'
 needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
@@ -201,9 +202,8 @@ def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
 
 
 def test_a_missing_compiler_is_one_sentence(checkout):
-    script = "import torch, weft\nweft.relu(torch.ones(2))"
     done = run_python(
-        script,
+        RELU,
         checkout / "lib",
         CXX="no-such-compiler",
         WEFT_CACHE=str(checkout / "cache"),
@@ -249,8 +249,7 @@ def test_two_processes_may_build_the_same_library_at_once(checkout):
 
 def test_a_compilers_error_names_the_file_and_the_line(checkout):
     (checkout / "kernels/relu.cu").open("a").write("int broken(void) { return x; }\n")
-    script = "import torch, weft\nweft.relu(torch.ones(2))"
-    done = run_python(script, checkout / "lib")
+    done = run_python(RELU, checkout / "lib")
     line = len((checkout / "kernels/relu.cu").read_text().splitlines())
     assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
 
