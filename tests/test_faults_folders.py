@@ -240,6 +240,7 @@ def test_a_full_temporary_folder_is_one_error(lab, tmp_path):
     assert well[1] == 0
 
 
+@pytest.mark.slow
 def test_a_program_on_a_full_disk_is_one_line(lab, tmp_path):
     (tmp_path / "a.cu").write_text(PROGRAM)
     disk = tmp_path / "disk"

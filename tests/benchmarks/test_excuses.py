@@ -101,7 +101,7 @@ def test_weights_explain_no_mean_beyond_those_of_the_pieces():
 
 
 COMMITTED = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
-QUICK = ["sum_strided", "matmul, tiles of 16, unrolled", "atomic, one address"]
+QUICK = ["atomic, one address"]
 CASES = [
     pytest.param(case.name, marks=[pytest.mark.slow] * (case.name not in QUICK))
     for case in bench_counters.list_cases()

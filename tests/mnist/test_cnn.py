@@ -438,7 +438,7 @@ def test_a_call_is_as_many_steps_as_it_has_batches(target, rung):
     assert any((whole.get()[k] != v).any() for k, v in start.get().items())
 
 
-@each_backend
+@naive_first
 def test_training_lowers_the_loss(target, rung):
     cnn = ready(target, rung, count=4)
     for _ in range(60):
@@ -531,8 +531,9 @@ def memory_limit(extra: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
-@naive_first
+@each_backend
 def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
     if target == "cuda":
         pytest.skip("a process cannot limit a GPU's memory")
@@ -700,7 +701,7 @@ def test_a_rung_that_is_not_there():
         native.library("mnist", "cpu").call("weft_cnn_create", made, 99, config, NULL)
 
 
-@each_backend
+@naive_first
 def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     if target == "cuda":
         pytest.skip("on a GPU the steps are queued, which takes no time")

@@ -24,7 +24,7 @@ each_order = pytest.mark.parametrize(
     "order",
     ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in list(ORDERS)[1:])],
 )
-QUICK = {"bounds", "races_shared", "groups", "warps"}  # each is compiled for 2 s
+QUICK = {"races_shared", "groups"}  # each is compiled for 2 s
 SECONDS = 60  # after which a program that hangs unnoticed fails its test
 
 

@@ -394,6 +394,7 @@ def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
     assert "the program itself was ended by SIGSEGV" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_told_where_it_was(tmp_path):
     (tmp_path / "prog.cu").write_text(
         """#include <cstdio>
@@ -430,6 +431,7 @@ def test_a_command_line_that_makes_no_sense_is_one_sentence(program, words, said
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_program_without_kernels_says_so(tmp_path):
     (tmp_path / "prog.cu").write_text("int main() { return 0; }\n")
     done = command(tmp_path)

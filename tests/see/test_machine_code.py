@@ -299,6 +299,7 @@ def test_ptx_is_read_with_calls_tables_and_inlined_headers():
     assert sorted(loop.body) == [1, 2, 3]
 
 
+@pytest.mark.slow
 @with_sass
 @pytest.mark.skipif(not nvcc(), reason="no nvcc")
 def test_a_files_own_flags_for_nvcc_count_here_too(tmp_path):

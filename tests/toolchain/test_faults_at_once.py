@@ -37,6 +37,7 @@ def unfinished(*folders) -> list[str]:
     return sorted(map(str, found))
 
 
+@pytest.mark.slow
 def test_eight_processes_build_a_cold_library_once(lab, tmp_path):
     children = [start(lab, tmp_path / "cache", "-c", LIBRARY) for _ in range(PROCESSES)]
     said = [child.communicate(timeout=300) for child in children]

@@ -92,6 +92,7 @@ def test_threads_hold_in_every_thread_and_torchs_are_its_own():
     assert done.stdout == "[0, 0, 2]\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_child_computes():
     script = """
         import os, signal
