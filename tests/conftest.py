@@ -4,11 +4,15 @@ import fcntl
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 # Before torch is imported: several workers share the cores, and threads that wait
 # for each other by spinning would take from one another what they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# jsonschema, which nbformat imports, would build 38 parsers for formats of addresses.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 import pytest
 import torch

@@ -277,6 +277,7 @@ def test_a_closed_model_refuses_and_closes_twice(train):
             use()
 
 
+@pytest.mark.slow
 def test_models_free_their_memory(train):
     def resident() -> int:
         with open("/proc/self/statm") as file:

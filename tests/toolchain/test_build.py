@@ -147,6 +147,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
     script = f"""
         import pathlib, torch, weft
