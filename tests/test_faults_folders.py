@@ -143,8 +143,14 @@ pwd.getpwuid = unknown
     "home, before, told",
     [
         (None, "", ""),
-        (None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
-        ("locked/home", "", r"locked/home/.cache/weft' cannot be written"),
+        pytest.param(
+            *(None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("locked/home", "", r"locked/home/.cache/weft' cannot be written"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["unset", "of_nobody", "locked"],
 )

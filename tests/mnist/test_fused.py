@@ -106,7 +106,9 @@ def test_a_step_on_tensor_cores_is_as_near_as_its_factors(target, rung):
         assert error <= 8 * bound * np.linalg.norm(want.magnitudes[name]), name
 
 
-@each_rung
+@pytest.mark.parametrize(
+    "target, rung", only([("cpu", "fused"), ("cpu", "bf16")], fused(), names=2)
+)
 def test_forward_agrees_with_float64(target, rung):
     cnn = ready(target, rung, MODEL)
     images, labels = random_data(MODEL, 20, seed=3)

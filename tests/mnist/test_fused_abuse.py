@@ -116,19 +116,11 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     assert same(cnn.get(GRADIENT), fresh.get(GRADIENT))
 
 
-QUICK = [("bf16", 2)]
-OTHERS = [
-    ("fused", 10),
-    ("fused", 2),
-    ("bf16", 10),
-    ("tf32", 2),
-    ("tf32", 10),
-    ("fp16", 10),
-]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "rung, batch", [*QUICK, *[pytest.param(*c, marks=pytest.mark.slow) for c in OTHERS]]
+    "rung, batch",
+    [(rung, batch) for rung in ("fused", "bf16", "tf32") for batch in (2, 10)]
+    + [("fp16", 10)],
 )
 def test_threads_in_any_order_give_the_same_bits(rung, batch):
     """Forward, in reverse, shuffled: where a barrier is missing, they do not."""

@@ -449,6 +449,7 @@ def test_ratios_are_their_time_over_ours():
     assert ours["vs_torch_best"] is None
 
 
+@pytest.mark.slow
 def test_a_run_is_repeatable_and_begins_with_loaded_weights(tmp_path):
     path = tmp_path / "w.npz"
     first = run(replace(QUICK, epochs=1, save=path)).rows[0]

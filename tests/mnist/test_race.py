@@ -450,7 +450,9 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
         ("--batches 8,x", "--batches x: want whole numbers"),
         ("--measure speed", "--measure speed: want some of step"),
         ("--rounds 0", "--rounds 0: want at least 1"),
-        ("--precisions fp4", "nothing could be measured"),
+        pytest.param(
+            "--precisions fp4", "nothing could be measured", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(words, message, capsys):
