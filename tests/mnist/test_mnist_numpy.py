@@ -116,6 +116,7 @@ def test_a_turned_window_pays_its_second_and_no_other_changes():
     assert {name for name in y if turned[name] is not y[name]} == {"relu2"}
 
 
+@pytest.mark.slow
 def test_one_turned_window_explains_the_gradients_that_an_h200_measured():
     """Lesson 15b: the fused step's distance from float64, a mean of three batches."""
     rows = json.loads((RESULTS / "race_nvidia_h200.json").read_text())["rows"]
