@@ -70,11 +70,11 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 
 
 @notebooks
-def test_the_first_half_runs_and_its_exercises_can_be_solved(path, monkeypatch):
-    """The same for the first sections, in a kernel that starts faster."""
+def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypatch):
+    """In a kernel that starts faster."""
     warm_kernel.start_warm_kernels(monkeypatch)
     notebook = read(find_source(path))
-    notebook.cells = first_half(notebook)
+    notebook.cells = first_sections(notebook)
     run_with_attempts(notebook)
 
 
@@ -382,13 +382,19 @@ def in_sections(notebook) -> list[list[int]]:
     return sections
 
 
-def first_half(notebook) -> list[nbformat.NotebookNode]:
-    """The cells above the second ##, and the sections after it up to half the code."""
-    half = len(list(code_cells(notebook))) / 2
+def first_sections(notebook) -> list[nbformat.NotebookNode]:
+    """The cells above the second ##, and the sections up to a third of the code.
+
+    Of a notebook without sections, the first third.
+    """
+    most = len(list(code_cells(notebook))) / 3
+    sections = in_sections(notebook)
+    if len(sections) == 1:
+        sections = [[], [], *([index] for index in sections[0])]
     kept: list[nbformat.NotebookNode] = []
-    for number, section in enumerate(in_sections(notebook)):
+    for number, section in enumerate(sections):
         cells = kept + [notebook.cells[index] for index in section]
-        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > half:
+        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > most:
             break
         kept = cells
     return kept
