@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
 from jupyter_client.provisioning import local_provisioner
 
 PRELOADED = ["torch", "matplotlib.pyplot", "ipykernel.kernelapp", "utils"]
@@ -53,7 +54,12 @@ class Kernel:
 
 
 def start_warm_kernels(monkeypatch: Any) -> None:
-    """Let Jupyter start its kernels as forks, until the end of the test."""
+    """Let Jupyter start its kernels as forks, until the end of the test.
+
+    Not where there is a GPU: a fork cannot use one that its parent has opened.
+    """
+    if torch.cuda.is_available():
+        return
 
     def launch(words: list[str], env: dict[str, str], cwd: str, **_: Any) -> Kernel:
         return Kernel(words, env, cwd)
