@@ -33,6 +33,7 @@ class Kernel:
         arguments = (words, env, folder, begun)
         self.process = context.Process(target=_become_kernel, args=arguments)
         self.process.start()
+        begun.close()
         ready.recv()  # it has a process group of its own: Jupyter sends signals to that
         self.pid = self.process.pid
 
