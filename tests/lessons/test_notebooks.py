@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import itertools
 import os
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -340,10 +342,15 @@ def test_readme_has_the_same_address():
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """The notebook, which must be valid."""
+    """The notebook, which must be valid; one of the caller's own."""
+    return pickle.loads(_read_once(path))
+
+
+@functools.cache
+def _read_once(path: Path) -> bytes:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    return notebook
+    return pickle.dumps(notebook)
 
 
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -124,7 +124,8 @@ def test_forward_agrees_with_float64(target, rung):
 # ---- many steps --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target, rung", only([("cpu", "fused")], fused(), names=2))
+@pytest.mark.slow
+@each_rung
 def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
     """To the bit, with a smaller batch at the end."""
     batch, count = (3, 200) if target == "cuda" else (2, 5)
@@ -202,7 +203,9 @@ def test_weights_come_back_as_they_went_in(target, rung):
     assert same(cnn.get(), random_params(MODEL))
 
 
-@each_fp32_rung
+@pytest.mark.parametrize(
+    "target, rung", only([("cpu", "fused")], fused(("fp32",)), names=2)
+)
 def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
     cnn, twin = ready(target, rung, MODEL), ready(target, rung, MODEL)
     sections = cnn.profile(np.arange(2))

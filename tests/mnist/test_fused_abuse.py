@@ -22,8 +22,7 @@ from test_cnn import (
     random_params,
     ready,
 )
-from test_fused import MODEL, each_fp32_rung, each_rung, fused, same
-from tiers import only
+from test_fused import MODEL, each_fp32_rung, each_rung, same
 
 from weft import mnist
 from weft.base.errors import ArgumentError
@@ -35,7 +34,8 @@ SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 
-@pytest.mark.parametrize("target, rung", only([("cpu", "fused")], fused(), names=2))
+@pytest.mark.slow
+@each_rung
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
     """No ReLU makes it a zero: whoever watches the loss sees that training is lost."""
     if target == "cpu" and rung not in ("fused", "bf16"):
@@ -97,6 +97,7 @@ def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
     assert same(cnn.get(), before) and len(cnn.losses()) == 0
 
 
+@pytest.mark.slow
 @each_fp32_rung
 def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     """What came to its end has a loss, the rest has none."""

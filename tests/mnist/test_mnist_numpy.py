@@ -40,6 +40,7 @@ def of(order):
     return TRAIN.images[order], TRAIN.labels[order]
 
 
+@pytest.mark.slow
 def test_loss_and_gradients_are_autograds():
     images, labels = clear_batch()
     params = params64()
