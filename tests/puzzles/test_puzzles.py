@@ -328,7 +328,7 @@ def test_the_example_is_solved_without_a_mark(capsys):
 # ---- languages -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", only(["threads", "sums"], GROUPS))
+@pytest.mark.parametrize("group", only(["tiles"], GROUPS))
 def test_the_published_answers_are_accepted_as_cuda_c(group):
     """All of a group in one source: the compiler starts once."""
     wanted = [p for p in puzzles.groups[group] if p.is_kernel]
@@ -471,7 +471,9 @@ def in_rows_of_rows(out, a, height, width):
         out[row * width + col] = 255 - a[row][col]
 
 
-@pytest.mark.parametrize("form", [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
+@pytest.mark.parametrize(
+    "form", only([sim], [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
+)
 @pytest.mark.parametrize(
     ("given", "says"),
     first_of_each(
@@ -584,6 +586,7 @@ def test_a_wrong_answer_is_drawn_above_its_error(published, capsys, monkeypatch)
     assert capsys.readouterr().out == printed  # the run for the picture prints nothing
 
 
+@pytest.mark.slow  # a million writes are simulated
 def test_an_answer_that_costs_too_much_is_drawn_too(published):
     def by_all(out, a, n):
         for i in range(n):
