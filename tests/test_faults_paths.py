@@ -52,7 +52,7 @@ def lab(tmp_path_factory):
     return copy_lab(tmp_path_factory.mktemp("plain") / "lab")
 
 
-@pytest.mark.parametrize("name", only(["spaces", "letters"], NAMES))
+@pytest.mark.parametrize("name", only(["letters"], NAMES))
 def test_programs_and_caches_may_have_any_name(lab, tmp_path, name):
     """The folder one is in, the cache, the program, and its header's folder."""
     here = tmp_path / NAMES[name]

@@ -154,6 +154,7 @@ def test_a_readers_rung_that_does_not_compile_says_where(tmp_path):
         mine.library()
 
 
+@pytest.mark.slow
 def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path):
     mine = copy_rung("vectorised", tmp_path / "new" / "mine.cu")
     assert mine.name == "mine" and "matmul_vectorised" not in mine.path.read_text()
@@ -165,6 +166,7 @@ def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path)
     assert mine.inspect(128, 128, 32).kernels[0].counters.barriers < before.barriers
 
 
+@pytest.mark.slow
 def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     """As the lesson says: the file into kernels/matmul, its name into the list."""
     folder = tmp_path / "matmul"

@@ -73,7 +73,7 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 
 @notebooks
 def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypatch):
-    """In a kernel that starts faster."""
+    """The kernel is a fork of a process that has imported the lab."""
     warm_kernel.start_warm_kernels(monkeypatch)
     notebook = read(find_source(path))
     notebook.cells = first_sections(notebook)
@@ -390,11 +390,11 @@ def in_sections(notebook) -> list[list[int]]:
 
 
 def first_sections(notebook) -> list[nbformat.NotebookNode]:
-    """The cells above the second ##, and the sections up to a third of the code.
+    """The cells above the second ##, and the sections up to a quarter of the code.
 
-    Of a notebook without sections, the first third.
+    Of a notebook without sections, the first quarter.
     """
-    most = len(list(code_cells(notebook))) / 3
+    most = len(list(code_cells(notebook))) / 4
     sections = in_sections(notebook)
     if len(sections) == 1:
         sections = [[], [], *([index] for index in sections[0])]

@@ -220,6 +220,7 @@ def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
             assert layers.count(f"{layer}{i}") == 2, layer  # forward and back
 
 
+@pytest.mark.slow
 def test_sums_over_patches_are_not_timed_as_conv1():
     """A step alone makes them in "batch"; in a run the step before does."""
     cnn = ready("cpu", "fused", MODEL)

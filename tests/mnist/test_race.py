@@ -12,7 +12,6 @@ import pytest
 import torch
 from drawings import texts
 from invented_products import peak_rows
-from tiers import only
 
 from weft import __main__ as command
 from weft import bench
@@ -283,7 +282,8 @@ def as_lists(x):
     return x if isinstance(x, float) else x.tolist()
 
 
-@pytest.mark.parametrize("measure", only(["epoch"], ["epoch", "target"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["epoch", "target"])
 def test_milestones_train_both_sides_alike(train, measure, given):
     test = load("test").first(300)
     options = {"count": 2, "train": load("train").first(256), "test": test}

@@ -61,7 +61,7 @@ OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # it is in the sl
 
 # The watch build of an op with convolutions takes seconds; all ops are checked, below
 # and in tests/ops.
-QUICK = [(op, rung) for op, rung in OTHERS if op in ("linear", "relu")]
+QUICK = [(op, rung) for op, rung in OTHERS if op == "relu"]
 
 
 @pytest.mark.parametrize(
