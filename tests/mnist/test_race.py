@@ -166,6 +166,7 @@ def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
     assert told[-1] == "absent: PyTorch eager nchw: out of memory"
 
 
+@pytest.mark.slow
 def test_a_rung_races_in_its_own_precision_only(train):
     told = []
     options = {"rounds": 1, "train": train, "say": told.append, **SMALL}
@@ -211,6 +212,7 @@ def test_the_ladder_on_a_cpu_is_what_is_not_simulated(few):
     assert [row["rung"] for row in result.rows] == ["reference"]
 
 
+@pytest.mark.slow
 def test_each_rung_of_a_run_races_twins_of_its_own_precision(monkeypatch, few):
     def trainer(name, device, **more):
         cnn = Cnn("reference", device, **more)
@@ -280,6 +282,7 @@ def as_lists(x):
     return x if isinstance(x, float) else x.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["epoch", "target"])
 def test_milestones_train_both_sides_alike(train, measure, given):
     test = load("test").first(300)
@@ -421,6 +424,7 @@ def test_parts_of_a_sweep_come_together(tmp_path):
     assert bench_mnist.merged(path, elsewhere) == elsewhere
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train):
     monkeypatch.setattr("weft.mnist.data.load", lambda _: train)
     path = tmp_path / "race.json"
@@ -442,7 +446,9 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
         ("--batches 8,x", "--batches x: want whole numbers"),
         ("--measure speed", "--measure speed: want some of step"),
         ("--rounds 0", "--rounds 0: want at least 1"),
-        ("--precisions fp4", "nothing could be measured"),
+        pytest.param(
+            "--precisions fp4", "nothing could be measured", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(words, message, capsys):
