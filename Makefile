@@ -1,17 +1,21 @@
-# make          environment and libraries        make lab        the notebooks
-# make mnist    train, compare with PyTorch      make test       the suite
-# make format   ruff and clang-format            make test-slow  what takes minutes
-# make fuzz     random input by the ten thousand, half an hour
-# make mutants  published answers with a slip each, all to be refused
-# make baseline   what must not change when code moves: recorded, compared
-# make notebooks  the lessons, from their sources in notebooks/solutions
+# make            prepare Python, build the libraries
+# make lab        open the notebooks
+# make mnist      train the CNN, compare with PyTorch
+# make test       run the tests that take seconds
+# make test-slow  run the tests that take minutes
+# make format     run ruff and clang-format
+# make fuzz       run tens of thousands of random inputs: half an hour
+# make mutants    put a slip into each published answer; the checks must refuse it
+# make baseline   record the results that must not change when code moves, or compare
+# make notebooks  write the lessons from their sources
 #
-# PYTHON=...    another interpreter, whose packages are kept
-# PIP_ARGS=...  for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
-#               --extra-index-url https://pypi.org/simple: torch without CUDA
-# ARGS=...      for the program: make mnist ARGS="--epochs 1", make test ARGS="-k conv"
+# PYTHON=...    another interpreter; it keeps its packages
+# PIP_ARGS=...  options of pip, e.g. --index-url https://download.pytorch.org/whl/cpu
+#               --extra-index-url https://pypi.org/simple for a torch without CUDA
+# ARGS=...      options of the program: make mnist ARGS="--epochs 1",
+#               make test ARGS="-k conv"
 
-# Makes the environment ready, then runs python in it.
+# Prepares the environment, then runs python in it.
 RUN := $(or $(PYTHON),python3) lib/weft/commands/environment.py
 export PYTHON PIP_ARGS
 

@@ -1,6 +1,6 @@
-"""What a lesson calls: `from utils import *` in its first cell.
+"""The names that lessons use: each first cell runs `from utils import *`.
 
-Thin over the weft package; everything here works from any folder.
+A thin layer over the weft package; everything here works from any folder.
 """
 
 from __future__ import annotations
@@ -103,24 +103,24 @@ __all__ = [
 
 
 def cdiv(a: int, b: int) -> int:
-    """a / b rounded up: how many blocks of b threads cover a elements."""
+    """Return a / b rounded up: the number of blocks of b threads for a elements."""
     return -(-a // b)
 
 
 def size(full: int, small: int) -> int:
-    """How large an example is: `full`, or `small` where WEFT_SMALL=1 is set.
+    """Return the size of an example: `full`, or `small` if WEFT_SMALL=1 is set.
 
-    The suite sets it, which runs every lesson and must not take long.
+    The test suite sets it, since it runs every lesson and must be quick.
     """
     return small if os.environ.get("WEFT_SMALL") == "1" else full
 
 
 def source(path: str, name: str | None = None) -> str:
-    """The text of a file of the lab, or of one function in it.
+    """Return the text of a file of the lab, or of one function in it.
 
-    path: from the top of the checkout, e.g. "kernels/relu.cu". name: a C, CUDA
-    or Python function; its comment or decorators come along. Raises ValueError
-    with the functions there are if `name` is not one of them.
+    path: relative to the top of the checkout, e.g. "kernels/relu.cu". name: a C,
+    CUDA or Python function; the text includes its comment or decorators. If the
+    file has no such function, ValueError lists those that it has.
     """
     text = (ROOT / path).read_text()
     if name is None:
@@ -138,19 +138,19 @@ def source(path: str, name: str | None = None) -> str:
     indent = len(lines[last]) - len(lines[last].lstrip())
     closes = "}" if not path.endswith(".py") else None
     if closes and "{" in lines[last] and lines[last].endswith("}"):
-        return "\n".join(lines[first : last + 1]) + "\n"  # all of it in one line
+        return "\n".join(lines[first : last + 1]) + "\n"  # the function is one line
     while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closes):
         last += 1
     if closes:
-        last += 1  # the brace itself
+        last += 1  # include the closing brace
     return "\n".join(lines[first : last + 1]).rstrip() + "\n"
 
 
 def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
-    against: another function of that file, or another path; what is shown is
-    then the difference from it.
+    against: another function of that file, or another path. If given, show only
+    the difference from it.
     """
     text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
     if against:
@@ -173,7 +173,7 @@ def _defines_python(line: str, name: str) -> bool:
 
 def _defines(line: str, name: str) -> bool:
     if line.rstrip().endswith((";", "\\")):
-        return False  # a declaration or a call, or inside of a macro
+        return False  # a declaration, a call, or part of a macro
     pattern = rf".*\b{re.escape(name)}\s*\("
     return bool(re.match(pattern, line)) and not re.match(r"\s*(/\*|\*|//|#)", line)
 

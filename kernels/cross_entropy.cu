@@ -1,22 +1,21 @@
 /* cross_entropy.cu -- softmax and the loss -log softmax(logits)[target], the
  * mean over the batch.
  *
- * With a row's maximum taken off first, its largest exponential is exp(0) = 1:
- * none overflows, and their sum is at least 1. The loss is computed as
- * log(sum) - (logit - maximum), not as the logarithm of a probability, which
- * would be infinite where the probability is too small for a float.
+ * If a row's maximum is subtracted first, its largest exponential is exp(0) =
+ * 1: none overflows, and their sum is at least 1. The loss is computed as
+ * log(sum) - (logit - maximum). The logarithm of a probability would be
+ * infinite if the probability is too small for a float.
  *
  * Naive
  * Idea:    one thread per row writes its probabilities. Then one block adds the
  *          rows' losses in a tree in shared memory: blocks cannot wait for each
- *          other within a launch, and one block's sum has always one order.
+ *          other within a launch, and one block always adds in the same order.
  * Limit:   neighbouring threads read rows that are `classes` apart, so loads do
- *          not coalesce; maximum and sum are computed twice; one block is one
+ *          not coalesce; maximum and sum are computed twice; one block uses one
  *          of a hundred multiprocessors. For 10 classes the launches cost more.
- * Error:   n / THREADS losses added one after another, log2(THREADS) more in
- *          the tree; log and exp are good to a few times 2^-24.
- * Lesson:  notebooks/10_backwards.ipynb
- */
+ * Error:   n / THREADS losses are added one after another, log2(THREADS) more
+ *          in the tree; log and exp are accurate to a few times 2^-24.
+ * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include <math.h>
@@ -32,7 +31,7 @@ WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",
 
 enum { REFERENCE, NAIVE };
 
-/* The largest of x[0..classes) and the sum of exp(x - largest). */
+/* Find the largest of x[0..classes) and the sum of exp(x - largest). */
 static __device__ void row_sums(float *largest, float *sum, const float *x,
                                 int classes) {
     float most = x[0];
@@ -73,7 +72,7 @@ static __global__ void cross_entropy_naive_loss(float *loss,
         acc += bad ? NAN : logf(sum) - (x[target[row]] - most);
     }
     partial[tid] = acc;
-    __syncthreads(); // all sums are there
+    __syncthreads(); // all sums are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
         __syncthreads(); // before the next round reads this one's sums
@@ -96,8 +95,8 @@ static __global__ void cross_entropy_naive_dlogits(float *dlogits,
     dlogits[index] = (prob[index] - onehot) * ((dloss ? *dloss : 1.0f) / n);
 }
 
-/* What both launchers ask of the sizes and, where the host can read them, of
- * the targets. */
+/* Check the sizes and, if the host can read them, the targets; for both
+ * launchers. */
 static int check_rows(const char *function, const int64_t *target, int n,
                       int classes) {
     WEFT_REQUIRE(n >= 1, "%s: n = %d, want at least 1", function, n);

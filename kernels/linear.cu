@@ -1,10 +1,10 @@
 /* linear.cu -- a fully connected layer: y = x @ weight^T + bias.
  *
  * Naive
- * Idea:    one thread per element of the result, forward and backward alike;
- *          each of the three gradients is a matrix product or a sum over the
- *          batch, and each has a kernel of its own.
- * Limit:   as in matmul's naive rung, two loads for each multiply-add; forward,
+ * Idea:    one thread per element of the result, forward and backward alike.
+ *          Each of the three gradients is a matrix product or a sum over the
+ *          batch, and each has its own kernel.
+ * Limit:   as in matmul's naive rung, two loads for each multiply-add. Forward,
  *          neighbouring threads read rows of weight that are `in` apart, so
  *          their loads do not coalesce; and dbias has only `out` threads.
  * Error:   sums of `in`, `out` or n terms one after another in float: each at
@@ -12,15 +12,15 @@
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled
- * Idea:    all three products are one kernel with other strides: a block stages
- *          tiles of both factors in shared memory, a thread has 4 x 4 results
- * in registers. Where results are few and sums long (64 x 128 of 3136 terms)
- * such blocks would be a handful: there a block takes only 8 x 8 results, and
- * its threads share the terms of each. Limit:   loads wait while nothing is
- * multiplied; with 8 x 8 results a block reads a quarter of a float for each
- * multiply-add from the L2 cache. Error:   as above; shared terms are added in
- * shorter rows. Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Idea:    all three products are one kernel with different strides. A block
+ *          stages tiles of both factors in shared memory, and a thread has 4 x
+ *          4 results in registers. If results are few and sums long (64 x 128
+ *          of 3136 terms), such blocks would be a handful. Then a block takes
+ *          only 8 x 8 results, and its threads share the terms of each.
+ * Limit:   nothing is multiplied while loads wait; with 8 x 8 results a block
+ *          reads a quarter of a float for each multiply-add from the L2 cache.
+ * Error:   as above; shared terms are added in shorter sequences.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "common/internal.cuh"
 
 #include "common/checks.cuh"
@@ -116,8 +116,9 @@ struct factor {
     int lines;
 };
 
-/* tile_s[k][line] = element (first + line, k0 + k), k < depth; zero where the
- * factor has no such line. Lanes go along what lies side by side in memory. */
+/* Load tile_s[k][line] = element (first + line, k0 + k), k < depth; zero if the
+ * factor has no such line. Lanes run along the direction that is contiguous in
+ * memory. */
 template <int LINES, int PITCH>
 static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
                                  int first, int k0, int depth) {
@@ -142,7 +143,7 @@ static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
 }
 
 /* result (left.lines,right.lines) = sum over k of left[row][k] * right[col][k],
- * plus bias[col]. A block makes TILE_ROWS x TILE_COLS of it. */
+ * plus bias[col]. A block computes TILE_ROWS x TILE_COLS of it. */
 static __global__ void linear_tiled(float *result, struct factor left,
                                     struct factor right, const float *bias,
                                     int terms) {
@@ -159,7 +160,7 @@ static __global__ void linear_tiled(float *result, struct factor left,
         load_tile<TILE_COLS>(right_s, right, first_col, k0, depth);
         __syncthreads(); // both tiles are complete ...
         multiply_tiles(sums, left_s, right_s, depth);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // ... and have been read
     }
 
     for (int i = 0; i < 4; i++)
@@ -172,10 +173,10 @@ static __global__ void linear_tiled(float *result, struct factor left,
         }
 }
 
-enum { SIDE = 8 }; // of the square of results that a block has for few
+enum { SIDE = 8 }; // of a block's square of results if there are few
 
-/* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]: SIDE x
- * SIDE of them a block, whose threads take every THREADS-th i. */
+/* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. A block
+ * computes SIDE x SIDE of them, and its threads take every THREADS-th i. */
 static __global__ void linear_tiled_few(float *y, const float *x,
                                         const float *weight, const float *bias,
                                         int n, int in, int out) {
@@ -209,8 +210,8 @@ static __global__ void linear_tiled_few(float *y, const float *x,
 
 enum { BIAS_COLS = 32, BIAS_ROWS = 32, BIAS_LOADS = 4 };
 
-/* dbias[col] = sum over the batch of dy[row][col]: BIAS_COLS columns a block,
- * of which each warp adds every BIAS_ROWS-th row. */
+/* dbias[col] = sum over the batch of dy[row][col]. A block computes BIAS_COLS
+ * columns, and each warp adds every BIAS_ROWS-th row of them. */
 static __global__ void linear_tiled_dbias(float *dbias, const float *dy, int n,
                                           int out) {
     __shared__ float sums_s[BIAS_ROWS][BIAS_COLS];
@@ -225,7 +226,7 @@ static __global__ void linear_tiled_dbias(float *dbias, const float *dy, int n,
                 row < (size_t)n && col < (size_t)out ? dy[row * out + col] : 0;
         }
     sums_s[ty][tx] = sum;
-    __syncthreads(); // the sums of all warps are there
+    __syncthreads(); // the sums of all warps are stored
     if (ty > 0 || col >= (size_t)out) return;
     for (int i = 1; i < BIAS_ROWS; i++) sum += sums_s[i][tx];
     dbias[col] = sum;

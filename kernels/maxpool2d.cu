@@ -1,21 +1,20 @@
-/* maxpool2d.cu -- maxima of windows that lie side by side.
+/* maxpool2d.cu -- maxima of adjacent windows.
  *
  * Naive
- * Idea:    forward, one thread per window looks at its kh * kw pixels. Going
- *          back, one thread per pixel asks whether it was the maximum of the
- *          one window it is in: so nothing needs zeroing first, and no two
- *          threads write to one place.
- * Limit:   the memory's bandwidth, of which forward uses a part only:
+ * Idea:    forward, one thread per window reads its kh * kw pixels. Backward,
+ *          one thread per pixel tests whether the pixel was the maximum of its
+ *          window: so nothing needs zeroing first, and no two threads write to
+ *          one place.
+ * Limit:   the memory's bandwidth, of which the forward pass uses only a part:
  *          neighbouring threads read pixels that are kw apart.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled
- * Idea:    one thread per window, both ways: going back it reads its argmax and
- *          dy once, not once per pixel, and a window of 2 x 2 is two loads or
- *          stores of 2 floats. What divides is 32 bits wide.
+ * Idea:    one thread per window in both directions: backward, it reads its
+ *          argmax and dy once, not once per pixel, and a window of 2 x 2 is two
+ *          loads or stores of 2 floats. Divisions are 32 bits wide.
  * Limit:   the memory's bandwidth.
- * Lesson:  notebooks/15a_mnist.ipynb
- */
+ * Lesson:  notebooks/15a_mnist.ipynb */
 #include "common/internal.cuh"
 
 #include "common/checks.cuh"
@@ -45,7 +44,7 @@ static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
     for (int i = 0; i < kh; i++)
         for (int j = 0; j < kw; j++) {
             const float value = window[(size_t)i * w + j];
-            // A NaN, the only thing that differs from itself, beats every
+            // A NaN, the only value that differs from itself, beats every
             // number, but no NaN before it.
             const int nan_wins = value != value && most == most;
             if (value > most || nan_wins) {
@@ -77,9 +76,9 @@ static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
 
 /* ---- tiled --------------------------------------------------------------- */
 
-/* Windows of 2 x 2 that fill the image: `windows` of them in all, `ow` in a
- * row of windows. Window i of the batch starts at row 2 (i / ow), counted
- * through all planes, since no row is left over between two planes. */
+/* Windows of 2 x 2 that fill the image: `windows` of them in all, `ow` in a row
+ * of windows. Window i of the batch starts at row 2 (i / ow), counted through
+ * all planes, since no row is left over between two planes. */
 static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
                                        const float *x, unsigned windows,
                                        unsigned ow) {
@@ -116,7 +115,7 @@ static __global__ void maxpool2d_tiled_dx(float *dx, const float *dy,
         make_float2(where == 2 ? d : 0.0f, where == 3 ? d : 0.0f);
 }
 
-/* Whether the kernels above can do it; where not, rung tiled is naive's. */
+/* Whether the kernels above can do it; if not, rung tiled runs naive's. */
 static int pairs(const void *x, size_t planes, int h, int w, int kh, int kw) {
     const size_t windows = planes * (h / 2) * (w / 2);
     return kh == 2 && kw == 2 && h % 2 == 0 && w % 2 == 0 &&
@@ -124,7 +123,7 @@ static int pairs(const void *x, size_t planes, int h, int w, int kh, int kw) {
            (uintptr_t)x % sizeof(float2) == 0;
 }
 
-/* What both launchers ask of the sizes. */
+/* Check the sizes; for both launchers. */
 static int check_sizes(const char *function, int n, int c, int h, int w, int kh,
                        int kw) {
     const struct {

@@ -1,21 +1,25 @@
 /* weft.h -- every kernel of the lab, as plain C.
  *
- * Functions return WEFT_OK or a negative status. They never print and never
- * exit: the caller is somebody's notebook. After a failure weft_last_error()
- * holds one line that says what failed, with the numbers in it.
+ * Functions of type int return WEFT_OK or a negative status. They never print
+ * and never exit, because the caller is somebody's notebook. After a failure
+ * weft_last_error() returns one line that names the mistake and its numbers.
  *
  * The same sources build twice: libweft_cpu_* (g++, arrays in host memory) and
  * libweft_cuda_* (nvcc, arrays in the memory of the current CUDA device). In
- * both, arrays are contiguous, row-major float32 unless said otherwise, and
- * must not overlap. Arguments come in one order everywhere:
+ * both, arrays are contiguous, row-major float32 unless a comment gives another
+ * layout, and must not overlap. All functions order their arguments alike:
  *
  *     rung, outputs, inputs, sizes, options (NULL: the defaults), stream
  *
- * `rung` picks an implementation: an index into the op's lines of
- * weft_rungs(). Work is queued on `stream` (NULL: the default one; ignored by
- * the CPU build, which returns when the work is done); weft_sync() waits.
- * Outputs are overwritten, not added to (but for weft_matmul() with a beta).
- * Images are n c h w, filters oc ic kh kw. Sizes must be at least 1. */
+ * `rung` selects an implementation: it indexes the op's lines of weft_rungs().
+ * A function queues its work on `stream` (NULL: the default one) and returns;
+ * weft_sync() waits for that work. The CPU build ignores `stream` and returns
+ * when the work is done. Outputs are overwritten, except that weft_matmul()
+ * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
+ *
+ * An op returns WEFT_EINVAL and launches nothing if an argument is invalid: a
+ * rung that cannot run here, a size below 1, NULL for an array that is not
+ * optional, or an array of more than 2^39 - 256 elements. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -23,57 +27,62 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* the rest of a library stays hidden */
+#pragma GCC visibility push(default) /* a library hides the rest */
 /* cdef: lib/weft/toolchain/native.py parses from here ... (declarations only)
  */
 
 enum weft_status {
     WEFT_OK = 0,
-    WEFT_EINVAL = -1, /* An argument makes no sense; nothing was launched. */
-    WEFT_ECUDA = -2,  /* A CUDA call failed; the context is still good. */
+    WEFT_EINVAL = -1, /* An argument is invalid; nothing was launched. */
+    WEFT_ECUDA = -2,  /* A CUDA call failed; the context is still usable. */
     WEFT_ELOST = -3,  /* A kernel faulted: restart the notebook's kernel. */
-    WEFT_ENOMEM = -4, /* Out of memory; the message says how much was asked. */
+    WEFT_ENOMEM = -4, /* Out of memory; the message gives the request. */
     WEFT_EINTR = -5   /* Ctrl-C ended the call; its outputs are incomplete. */
 };
 
-/* A cudaStream_t, opaque here so that no CUDA header is needed. */
+/* A cudaStream_t, opaque here so that this header needs no CUDA header. */
 typedef struct weft_stream_st *weft_stream;
 
 /* ---- the library ------------------------------------------------------- */
 
-/* This thread's last failure in one line, or "". */
+/* Return this thread's last failure as one line, or "". */
 const char *weft_last_error(void);
 
-/* Wait until the work queued on `stream` is done; reports its failures. */
+/* Wait until the work queued on `stream` is done, and return its first
+ * failure. */
 int weft_sync(weft_stream stream);
 
-/* Make CUDA device `device` current for this thread (CPU build: only 0). */
+/* Make CUDA device `device` current for this thread. The CPU build accepts only
+ * 0 and returns WEFT_EINVAL for others. */
 int weft_set_device(int device);
 
-/* CPU build: use `threads` threads, 0 for one per available core. Holds for the
- * whole process; in a forked child the reference rungs have one thread. */
+/* Set the number of threads of the CPU build: 1 to 1024, or 0 for one per
+ * available core. The setting holds for the whole process; in a forked child
+ * the reference rungs use one thread. The CUDA build ignores it. */
 int weft_set_threads(int threads);
 
-/* CPU build: between two barriers the threads of a block run one after another,
- * 0 forward (the default), 1 in reverse, 2 shuffled. A kernel that lacks a
- * barrier gives itself away in one of them. Holds for the whole process. */
+/* Set the order in which the CPU build runs the threads of a block between two
+ * barriers: 0 forward (the default), 1 reverse, 2 shuffled. A kernel that lacks
+ * a barrier usually fails in one of them. The setting holds for the whole
+ * process. The CUDA build ignores it. */
 int weft_set_order(int order);
 
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 
-/* One implementation of an op. The table of all of them is the only list:
- * tests, benchmarks, plots and notebooks iterate it. */
+/* One implementation of an op. This table is the only list of them: tests,
+ * benchmarks, plots and notebooks iterate over it. */
 struct weft_rung {
     const char *op;        /* "matmul", "conv2d", ..., "mnist" */
     const char *rung;      /* "reference", "naive", ... */
-    const char *idea;      /* one line: what this rung does */
+    const char *idea;      /* what this rung does, in one line */
     const char *precision; /* "fp32", "tf32", "3xtf32", "bf16", "fp16" */
-    int targets;           /* WEFT_CPU | WEFT_CUDA: where it runs */
-    int sm;                /* least compute capability times 10, 0: any */
+    int targets;           /* where it runs: WEFT_CPU | WEFT_CUDA */
+    int sm;                /* minimum compute capability times 10; 0: any */
 };
 
-/* The rungs linked into this library, in the order of their index per op;
- * *count receives how many. The table lives as long as the library. */
+/* Return the rungs linked into this library; an op's rungs are in the order of
+ * their indices. *count receives how many there are. The table is valid as long
+ * as the library is loaded. */
 const struct weft_rung *weft_rungs(int *count);
 
 /* ---- ops --------------------------------------------------------------- */
@@ -81,30 +90,36 @@ const struct weft_rung *weft_rungs(int *count);
 struct weft_matmul_options {
     int trans_a;       /* 1: a is stored (k,m) and used transposed */
     int trans_b;       /* 1: b is stored (n,k) and used transposed */
-    float alpha;       /* c = alpha * a @ b + beta * c + bias; defaults 1, 0. */
-    float beta;        /* With beta 0 the old c is never read. */
+    float alpha;       /* c = alpha * a @ b + beta * c + bias; defaults 1, 0 */
+    float beta;        /* with beta 0 the old c is never read */
     const float *bias; /* (n), added to every row; NULL: none */
-    int relu;          /* 1: what is below 0 becomes 0; a NaN stays a NaN */
-    int batch;         /* this many products side by side; 0 counts as 1 */
+    int relu;          /* 1: negative results become 0; a NaN stays a NaN */
+    int batch;         /* number of independent products; 0 counts as 1 */
     ptrdiff_t stride_a, stride_b, stride_c; /* elements from one matrix of the
-                          batch to the next, at least 0; 0 for a or b: the same
-                          matrix for all; unused where batch is 1 */
-    void *workspace; /* on the target, at a multiple of 256; NULL: none */
+                                               batch to the next: at least 0, 0
+                                               and m * n; 0 for a or b: all
+                                               products use the same matrix;
+                                               ignored if batch is 1 */
+    void *workspace; /* in target memory, 256-byte aligned; NULL: none */
     size_t workspace_bytes;
 };
 
 /* c (m,n) = a (m,k) @ b (k,n), for each matrix of the batch. The rung's
- * precision says what a and b hold: floats, or for "bf16" and "fp16" such
- * numbers of 16 bits. c, bias and the sums are float. WEFT_EINVAL where a
- * workspace is wanted, and is smaller than weft_matmul_workspace() says or lies
- * at no multiple of 256. */
+ * precision sets the type of a and b: 16-bit numbers for "bf16" and "fp16",
+ * floats for the others. c, bias and the sums are float. n and k are at most
+ * INT_MAX - 4095.
+ *
+ * Returns WEFT_EINVAL also if the rung needs a workspace and options->workspace
+ * is smaller than weft_matmul_workspace() reports or not aligned to 256
+ * bytes. */
 int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream);
 
-/* *bytes = how large a workspace that very call of weft_matmul() wants, often
- * 0: it depends on the sizes, on how a and b lie (transposed, at which
- * addresses) and on the rung. options->workspace itself is not looked at. */
+/* Compute the bytes of workspace that weft_matmul() needs for the same
+ * arguments, and store them in *bytes; often 0. The size depends on the rung,
+ * the sizes, and the layout of a and b (transposition and alignment of the
+ * addresses). options->workspace itself is ignored. */
 int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
                           int m, int n, int k,
                           const struct weft_matmul_options *options);
@@ -113,53 +128,61 @@ struct weft_conv2d_options {
     int padding; /* zeros added on all four sides; default 0 */
 };
 
-/* y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight
- * (oc,ic,kh,kw), plus bias (oc; NULL: none); stride 1,
- * h' = h + 2 padding - kh + 1 and w' alike, both at least 1. */
+/* y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight (oc,ic,kh,kw),
+ * plus bias (oc; NULL: none). The stride is 1; h' = h + 2 padding - kh + 1, and
+ * w' is computed alike. Both must be at least 1, padding at least 0, and
+ * ic*kh*kw and oc*kh*kw at most 2^30. */
 int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int ic, int h, int w, int oc, int kh,
                 int kw, const struct weft_conv2d_options *options,
                 weft_stream stream);
 
-/* From dy (n,oc,h',w'): dx like x, dweight like weight, dbias (oc). Each of
- * the three may be NULL: not wanted. x is read only for dweight, weight only
- * for dx; what is not read may be NULL. */
+/* Compute gradients from dy (n,oc,h',w'): dx with the shape of x, dweight with
+ * that of weight, dbias (oc). Each of the three may be NULL and is then
+ * skipped. Only dweight reads x, and only dx reads weight; an input that is not
+ * read may be NULL. */
 int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
                          int n, int ic, int h, int w, int oc, int kh, int kw,
                          const struct weft_conv2d_options *options,
                          weft_stream stream);
 
-/* y = (x - mean) * rstd * weight + bias, per channel, with the mean and the
- * biased variance over this batch: rstd = 1 / sqrt(var + eps). x, y
- * (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than 1, eps > 0.
- * mean and rstd are outputs, kept for the backward pass. */
+/* y = (x - mean) * rstd * weight + bias, per channel, where mean and the biased
+ * variance are those of this batch and rstd = 1 / sqrt(var + eps). x, y
+ * (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than 1 and eps
+ * finite and above 0. mean and rstd are outputs, kept for the backward pass.
+ * Source: Ioffe and Szegedy, Batch Normalization, 2015. */
 int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                      const float *x, const float *weight, const float *bias,
                      int n, int c, int h, int w, float eps, weft_stream stream);
 
-/* dx like x, dweight (c), dbias (c), from dy and what the forward pass kept. */
+/* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x, weight,
+ * and the mean and rstd of the forward pass. All three gradients are
+ * required. */
 int weft_batchnorm2d_backward(int rung, float *dx, float *dweight, float *dbias,
                               const float *dy, const float *x,
                               const float *weight, const float *mean,
                               const float *rstd, int n, int c, int h, int w,
                               weft_stream stream);
 
-/* y = max(x, 0), `count` elements; a NaN stays a NaN. */
+/* y = max(x, 0) for `count` elements; a NaN stays a NaN. */
 int weft_relu(int rung, float *y, const float *x, size_t count,
               weft_stream stream);
 
-/* dx = dy where y > 0, else 0; `y` is the forward pass's output. */
+/* dx = dy where y > 0, else 0, for `count` elements; `y` is the forward pass's
+ * output. */
 int weft_relu_backward(int rung, float *dx, const float *dy, const float *y,
                        size_t count, weft_stream stream);
 
-/* y (n,c,h/kh,w/kw; rounded down) = maxima of the kh x kw windows of x
- * (n,c,h,w), stride = window. argmax like y: where each maximum lies in its
- * window, as i * kw + j; of equal values the first, and a NaN wins. */
+/* y (n,c,h/kh,w/kw; rounded down) = the maxima of the kh x kw windows of x
+ * (n,c,h,w); the stride equals the window. argmax, int32 with the shape of y,
+ * receives the position of each maximum in its window, as i * kw + j. The first
+ * of several equal values wins, and a NaN wins over numbers. The window must
+ * fit into the image and have at most 2^31 - 1 pixels. */
 int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
                    int c, int h, int w, int kh, int kw, weft_stream stream);
 
-/* dx like x: dy at each window's argmax, 0 elsewhere. */
+/* dx (n,c,h,w) = dy (n,c,h/kh,w/kw) at each window's argmax, 0 elsewhere. */
 int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
                             const int32_t *argmax, int n, int c, int h, int w,
                             int kh, int kw, weft_stream stream);
@@ -168,69 +191,82 @@ int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
 int weft_linear(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int in, int out, weft_stream stream);
 
-/* dx (n,in), dweight (out,in), dbias (out), each NULL if not wanted. */
+/* Compute dx (n,in), dweight (out,in) and dbias (out) from dy (n,out). Each of
+ * the three may be NULL and is then skipped. */
 int weft_linear_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
                          int n, int in, int out, weft_stream stream);
 
 /* loss (1) = mean over the batch of -log softmax(logits)[target]; prob
- * (n,classes) receives the softmax. logits (n,classes), target (n) int64.
- * Stable: the row's maximum is taken off first. A target outside
- * [0,classes) is WEFT_EINVAL in the CPU build and a NaN loss on the GPU. */
+ * (n,classes) receives the softmax. logits (n,classes), target (n) int64. Each
+ * row's maximum is subtracted first, so that no exponential overflows. A target
+ * outside [0,classes) gives WEFT_EINVAL in the CPU build and a NaN loss on the
+ * GPU. */
 int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
                        const int64_t *target, int n, int classes,
                        weft_stream stream);
 
-/* dlogits (n,classes) = (prob - onehot(target)) * dloss / n; dloss (1) is an
- * array on the target, or NULL for 1. */
+/* dlogits (n,classes) = (prob - onehot(target)) * dloss / n. dloss (1) is an
+ * array in the target's memory, or NULL for 1. A target outside [0,classes)
+ * gives WEFT_EINVAL in the CPU build and a row of NaNs on the GPU. */
 int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
                                 const float *prob, const int64_t *target, int n,
                                 int classes, weft_stream stream);
 
-/* param -= lr * grad, `count` elements, in place; no momentum. */
+/* param -= lr * grad for `count` elements, in place; no momentum. lr must be
+ * finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,
              weft_stream stream);
 
 /* ---- the CNN of the MNIST lesson ---------------------------------------- */
 
-/* conv3x3 (padding 1), batch norm, ReLU, max pool 2; the same again; linear,
- * ReLU, linear, cross entropy. Batch norm uses the batch's own statistics in
- * training and evaluation alike. Trained by plain SGD. */
+/* The layers: conv3x3 (padding 1), batch norm, ReLU, max pool 2; the same four
+ * again; linear, ReLU, linear, cross entropy. Batch norm uses the batch's own
+ * statistics in training and evaluation alike. Training is plain SGD.
+ *
+ * Every function below that takes a model and returns int gives WEFT_EINVAL if
+ * the model is NULL. */
 struct weft_cnn_config {
-    int height, width;        /* of an image, at least 4: 28, 28 */
+    int height, width;        /* of an image, in pixels, at least 4: 28, 28 */
     int channels1, channels2; /* outputs of the convolutions: 32, 64 */
     int hidden, classes;      /* outputs of the linear layers: 128, 10 */
-    int max_batch;            /* the largest batch it will ever be given */
+    int max_batch;            /* the largest batch it will ever receive */
     float eps;                /* of batch norm: 1e-5 */
-    float mean, std;          /* a pixel p is read as (p / 255 - mean) / std */
+    float mean, std;          /* a pixel p enters as (p / 255 - mean) / std */
 };
 
-/* A model with its weights, gradients, scratch memory and data sets. One
+/* A model with its weights, gradients, scratch memory and data sets. Only one
  * thread at a time may use it. */
 typedef struct weft_cnn weft_cnn;
 
-/* Build a model on the current device, weights and gradients zero. */
+/* Build a model on the current device, with weights and gradients zero, and
+ * store it in *cnn (NULL after a failure). Returns WEFT_EINVAL for a
+ * configuration that is out of range and WEFT_ENOMEM if the memory does not
+ * suffice. Waits. */
 int weft_cnn_create(weft_cnn **cnn, int rung,
                     const struct weft_cnn_config *config, weft_stream stream);
 
-/* Free it and all it holds; NULL is fine. */
+/* Free a model and everything it holds, once its steps are done; NULL is
+ * allowed. */
 void weft_cnn_destroy(weft_cnn *cnn);
 
-/* Parameters are numbered and named as in the PyTorch twin: 0 conv1.weight,
+/* Parameters have the numbers and names of the PyTorch twin: 0 conv1.weight,
  * 1 conv1.bias, 2 bn1.weight, 3 bn1.bias, 4-7 the same for conv2 and bn2,
  * 8 fc1.weight, 9 fc1.bias, 10 fc2.weight, 11 fc2.bias. */
 enum { WEFT_CNN_PARAMS = 12 };
 
-/* The name of parameter `index`, NULL past the last. */
+/* Return the name of parameter `index`, NULL past the last. */
 const char *weft_cnn_param_name(int index);
 
-/* How many floats parameter `index` has; 0 for a bad index. */
+/* Return the number of floats of parameter `index`; 0 for a bad index. */
 size_t weft_cnn_param_count(const weft_cnn *cnn, int index);
 
 enum weft_cnn_kind { WEFT_CNN_WEIGHT = 0, WEFT_CNN_GRADIENT = 1 };
 
-/* Copy parameter `index`, or its gradient of the last step, to the host array
- * `out`, or a weight from `in`; in PyTorch's layout. Both wait. */
+/* Copy parameter `index` (or, for WEFT_CNN_GRADIENT, its gradient from the last
+ * step) to the host array `out`; or copy a weight from the host array `in`.
+ * Layouts are PyTorch's. `count` must equal weft_cnn_param_count(). Both
+ * functions wait. */
 int weft_cnn_get(weft_cnn *cnn, int kind, int index, float *out, size_t count,
                  weft_stream stream);
 int weft_cnn_set(weft_cnn *cnn, int index, const float *in, size_t count,
@@ -238,57 +274,65 @@ int weft_cnn_set(weft_cnn *cnn, int index, const float *in, size_t count,
 
 enum weft_cnn_dataset { WEFT_CNN_TRAIN = 0, WEFT_CNN_TEST = 1 };
 
-/* Copy a data set to the device, replacing what was there: host arrays images
- * (count,height,width) and labels (count; NULL where only forward() will read
- * the set), uint8. */
+/* Copy a data set to the device and replace the previous one. images
+ * (count,height,width) and labels (count) are uint8 host arrays. labels may be
+ * NULL if only weft_cnn_forward() reads the set; a label must be below
+ * config.classes. After a failure the previous set remains. Waits. */
 int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
                   const uint8_t *labels, int count, weft_stream stream);
 
-/* Train on the images order[0..count) of the training set in batches of
- * `batch`; the last may be smaller. `order` is a host array. Each step gathers
- * and normalises its batch, runs forward and backward, updates, and zeroes
- * what needs zeroing. Queued, not waited for, on a GPU. */
+/* Train on the images order[0..count) of the training set in batches of `batch`
+ * images; the last one may be smaller. `order` is a host array of indices. Each
+ * step gathers and normalises its batch, runs forward and backward, updates the
+ * weights, and zeroes what the next step needs zeroed. lr must be finite and at
+ * least 0. A GPU only queues the steps; the CPU build returns WEFT_EINTR after
+ * Ctrl-C. */
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
-/* The losses of the steps since the last call of this function, oldest first,
- * to the host array `out` with room for `capacity`; *count receives how many
- * there were. Waits for the steps. A context keeps the last 65536. */
+/* Copy the losses of the steps since the last call of this function, oldest
+ * first, to the host array `out` with room for `capacity`; *count receives
+ * their number. If they do not fit, it returns WEFT_EINVAL and forgets none. A
+ * model keeps the last 65536. Waits for the steps. */
 int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
                     weft_stream stream);
 
-/* logits (count,classes; host) of the images order[0..count) of data set
- * `set`, taken as one batch (so count <= max_batch). Waits. */
+/* Compute the logits (count,classes; a host array) of the images
+ * order[0..count) of data set `set`, taken as one batch; so count <= max_batch.
+ * `order` is a host array. Waits. */
 int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
                      float *logits, weft_stream stream);
 
-/* One section of a step and the time it took. Names are "batch",
- * "forward.LAYER", "backward.LAYER", "update", "zero"; fused layers are joined
- * by '+' ("forward.conv1+bn1+relu1+pool1"). What goes forward and back at once
- * is named for the way forward; "backward.conv2.weight" gives only that
- * gradient. */
+/* One section of a step and its time in microseconds. Names are "batch",
+ * "forward.LAYER", "backward.LAYER", "update", "zero"; '+' joins fused layers
+ * ("forward.conv1+bn1+relu1+pool1"). A kernel that runs layers both forward and
+ * backward is named after the forward pass; "backward.conv2.weight" computes
+ * only that gradient. */
 struct weft_section {
     const char *name;
     float us;
 };
 
-/* One training step on order[0..batch), as weft_cnn_train() does it, with a
- * timer between its sections (CUDA events on a GPU): sections (room for
- * `capacity`) in the order they ran, *count of them. Waits. Where there are
- * more than `capacity` the step is taken all the same; *count says how many. */
+/* Take one training step on order[0..batch), as weft_cnn_train() does, with a
+ * timer between its sections (CUDA events on a GPU). `sections` (room for
+ * `capacity`) receives them in the order they ran, *count their number. If
+ * there are more than `capacity`, the step is still taken, *count is set, and
+ * the function returns WEFT_EINVAL. Waits. */
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);
 
-/* What lies between the kernels of the last pass: "p1", "code1", "c2", ... as
- * kernels/mnist/fused/fused.h lists them. `shape` (4) receives its sizes, 0
- * where it has fewer; the array itself goes to `out` on the host, as float,
- * unless that is NULL; it must have room for `count` floats, which is the
- * product of the sizes. Waits. Only the fused rungs keep such arrays. */
+/* Copy an array that kernels of the last pass exchanged: "p1", "code1", "c2",
+ * ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its sizes,
+ * padded with 0. Unless `out` is NULL, this host array receives the elements as
+ * float; `count` must be their number, the product of the sizes. Waits. Only
+ * the fused rungs keep such arrays; other rungs and unknown names give
+ * WEFT_EINVAL. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);
 
-/* Bytes of memory this context holds on its target, data sets included. */
+/* Return the bytes of target memory that this model holds, data sets
+ * included. */
 size_t weft_cnn_bytes(const weft_cnn *cnn);
 
 /* cdef: ... to here. */

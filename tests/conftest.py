@@ -1,13 +1,18 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
 import fcntl
+import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 # Before torch is imported: several workers share the cores, and threads that wait
 # for each other by spinning would take from one another what they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# jsonschema, which nbformat imports, would build 38 parsers for formats of addresses.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 import pytest
 import torch
@@ -21,6 +26,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves live to the end: no search for garbage walks over them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

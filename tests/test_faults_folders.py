@@ -14,6 +14,7 @@ import sys
 
 import pytest
 from faults import bind_by_modes, copy_lab, libraries, python, surroundings
+from tiers import only
 
 LIBRARY = """
 from weft.toolchain import native
@@ -54,6 +55,7 @@ def unlock(folder):
         os.chmod(path, 0o755)
 
 
+@pytest.mark.slow
 def test_a_project_folder_that_is_read_only_still_works(lab, tmp_path):
     before = libraries(lab)
     lock(lab)
@@ -107,7 +109,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("harm", BROKEN, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize(
+    "harm", only([break_mode], BROKEN), ids=lambda harm: harm.__name__
+)
 def test_a_cache_that_cannot_be_used_is_said_in_a_line(lab, tmp_path, harm):
     cache, temporary = tmp_path / "kept/cache", tmp_path / "tmp"
     temporary.mkdir()
@@ -139,8 +143,14 @@ pwd.getpwuid = unknown
     "home, before, told",
     [
         (None, "", ""),
-        (None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
-        ("locked/home", "", r"locked/home/.cache/weft' cannot be written"),
+        pytest.param(
+            *(None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("locked/home", "", r"locked/home/.cache/weft' cannot be written"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["unset", "of_nobody", "locked"],
 )
@@ -205,7 +215,7 @@ def on_a_small_disk(lab, disk, size, cache, *words, **env):
     "script, right, size",
     [
         (LIBRARY, "reference\n", "4k"),
-        (LIBRARY, "reference\n", "16k"),
+        pytest.param(LIBRARY, "reference\n", "16k", marks=pytest.mark.slow),
         pytest.param(CELL, "3\n", "16k", marks=pytest.mark.slow),
         pytest.param(CELL, "3\n", "300k", marks=pytest.mark.slow),
     ],
@@ -225,6 +235,7 @@ def test_a_full_cache_is_one_error_and_works_when_there_is_room(
     assert re.search(OURS, full[0].splitlines()[-1]), full[0]
 
 
+@pytest.mark.slow
 def test_a_full_temporary_folder_is_one_error(lab, tmp_path):
     disk = tmp_path / "tmp"
     _, full, well, _ = on_a_small_disk(
@@ -235,6 +246,7 @@ def test_a_full_temporary_folder_is_one_error(lab, tmp_path):
     assert well[1] == 0
 
 
+@pytest.mark.slow
 def test_a_program_on_a_full_disk_is_one_line(lab, tmp_path):
     (tmp_path / "a.cu").write_text(PROGRAM)
     disk = tmp_path / "disk"

@@ -2,18 +2,17 @@
  * standard deviation `weight` over the batch.
  *
  * Naive
- * Idea:    one block per channel sums what its threads have summed, in a tree
- *          in shared memory; then one thread per element applies the result.
- *          The mean comes first and the variance in a second pass, as the mean
- *          of (x - mean)^2: the one-pass mean(x^2) - mean^2 loses every digit
- *          where the mean is large beside the spread.
+ * Idea:    one block per channel adds its threads' sums in a tree in shared
+ *          memory; then one thread per element applies the result. The mean
+ *          comes first and the variance in a second pass, as the mean of (x -
+ *          mean)^2: the one-pass mean(x^2) - mean^2 loses every digit if the
+ *          mean is large compared with the spread.
  * Limit:   the memory's bandwidth, with x read three times; and no more blocks
  *          than channels, so 32 channels leave most of a GPU idle.
  * Error:   a thread adds n*h*w / THREADS terms one after another, the tree
  *          log2(THREADS) more: that many times 2^-24, far less than the n*h*w
  *          of a plain loop.
- * Lesson:  notebooks/10_backwards.ipynb
- */
+ * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include <math.h>
@@ -31,22 +30,22 @@ WEFT_RUNGS({"batchnorm2d", "reference", "plain C, a channel at a time", "fp32",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* The sum of `value` over the block's threads, the same to all of them.
- * partial: THREADS floats of shared memory. */
+/* Return the sum of `value` over the block's threads to all of them. partial:
+ * THREADS floats of shared memory. */
 static __device__ float block_sum(float value, float *partial) {
     const int tid = threadIdx.x;
     partial[tid] = value;
-    __syncthreads(); // all values are there
+    __syncthreads(); // all values are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
         __syncthreads(); // before the next round reads this one's sums
     }
     const float sum = partial[0];
-    __syncthreads(); // all have read: partial may be used again
+    __syncthreads(); // all have read it: partial may be reused
     return sum;
 }
 
-/* Where element i of channel k lies; plane = h * w. */
+/* Return the index of element i of channel k; plane = h * w. */
 static __device__ size_t element(size_t i, size_t k, int c, size_t plane) {
     return (i / plane * c + k) * plane + i % plane;
 }
@@ -112,8 +111,9 @@ static __global__ void batchnorm2d_naive_sums(float *dweight, float *dbias,
     }
 }
 
-/* dx: x acts on y itself, on the mean (hence the mean of dy goes) and on the
- * spread (hence the part along xhat goes). One thread per element. */
+/* dx: x affects y directly, through the mean (which subtracts the mean of dy)
+ * and through the spread (which subtracts the part along xhat). One thread per
+ * element. */
 static __global__ void batchnorm2d_naive_dx(float *dx, const float *dweight,
                                             const float *dbias, const float *dy,
                                             const float *x, const float *weight,
@@ -128,7 +128,7 @@ static __global__ void batchnorm2d_naive_dx(float *dx, const float *dweight,
             (dy[i] - dbias[k] / count - xhat * dweight[k] / count);
 }
 
-/* What both launchers ask of the sizes. */
+/* Check the sizes; for both launchers. */
 static int check_sizes(const char *function, int n, int c, int h, int w) {
     const struct {
         const char *name;

@@ -1,15 +1,14 @@
 /* tiled.cu -- batch norm, rung "tiled".
  *
  * Before:  naive: each thread waits for one float, divides 64-bit numbers to
- *          find where the next one lies, and waits again.
- * Idea:    the same two passes with four times the threads, which load 4 floats
- *          at a time, several loads under way, and step through the images
- *          without a division; sums by shuffles within a warp.
+ *          find the next one, and waits again.
+ * Idea:    the same two passes with four times the threads. They load 4 floats
+ *          at a time, have several loads in flight, and step through the images
+ *          without a division; shuffles sum within a warp.
  * Limit:   still one block per channel: 32 multiprocessors' share of the
  *          bandwidth, though the second pass finds x in the L2 cache.
- * Error:   as the naive rung's, with n*h*w / 1024 terms in a row.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Error:   that of the naive rung, with n*h*w / 1024 terms in a row.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "tiled.h"
 
 #include <math.h>
@@ -17,13 +16,14 @@
 #include "common/checks.cuh"
 #include "common/tiles.cuh"
 
-enum { MANY = 1024, LOADS = 4 }; // threads of a block; loads under way in each
+enum { MANY = 1024, LOADS = 4 }; // threads per block; loads in flight in each
 
 /* A thread's walk over one channel's values in all images, in pieces of WIDTH
- * floats: the block's threads side by side, then MANY pieces further. */
+ * floats: the block's threads take adjacent pieces, then move MANY pieces
+ * further. */
 struct walk {
     size_t pieces;       // of a plane
-    size_t image, piece; // where it stands
+    size_t image, piece; // its position
 };
 
 static __device__ struct walk start(size_t pieces) {
@@ -35,7 +35,8 @@ static __device__ void advance(struct walk *at, const struct walk *by) {
     if (at->piece >= at->pieces) at->piece -= at->pieces, at->image++;
 }
 
-/* Where the walk stands in an array of c channels: block k walks channel k. */
+/* Return the walk's position in an array of c channels; block k walks channel
+ * k. */
 static __device__ size_t place(const struct walk *at, int c) {
     return (at->image * c + blockIdx.x) * at->pieces + at->piece;
 }
@@ -45,8 +46,8 @@ template <int WIDTH> struct __align__(WIDTH * sizeof(float)) piece {
     float v[WIDTH];
 };
 
-/* The walk's next LOADS pieces of an array of c channels, all under way at
- * once; returns how many there were, fewer only at the walk's end. */
+/* Load the walk's next LOADS pieces of an array of c channels, all in flight at
+ * once; return how many there were, fewer only at the walk's end. */
 template <int WIDTH>
 static __device__ __forceinline__ int
 load(piece<WIDTH> pieces[LOADS], const float *from, struct walk *at,
@@ -83,7 +84,7 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
 #pragma unroll
             for (int i = 0; i < LOADS; i++)
                 for (int j = 0; j < WIDTH; j++) {
-                    const float value = x_r[i].v[j] - m; // m: 0 at first
+                    const float value = x_r[i].v[j] - m; // m is 0 at first
                     if (i < got) sum += pass ? value * value : value;
                 }
         }
@@ -166,7 +167,7 @@ batchnorm2d_tiled_dx(float *dx, const float *dweight, const float *dbias,
     ((piece<WIDTH> *)dx)[i] = dx_r;
 }
 
-/* Whether planes and arrays allow loads of 4 floats. */
+/* Whether planes and arrays are aligned for loads of 4 floats. */
 static int fours(size_t plane, const void *a, const void *b, const void *c) {
     const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
     return plane % 4 == 0 && all % (4 * sizeof(float)) == 0;

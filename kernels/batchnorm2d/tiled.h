@@ -1,10 +1,10 @@
-/* tiled.h -- batch norm's rung "tiled", as its launcher calls it. */
+/* tiled.h -- the launchers of batch norm's rung "tiled". */
 #ifndef WEFT_BATCHNORM2D_TILED_H
 #define WEFT_BATCHNORM2D_TILED_H
 #include "common/internal.cuh"
 
-/* As weft_batchnorm2d() and weft_batchnorm2d_backward(), whose checks have
- * passed; plane = h * w. */
+/* Do the work of weft_batchnorm2d() and weft_batchnorm2d_backward() after their
+ * checks; plane = h * w. */
 int batchnorm2d_tiled_forward(float *y, float *mean, float *rstd,
                               const float *x, const float *weight,
                               const float *bias, int n, int c, size_t plane,

@@ -1,6 +1,7 @@
-/* common.cu -- what every library of the lab shares: the last error, the table
- * of rungs, and the few calls that concern a whole device. Each op's library
- * has its own copy, so nothing here may need to be unique in a process. */
+/* common.cu -- code that all libraries of the lab share: the last error, the
+ * table of rungs, and the few calls that concern a whole device. Each op's
+ * library has its own copy, so nothing here needs to be unique within a
+ * process. */
 #include "internal.cuh"
 
 #include <stdarg.h>
@@ -29,7 +30,7 @@ int weft_fail(int status, const char *format, ...) {
 }
 
 #ifdef __CUDACC__
-/* Errors after which the context is gone and every further call fails. */
+/* Errors that destroy the context: every further call fails. */
 static int context_is_lost(cudaError_t error) {
     switch (error) {
     case cudaErrorIllegalAddress:
@@ -48,8 +49,8 @@ static int context_is_lost(cudaError_t error) {
 #endif
 
 int weft_cuda_fail(cudaError_t error, const char *what) {
-    // Told here and now: the next launch must not find it and take it for its
-    // own. A lost context fails again whatever is cleared.
+    // Clear the error: the next launch must not take it for its own. A lost
+    // context keeps failing even if the error is cleared.
     cudaGetLastError();
     if (error == cudaErrorMemoryAllocation)
         return weft_fail(WEFT_ENOMEM, "%s: out of memory", what);
@@ -59,7 +60,8 @@ int weft_cuda_fail(cudaError_t error, const char *what) {
                          what, cudaGetErrorString(error));
 #else
     if (simt_interrupted()) return weft_fail(WEFT_EINTR, "%s: Ctrl-C", what);
-    if (error == cudaErrorLaunchTimeout) // a deadlock: the runtime knows where
+    if (error == cudaErrorLaunchTimeout) // a deadlock: the runtime reports
+                                         // where
         return weft_fail(WEFT_ECUDA, "%s: %s", what, simt_last_fault());
 #endif
     return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
@@ -72,8 +74,8 @@ static struct weft_rung table[MAX_RUNGS];
 static int table_size;
 
 void weft_register_rungs(const struct weft_rung *lines, int count) {
-    // Runs before main, in link order; a table that overflowed would lose
-    // rungs silently, so the tests compare it with the sources.
+    // Runs before main, in link order. An overflowing table would silently lose
+    // rungs, so the tests compare it with the sources.
     for (int i = 0; i < count && table_size < MAX_RUNGS; i++)
         table[table_size++] = lines[i];
 }
@@ -84,7 +86,7 @@ const struct weft_rung *weft_rungs(int *count) {
 }
 
 #ifdef __CUDACC__
-/* Compute capability times 10 of the current device, asked for once each. */
+/* The current device's compute capability times 10, queried once per device. */
 static int device_sm(int *sm) {
     static int known[64];
     int device, major, minor;
@@ -152,15 +154,15 @@ int weft_set_device(int device) {
     return WEFT_OK;
 }
 
-/* How many threads the plain C rungs take; 0: what OpenMP would. OpenMP's own
- * setting will not do: each thread of the process has another, and it may be
- * shared with PyTorch, whose threads are not ours to set. */
+/* Number of threads of the plain C rungs; 0: OpenMP's default. OpenMP's own
+ * setting does not suffice: each thread of the process has a separate one, and
+ * PyTorch, whose threads are not ours to set, may share it. */
 static int team;
 static int forked;
 
 static void after_fork(void) {
     // The threads of OpenMP's pool are gone, and a team of more than one would
-    // wait for them for ever.
+    // wait for them forever.
     team = forked = 1;
 }
 

@@ -1,19 +1,21 @@
-/* hopper.cuh -- what sm_90 has for kernels that keep their copies in flight:
- * barriers in shared memory that also count bytes (mbarrier), copies of whole
- * boxes by one thread (TMA), registers that change hands, clusters of blocks.
+/* hopper.cuh -- the features of sm_90 for kernels that keep their copies in
+ * flight: barriers in shared memory that also count bytes (mbarrier), copies of
+ * whole boxes by one thread (TMA), registers that move between warps, clusters
+ * of blocks.
  *
- * A ring of stages, each with a barrier `full` and one `empty`:
+ * A ring of stages, each with a barrier `full` and a barrier `empty`:
  *
  *     producer, one thread                  consumers
  *     mbarrier_wait(&empty[s], p ^ 1)       mbarrier_wait(&full[s], p)
  *     mbarrier_expect(&full[s], BYTES)      ... read the stage ...
  *     tma_load(stage, &map, &full[s], ...)  mbarrier_arrive(&empty[s])
  *
- * where p, the parity of the stage's use, is 0 at first and flips when s comes
- * back to 0. Below sm_90 all of it traps: launchers refuse the device before.
+ * Here p is the parity of the stage's use: 0 at first, and it flips when s
+ * returns to 0. Below sm_90 every function traps; launchers refuse such devices
+ * before.
  *
- * On the CPU target each function has a plain twin. A copy is done when it is
- * waited for, and no sooner; a cluster has one block.
+ * On the CPU target each function has a plain twin. It performs a copy only
+ * when a thread waits for it, never sooner; a cluster has one block.
  *
  * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
 #ifndef WEFT_HOPPER_CUH
@@ -25,7 +27,7 @@
 #endif
 
 #define HOPPER (PTX_ARCH >= 900)
-/* What only targets like sm_90a have, and not sm_90. */
+/* Features that only targets like sm_90a have; sm_90 lacks them. */
 #if HOPPER &&                                                                 \
     (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
      defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
@@ -35,31 +37,32 @@
 #endif
 
 #if !PTX_TWIN
-/* The address of shared memory that PTX wants. */
+/* Convert a pointer to the shared-memory address that PTX expects. */
 PTX_INLINE unsigned shared_address(const void *shared) {
     return (unsigned)__cvta_generic_to_shared(shared);
 }
 #endif
 
-/* The first multiple of 1024 bytes from `raw` on, where swizzled boxes may
- * start: ask for 1024 bytes more of dynamic shared memory than they take. */
+/* Round `raw` up to a multiple of 1024 bytes, where swizzled boxes may start.
+ * Request 1024 bytes of dynamic shared memory more than the boxes need. */
 PTX_INLINE char *aligned_1024(void *raw) {
     return (char *)raw + (0u - (unsigned)(size_t)raw) % 1024;
 }
 
-/* Byte `at` of a swizzled box lies at this byte: of every eight rows of 128
- * bytes, row r has its 16-byte chunk i where chunk i ^ r would be. So eight
- * lanes that read the same chunk of eight rows use all 32 banks. */
+/* Return the position of byte `at` of a swizzled box. In every eight rows of
+ * 128 bytes, row r stores its 16-byte chunk i at the place of chunk i ^ r. So
+ * eight lanes that read the same chunk of eight rows use all 32 banks. */
 PTX_INLINE unsigned swizzled(unsigned at) { return at ^ (at >> 3 & 0x70); }
 
 /* ---- barriers that count arrivals and bytes ------------------------------ */
 
-/* Lies in shared memory. A phase ends when all have arrived and all bytes that
- * were expected are there; phase 0 is the first. */
+/* A barrier in shared memory. A phase ends when all expected threads have
+ * arrived and all expected bytes have come; phase 0 is the first. */
 typedef uint64_t mbarrier;
 
-/* By one thread; the others may use it after fence_barrier_init() by that
- * thread and a barrier of the block (or cluster). */
+/* Initialise a barrier; one thread calls this. The others may use the barrier
+ * after that thread's fence_barrier_init() and a barrier of the block (or
+ * cluster). */
 PTX_INLINE void mbarrier_init(mbarrier *bar, int arrivals) {
 #if PTX_TWIN
     hopper_twin::init(bar, arrivals);
@@ -73,7 +76,7 @@ PTX_INLINE void mbarrier_init(mbarrier *bar, int arrivals) {
 #endif
 }
 
-/* Arrive, and let the phase wait for `bytes` more bytes. */
+/* Arrive, and make the phase wait for `bytes` more bytes. */
 PTX_INLINE void mbarrier_expect(mbarrier *bar, unsigned bytes) {
 #if PTX_TWIN
     hopper_twin::arrive(bar, 1, (int)bytes);
@@ -99,7 +102,7 @@ PTX_INLINE void mbarrier_arrive(mbarrier *bar) {
 #endif
 }
 
-/* At the barrier that block `rank` of the cluster has at the same place. */
+/* Arrive at the barrier at the same place in block `rank` of the cluster. */
 PTX_INLINE void mbarrier_arrive_at(mbarrier *bar, unsigned rank) {
 #if PTX_TWIN
     hopper_twin::arrive(bar, 1, 0);
@@ -117,7 +120,7 @@ PTX_INLINE void mbarrier_arrive_at(mbarrier *bar, unsigned rank) {
 #endif
 }
 
-/* Until the phase of this parity is over. */
+/* Wait until the phase of this parity has ended. */
 PTX_INLINE void mbarrier_wait(mbarrier *bar, unsigned parity) {
 #if PTX_TWIN
     hopper_twin::wait(bar, parity);
@@ -137,15 +140,15 @@ PTX_INLINE void mbarrier_wait(mbarrier *bar, unsigned parity) {
 #endif
 }
 
-/* Makes mbarrier_init() known to copies and to the cluster. */
+/* Make mbarrier_init() visible to copies and to the cluster. */
 PTX_INLINE void fence_barrier_init() {
 #if HOPPER
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
-/* What this thread has stored in shared memory is seen by TMA and wgmma that
- * come after this (and, for other threads' stores, a barrier in between). */
+/* Make this thread's stores to shared memory visible to later TMA and wgmma
+ * instructions. For other threads' stores, a barrier must follow in between. */
 PTX_INLINE void fence_proxy_async() {
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -154,7 +157,7 @@ PTX_INLINE void fence_proxy_async() {
 
 /* ---- copies of boxes, each by one thread --------------------------------- */
 
-/* Have a map at hand when the first copy wants it. */
+/* Prefetch a map, so that the first copy need not wait for it. */
 PTX_INLINE void tensor_map_fetch(const tensor_map *map) {
 #if HOPPER
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -163,8 +166,8 @@ PTX_INLINE void tensor_map_fetch(const tensor_map *map) {
 #endif
 }
 
-/* Load the box whose first element is (row,col) of matrix z; its bytes, those
- * beyond the edges included, are counted at `bar`. */
+/* Load the box whose first element is (row,col) of matrix z. `bar` counts its
+ * bytes, including those beyond the edges. */
 PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
                          int col, int row, int z) {
 #if PTX_TWIN
@@ -180,15 +183,16 @@ PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
 #endif
 }
 
-/* The same for every block of the cluster that has its bit in `blocks`: each
- * gets the box, and the bytes at its barrier, at the same place. */
+/* Load the same box into every block of the cluster whose bit is set in
+ * `blocks`. Each receives the box, and the bytes at its barrier, at the same
+ * place. */
 PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
                                    mbarrier *bar, int col, int row, int z,
                                    unsigned short blocks) {
 #if PTX_TWIN
     hopper_twin::load(shared, map, bar, col, row, z);
     (void)blocks;
-#elif HOPPER_SPECIFIC // elsewhere ptxas warns that it is slow
+#elif HOPPER_SPECIFIC // on other targets ptxas warns that it is slow
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
                  "complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
                  "%5}], [%2], %6;" ::"r"(shared_address(shared)),
@@ -200,8 +204,8 @@ PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
 #endif
 }
 
-/* Store a box; what lies beyond the edges is dropped. The threads that wrote it
- * have called fence_proxy_async() before the barrier that led here. */
+/* Store a box; elements beyond the edges are dropped. The threads that wrote it
+ * must call fence_proxy_async() before the barrier that precedes this store. */
 PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
                           int row, int z) {
 #if PTX_TWIN
@@ -216,7 +220,7 @@ PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
 #endif
 }
 
-/* The stores asked for since the last commit are a group. */
+/* Close a group: all stores issued since the last commit. */
 PTX_INLINE void tma_store_commit() {
 #if PTX_TWIN
     simt::later_commit(simt::STORES);
@@ -225,8 +229,8 @@ PTX_INLINE void tma_store_commit() {
 #endif
 }
 
-/* Until at most the newest N of this thread's groups still read shared memory;
- * call it with 0 before the kernel ends. */
+/* Wait until at most the newest N of this thread's groups still read shared
+ * memory; call it with 0 before the kernel ends. */
 template <int N> PTX_INLINE void tma_store_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::STORES, N);
@@ -237,7 +241,8 @@ template <int N> PTX_INLINE void tma_store_wait() {
 
 /* ---- warps with different work ------------------------------------------- */
 
-/* setmaxnreg by all warps of a warpgroup: N a multiple of 8 from 24 to 240. */
+/* Change the registers per thread by setmaxnreg. All warps of a warpgroup call
+ * it; N is a multiple of 8 from 24 to 240. */
 #if HOPPER_SPECIFIC
 template <int N> PTX_INLINE void registers_up() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -250,8 +255,8 @@ template <int N> PTX_INLINE void registers_up() {}
 template <int N> PTX_INLINE void registers_down() {}
 #endif
 
-/* A barrier of `threads` threads, whole warps: number 1 to 15 of the block's;
- * 0 is that of __syncthreads(). */
+/* Wait at barrier `number` (1 to 15) of the block for `threads` threads, whole
+ * warps. __syncthreads() uses number 0. */
 PTX_INLINE void named_barrier(int number, int threads) {
 #if PTX_TWIN
     hopper_twin::named_barrier(number, threads);
@@ -272,8 +277,9 @@ PTX_INLINE unsigned cluster_rank() {
 #endif
 }
 
-/* All threads of the cluster arrive, and each that waits does so until they
- * have. A block may not end while others can still reach its shared memory. */
+/* All threads of the cluster arrive, and each thread that waits does so until
+ * they have. A block must not end while others can still access its shared
+ * memory. */
 PTX_INLINE void cluster_arrive() {
 #if HOPPER
     asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");

@@ -1,17 +1,17 @@
-/* hopper_twin.h -- hopper.cuh on the CPU target: the same by plain code. */
+/* hopper_twin.h -- hopper.cuh on the CPU target, in plain code. */
 #ifndef WEFT_HOPPER_TWIN_H
 #define WEFT_HOPPER_TWIN_H
 #include <cooperative_groups.h> // tiles of several warps among them
 
-#include "../simt/api/cuda_barrier.h" // what the watch build has for barriers
+#include "../simt/api/cuda_barrier.h" // the watch build's barriers
 #include "tensor_map.cuh"
 
 #include <string.h>
 
 namespace hopper_twin {
 
-/* A barrier's word: the phase's parity, how many arrive in a phase, how many
- * are still to arrive in this one, and the bytes still to come. */
+/* A barrier's word: the phase's parity, the arrivals that a phase needs, the
+ * arrivals that this phase still lacks, and the bytes still to come. */
 struct State {
     unsigned parity, all, left;
     int bytes;
@@ -30,7 +30,8 @@ static inline void init(uint64_t *bar, int arrivals) {
     *bar = pack({0, (unsigned)arrivals, (unsigned)arrivals, 0});
 }
 
-/* Who waits for a phase knows what came before those who arrived in it. */
+/* A thread that waits for a phase acquires what the threads that arrived in it
+ * did before. */
 static inline const void *phase_name(const uint64_t *bar, unsigned parity) {
     return (const char *)bar + 4 * parity;
 }
@@ -46,12 +47,13 @@ static inline void arrival(const uint64_t *, unsigned) {}
 static inline void departure(const uint64_t *, unsigned) {}
 #endif
 
-/* `count` arrive, and `bytes` more are to come, or fewer if below 0. */
+/* Count `count` arrivals and expect `bytes` more bytes, or fewer if
+ * negative. */
 static inline void arrive(uint64_t *bar, unsigned count, int bytes) {
     uint64_t now = __atomic_load_n(bar, __ATOMIC_RELAXED), then;
     do {
         State s = unpack(now);
-        if (s.left < count) __builtin_trap(); // more than were expected
+        if (s.left < count) __builtin_trap(); // more arrivals than expected
         arrival(bar, s.parity);
         s.left -= count;
         s.bytes += bytes;
@@ -64,7 +66,7 @@ static inline void arrive(uint64_t *bar, unsigned count, int bytes) {
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-/* Copies come when somebody waits for them: see asynchronous.h. */
+/* Copies happen when a thread waits for them: see asynchronous.h. */
 static inline void wait(uint64_t *bar, unsigned parity) {
     while (unpack(__atomic_load_n(bar, __ATOMIC_RELAXED)).parity == parity)
         if (!simt::later_land(bar, phase_name(bar, parity)))
@@ -73,12 +75,14 @@ static inline void wait(uint64_t *bar, unsigned parity) {
 }
 
 static inline void named_barrier(int number, int threads) {
-    // Tiles of more than one warp count by their first: the upper 16 are free
-    // in all but blocks of more than 512 threads that have such tiles, too.
+    // Tiles of more than one warp are numbered by their first warp. The upper
+    // 16 numbers are free except in blocks of more than 512 threads that also
+    // have such tiles.
     simt::tile_barrier((unsigned)(16 + number) * simt::WARP, (unsigned)threads);
 }
 
-/* The 16 bytes of shared memory where a box has row `row`, byte `byte`. */
+/* Return the place in shared memory of the 16 bytes at row `row`, byte `byte`
+ * of a box. */
 static inline char *place(const tensor_map *map, void *shared, int row,
                           size_t byte) {
     const size_t pitch = map->box.cols * tensor_element(map->array.type);
@@ -87,8 +91,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* How many of the `bytes` bytes from element (row,col) on are in the array,
- * and where they lie. */
+/* Return how many of the `bytes` bytes from element (row,col) on are inside the
+ * array, and their address. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -101,18 +105,19 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
-/* A box on its way. The map is the kernel's argument, which each thread has a
- * copy of: it may be gone when the box comes. */
+/* A box in flight. It copies the map, because the map is a kernel argument, of
+ * which each thread has its own copy: that copy may be gone when the box
+ * arrives. */
 struct Box : simt::Later {
     tensor_map map;
-    uint64_t *bar; /* of a load */
+    uint64_t *bar; /* for a load */
     int col, row, z;
 
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Where the 16 bytes from byte `byte` of its row `i` lie in the array, and
-     * how many of them do. */
+    /* Return how many of the 16 bytes from byte `byte` of row `i` are inside
+     * the array, and their address. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
         return inside(&map.array, col + (int)byte / element, row + i, z, 16,
@@ -120,8 +125,8 @@ struct Box : simt::Later {
     }
 };
 
-/* For the watch build: the thread that asks reads or writes each piece of the
- * array as it does so. */
+/* For the watch build: count each piece of the array as read or written by the
+ * thread that issues the copy, at that moment. */
 template <class Touch>
 SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 #ifdef SIMT_CHECK
@@ -136,7 +141,7 @@ SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 }
 
 static inline void load_now(simt::Later *later) {
-    const Box box = *(const Box *)later; // a copy: nothing stores to it
+    const Box box = *(const Box *)later; // a copy, which nothing modifies
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             float chunk[4] = {0};
@@ -151,7 +156,7 @@ static inline void load_now(simt::Later *later) {
 }
 
 static inline void store_now(simt::Later *later) {
-    const Box box = *(const Box *)later; // a copy: nothing stores to it
+    const Box box = *(const Box *)later; // a copy, which nothing modifies
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             char *to = NULL;

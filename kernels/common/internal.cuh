@@ -1,9 +1,10 @@
-/* internal.cuh -- what every .cu of the library includes first: the public
- * header, the CUDA runtime (or, under g++, the SIMT runtime that stands in for
- * it), and the few macros by which a launcher checks and reports. */
+/* internal.cuh -- included first by every .cu of the library: the public
+ * header, the CUDA runtime (under g++, the SIMT runtime that replaces it), and
+ * the few macros with which a launcher checks arguments and reports
+ * failures. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
-#include <cuda_runtime.h> // under g++ that of simt/include
+#include <cuda_runtime.h> // under g++, the one in simt/include
 
 #include "../weft.h"
 #include "nvtx.cuh"
@@ -24,24 +25,25 @@
 extern "C" {
 #endif
 
-/* Note a printf-style message for weft_last_error() and return `status`. */
+/* Record a printf-style message for weft_last_error() and return `status`. */
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same for a failed CUDA call, with the status that fits `error`. */
+/* Do the same for a failed CUDA call, with the status that matches `error`. */
 int weft_cuda_fail(cudaError_t error, const char *what);
 
 /* Add `count` lines to the table that weft_rungs() returns. */
 void weft_register_rungs(const struct weft_rung *lines, int count);
 
 #ifndef __CUDACC__
-/* From here on OpenMP takes the threads that weft_set_threads() asked for;
- * returns how many it took before, for weft_team_end() to put back. */
+/* Make OpenMP use the number of threads set by weft_set_threads(). Returns the
+ * number that it used before, which weft_team_end() restores. */
 int weft_team_begin(void);
 void weft_team_end(int outside);
 #endif
 
-/* WEFT_OK if `rung` is one of `lines` and runs on this target and device. */
+/* Return WEFT_OK if `rung` is one of `lines` and runs on this target and
+ * device, else WEFT_EINVAL. */
 int weft_check_rung(const struct weft_rung *lines, int count, int rung);
 
 #ifdef __cplusplus
@@ -52,11 +54,12 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
     return (cudaStream_t)stream;
 }
 
-/* An op's lines of the rung table, beside its launcher:
+/* An op's lines of the rung table, placed beside its launcher:
  *
  *     WEFT_RUNGS({"relu", "reference", ...}, {"relu", "naive", ...});
  *
- * defines `rungs[]`, in the order that `rung` indexes, and registers it. */
+ * This defines `rungs[]`, in the order that `rung` indexes, and registers
+ * it. */
 #define WEFT_RUNGS(...)                                             \
     static const struct weft_rung rungs[] = {__VA_ARGS__};          \
     __attribute__((constructor)) static void register_rungs(void) { \
@@ -66,11 +69,12 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
 #ifdef __CUDACC__
 struct weft_watch {};
 #else
-/* For the length of a call on the CPU: OpenMP takes as many threads as
- * weft_set_threads() says, and Ctrl-C ends the call: weft_interrupted() and
- * every running launch hear it, and the caller's own handler runs too. */
+/* For the duration of a call on the CPU: OpenMP uses as many threads as
+ * weft_set_threads() set, and Ctrl-C ends the call. weft_interrupted() and
+ * every running launch notice the signal, and the caller's own handler runs
+ * too. */
 struct weft_watch {
-    int outside; /* the threads that OpenMP takes for others */
+    int outside; /* OpenMP's number of threads outside the call */
 
     weft_watch() : outside(weft_team_begin()) { simt_watch_begin(); }
     ~weft_watch() {
@@ -80,8 +84,9 @@ struct weft_watch {
 };
 #endif
 
-/* The first line of a launcher: refuse a rung that cannot run here, and until
- * the launcher returns listen for Ctrl-C and stand on a profiler's timeline. */
+/* The first line of a launcher: refuse a rung that cannot run here. Until the
+ * launcher returns, watch for Ctrl-C and show its range on a profiler's
+ * timeline. */
 #define WEFT_CHECK_RUNG(rung) \
     WEFT_RANGE(__func__);     \
     struct weft_watch watch_; \
@@ -94,29 +99,29 @@ struct weft_watch {
         if (!(condition)) return weft_fail(WEFT_EINVAL, __VA_ARGS__); \
     } while (0)
 
-/* Pass on the status of another weft function. */
+/* Return another weft function's status if it failed. */
 #define WEFT_TRY(call)               \
     do {                             \
         int status_ = (call);        \
         if (status_) return status_; \
     } while (0)
 
-/* Pass on the failure of a CUDA call. */
+/* Return the status of a CUDA call that failed. */
 #define WEFT_CUDA_TRY(call)                                              \
     do {                                                                 \
         cudaError_t error_ = (call);                                     \
         if (error_ != cudaSuccess) return weft_cuda_fail(error_, #call); \
     } while (0)
 
-/* After <<<>>>: pass on a launch that failed. */
+/* After <<<>>>: return the status of a launch that failed. */
 #define WEFT_LAUNCHED(kernel)                                              \
     do {                                                                   \
         cudaError_t error_ = cudaGetLastError();                           \
         if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel); \
     } while (0)
 
-/* The plain C rungs (kernels/reference/) exist in the CPU build only; on the
- * GPU weft_check_rung() has refused the rung before this is reached. */
+/* The plain C rungs (kernels/reference/) exist in the CPU build only. On the
+ * GPU, weft_check_rung() refuses the rung before this is reached. */
 #ifdef __CUDACC__
 #define WEFT_REFERENCE(call) weft_fail(WEFT_EINVAL, "no reference rung here")
 #else

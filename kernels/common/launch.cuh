@@ -1,10 +1,10 @@
-/* launch.cuh -- a launch that asks for what <<<>>> has no words for: much
- * shared memory, an early start, blocks in clusters. */
+/* launch.cuh -- launches with options that <<<>>> cannot express: much shared
+ * memory, an early start, blocks in clusters. */
 #ifndef WEFT_LAUNCH_CUH
 #define WEFT_LAUNCH_CUH
 #include "internal.cuh"
 
-/* An attribute of the current device. */
+/* Return an attribute of the current device. */
 static inline int device_has(cudaDeviceAttr which) {
     int device = 0, value = 0;
     cudaGetDevice(&device);
@@ -14,21 +14,22 @@ static inline int device_has(cudaDeviceAttr which) {
 
 /* How a kernel is launched. */
 struct launch {
-    const char *name; /* of the kernel, for an error */
+    const char *name; /* of the kernel, for error messages */
     dim3 grid, block;
-    size_t shared_bytes; /* dynamic ones, of a block */
+    size_t shared_bytes; /* of dynamic shared memory per block */
     cudaStream_t stream;
-    /* Whether its blocks may start while the kernel before it still ends, where
-     * the device can: the kernel calls pdl_wait() (ptx.cuh) before it looks at
-     * what others write. Spares 1 us or 2 between two kernels. */
+    /* Whether its blocks may start while the previous kernel is still ending,
+     * if the device supports it. The kernel must call pdl_wait() (ptx.cuh)
+     * before it reads what others write. This saves 1 or 2 us between two
+     * kernels. */
     int early;
-    int cluster = 1; /* so many blocks along x stand together */
+    int cluster = 1; /* number of blocks along x that form a cluster */
 };
 
-/* Let blocks of the kernel have their dynamic shared memory, where it is more
- * than any may have unasked. At each launch: it holds for one device, and costs
- * less than a search for whether it has been done. A captured launch asks once.
- */
+/* Permit the kernel's blocks to use their dynamic shared memory if it exceeds
+ * the default limit. This happens at each launch: the permission holds for one
+ * device only, and setting it costs less than looking up whether it is set. A
+ * captured launch sets it once. */
 static inline int claim_shared(const struct launch &l, const void *kernel) {
     if (l.shared_bytes <= 48 << 10) return WEFT_OK;
     const cudaError_t error = cudaFuncSetAttribute(
@@ -43,7 +44,8 @@ static inline int claim_shared(const struct launch &l, const void *kernel) {
                      device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin));
 }
 
-/* kernel(arguments...), launched so; returns a status, as launchers do. */
+/* Launch kernel(arguments...) with these options; return a status, as launchers
+ * do. */
 template <class... P, class... A>
 static int launch_kernel(const struct launch &l, void (*kernel)(P...),
                          A... arguments) {

@@ -1,12 +1,13 @@
-/* ptx.cuh -- the few instructions that CUDA C has no words for: tensor cores on
- * fragments, copies past the registers, and kernels that overlap.
+/* ptx.cuh -- the few instructions that CUDA C cannot express: tensor cores on
+ * fragments, copies that bypass the registers, and kernels that overlap.
  *
- * All inline PTX is here. On the CPU target each function has a
- * plain twin that gives the same result: the lanes of a warp exchange what they
- * hold by shuffles, so that kernels on tensor cores are checked there, too.
+ * All inline PTX is here. On the CPU target each function has a plain twin with
+ * the same result: the lanes of a warp exchange their values by shuffles. So
+ * kernels on tensor cores are checked there, too.
  *
- * A fragment is what one lane holds of a small matrix. Below g = lane / 4 and
- * t = lane % 4; for 16-bit types a register holds two neighbours along k.
+ * A fragment is the part of a small matrix that one lane holds. Below, g = lane
+ * / 4 and t = lane % 4; for 16-bit types a register holds two neighbours along
+ * k.
  *
  *     a (16,k)  a[0]: row g, a[1]: row g + 8, at column t (16 bits: 2t, 2t + 1)
  *               a[2], a[3]: the same rows, half of k further right
@@ -16,8 +17,8 @@
  * Source:  PTX ISA, "Warp-level matrix instructions". */
 #ifndef WEFT_PTX_CUH
 #define WEFT_PTX_CUH
-#ifndef __CUDACC_RTC__ // NVRTC, for a notebook's cell, knows no header of the
-                       // host
+#ifndef __CUDACC_RTC__ // NVRTC, which compiles a notebook's cell, has no host
+                       // headers
 #include "internal.cuh"
 #endif
 #include <cuda_bf16.h>
@@ -25,14 +26,14 @@
 
 #define PTX_INLINE static __device__ __forceinline__
 
-#ifdef SIMT_H // the CPU target, be it the library or a program of its own
+#ifdef SIMT_H // the CPU target, for the library or for a separate program
 #define PTX_TWIN 1
 #define PTX_ARCH 0
 #elif defined(__CUDA_ARCH__)
 #define PTX_TWIN 0
 #define PTX_ARCH __CUDA_ARCH__
 #else
-#define PTX_TWIN 0 // nvcc reads device code for the host as well
+#define PTX_TWIN 0 // nvcc parses device code for the host as well
 #define PTX_ARCH 0
 #endif
 
@@ -42,15 +43,15 @@
 
 /* ---- programmatic dependent launch -------------------------------------- */
 
-/* Wait until the kernels before this one have ended and their stores are seen.
- * Without the launch attribute that is so from the beginning. */
+/* Wait until the previous kernels have ended and their stores are visible.
+ * Without the launch attribute this holds from the start. */
 PTX_INLINE void pdl_wait() {
 #if PTX_ARCH >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/* From here on the next kernel may begin (up to its own pdl_wait()). */
+/* Allow the next kernel to begin from here on (up to its own pdl_wait()). */
 PTX_INLINE void pdl_trigger() {
 #if PTX_ARCH >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -59,8 +60,8 @@ PTX_INLINE void pdl_trigger() {
 
 /* ---- ReLU ---------------------------------------------------------------- */
 
-/* max(x, 0); a NaN stays a NaN, so that a model that has left the numbers shows
- * it in its loss. fmaxf() would make it 0. */
+/* max(x, 0); a NaN stays a NaN, so that a diverged model shows it in its loss.
+ * fmaxf() would turn it into 0. */
 PTX_INLINE float relu(float x) {
 #if PTX_ARCH >= 800
     float y;
@@ -71,11 +72,11 @@ PTX_INLINE float relu(float x) {
 #endif
 }
 
-/* ---- multiply-adds that stay where they stand --------------------------- */
+/* ---- multiply-adds in a fixed order ------------------------------------- */
 
-/* *sum += a * b. The compiler keeps the order of such calls, and with it which
- * of them find an operand still at hand: the register file has two banks, and
- * an instruction that reads two registers of one bank waits a cycle. */
+/* *sum += a * b. The compiler keeps these calls in order, and the order decides
+ * which of them find an operand still cached. The register file has two banks,
+ * and an instruction that reads two registers of one bank waits a cycle. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN
     *sum += a * b;
@@ -86,7 +87,7 @@ PTX_INLINE void multiply_add(float *sum, float a, float b) {
 
 /* ---- copies into shared memory that nobody waits for -------------------- */
 
-/* 16 bytes, both addresses multiples of 16. */
+/* Copy 16 bytes; both addresses are multiples of 16. */
 PTX_INLINE void copy16_async(void *shared, const void *global) {
 #if PTX_TWIN
     simt::copy_later(shared, global, 16, 0);
@@ -100,7 +101,7 @@ PTX_INLINE void copy16_async(void *shared, const void *global) {
 #endif
 }
 
-/* The copies asked for since the last commit are a group. */
+/* Close a group: all copies issued since the last commit. */
 PTX_INLINE void copy_commit() {
 #if PTX_TWIN
     simt::later_commit(simt::COPIES);
@@ -109,8 +110,8 @@ PTX_INLINE void copy_commit() {
 #endif
 }
 
-/* Until at most the newest N of this thread's groups are under way. Others see
- * the copies after the barrier that follows. */
+/* Wait until at most the newest N of this thread's groups are in flight. Other
+ * threads see the copies after the barrier that follows. */
 template <int N> PTX_INLINE void copy_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::COPIES, N);
@@ -121,7 +122,8 @@ template <int N> PTX_INLINE void copy_wait() {
 
 /* ---- loads --------------------------------------------------------------- */
 
-/* 16 bytes of a row that others read on: the L2 cache fetches 256 of it. */
+/* Load 16 bytes of a row whose continuation others read: the L2 cache fetches
+ * 256 bytes of it. */
 PTX_INLINE float4 load16_ahead(const float *global) {
 #if PTX_ARCH >= 800
     float4 v;
@@ -136,7 +138,7 @@ PTX_INLINE float4 load16_ahead(const float *global) {
 
 /* ---- rounding ----------------------------------------------------------- */
 
-/* To the nearest tf32 (10 bits of mantissa); of two as near the larger. */
+/* Round to the nearest tf32 (10 bits of mantissa); ties go away from zero. */
 PTX_INLINE float round_tf32(float x) {
 #if PTX_ARCH >= 800
     unsigned bits;
@@ -148,7 +150,7 @@ PTX_INLINE float round_tf32(float x) {
 #endif
 }
 
-/* The same, of two as near the even one: as TMA rounds. */
+/* Round to the nearest tf32, ties to even, as TMA does. */
 PTX_INLINE float even_tf32(float x) {
     const unsigned bits = __float_as_uint(x), even = bits >> 13 & 1;
     if (x != x) return x;
@@ -157,8 +159,9 @@ PTX_INLINE float even_tf32(float x) {
 
 /* ---- fragments from shared memory --------------------------------------- */
 
-/* Four matrices of 8 rows of 16 bytes: lane i gives the address of row i % 8
- * of matrix i / 8, and gets in r[m] bytes 4t .. 4t + 3 of row g of matrix m. */
+/* Load four matrices of 8 rows of 16 bytes. Lane i passes the address of row i
+ * % 8 of matrix i / 8; r[m] receives bytes 4t .. 4t + 3 of row g of matrix
+ * m. */
 PTX_INLINE void ldmatrix_x4(uint32_t r[4], const void *row) {
 #if PTX_TWIN
     const int lane = (int)(threadIdx.x % 32);
@@ -167,7 +170,8 @@ PTX_INLINE void ldmatrix_x4(uint32_t r[4], const void *row) {
             __shfl_sync(0xffffffffu, (uint64_t)row, 8 * m + lane / 4);
         r[m] = ((const uint32_t *)from)[lane % 4];
     }
-    __syncwarp(); // who overwrites the rows next waits for all lanes
+    __syncwarp(); // a lane that overwrites the rows next must wait for all
+                  // lanes
 #elif PTX_ARCH >= 750
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
@@ -177,8 +181,8 @@ PTX_INLINE void ldmatrix_x4(uint32_t r[4], const void *row) {
 #endif
 }
 
-/* The same matrices, of 8 x 8 numbers of 16 bits, transposed: r[m] is numbers
- * 2t and 2t + 1 of COLUMN g. */
+/* Load the same matrices, as 8 x 8 numbers of 16 bits, transposed: r[m]
+ * receives numbers 2t and 2t + 1 of COLUMN g. */
 PTX_INLINE void ldmatrix_x4_trans(uint32_t r[4], const void *row) {
 #if PTX_TWIN
     const int lane = (int)(threadIdx.x % 32);
@@ -203,7 +207,7 @@ PTX_INLINE void ldmatrix_x4_trans(uint32_t r[4], const void *row) {
 /* ---- tensor cores: c += a b --------------------------------------------- */
 
 #if PTX_TWIN
-/* Number `i` (of one, or of two) of a register. */
+/* Return number `i` of a register, which holds one (tf32) or two. */
 enum ptx_format { PTX_TF32, PTX_BF16, PTX_F16 };
 static inline double ptx_number(enum ptx_format format, uint32_t word, int i) {
     if (format == PTX_TF32) return __uint_as_float(word & 0xffffe000u);
@@ -212,8 +216,8 @@ static inline double ptx_number(enum ptx_format format, uint32_t word, int i) {
                               : simt::Binary16::to_float(bits);
 }
 
-/* The sum of the products along k of one row of a and one column of b, of which
- * four lanes hold a part each; both halves of k lie in one word of 64 bits. */
+/* Return the dot product along k of one row of a and one column of b. Four
+ * lanes hold one part each; both halves of k share one 64-bit word. */
 static inline double ptx_dot(enum ptx_format format, const uint64_t a[4],
                              const uint64_t b[4]) {
     double sum = 0;
@@ -243,7 +247,8 @@ static inline void ptx_mma(enum ptx_format format, float c[4],
 }
 #endif
 
-/* m16n8k8; a and b already rounded (the hardware cuts bits off). sm_80. */
+/* m16n8k8; a and b are already rounded (the hardware truncates). Needs
+ * sm_80. */
 PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_TF32, c, a, b);
@@ -255,11 +260,11 @@ PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
 #else
-    __trap(); // the launcher refuses the device before this
+    __trap(); // the launcher refuses the device before
 #endif
 }
 
-/* m16n8k16, sm_80. */
+/* m16n8k16; needs sm_80. */
 PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_BF16, c, a, b);
@@ -275,7 +280,7 @@ PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #endif
 }
 
-/* m16n8k16; sm_75 has only half of it (k = 8) in one instruction. */
+/* m16n8k16; on sm_75 one instruction does only half of it (k = 8). */
 PTX_INLINE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_F16, c, a, b);

@@ -1,40 +1,43 @@
-/* tensor_map.cuh -- how the tensor memory accelerator (TMA, sm_90) is told
- * where an array lies: made on the host, given to a kernel by value as `const
- * __grid_constant__ tensor_map map`, used by tma_load() of hopper.cuh.
+/* tensor_map.cuh -- how the tensor memory accelerator (TMA, sm_90) learns the
+ * layout of an array. The host makes a map, a kernel receives it by value as
+ * `const __grid_constant__ tensor_map map`, and tma_load() of hopper.cuh uses
+ * it.
  *
- * All our maps have three dimensions: columns, rows, matrices of a batch. What
- * a box holds beyond the edges of its matrix is 0 when it is loaded and dropped
- * when it is stored, so that kernels need no code for edges.
+ * All our maps have three dimensions: columns, rows, matrices of a batch.
+ * Elements of a box beyond the edges of its matrix are loaded as 0 and dropped
+ * when stored, so kernels need no code for edges.
  *
  * Source:  CUDA Driver API, "Tensor Map Object Management". */
 #ifndef WEFT_TENSOR_MAP_CUH
 #define WEFT_TENSOR_MAP_CUH
 #include "ptx.cuh"
 
-#ifdef __CUDACC_RTC__ // a notebook's cell: whoever launches it makes the map
+#ifdef __CUDACC_RTC__ // in a notebook's cell, the launching code makes the map
 struct __align__(64) tensor_map {
     char bytes[128];
 };
 #else
 enum tensor_type {
     TENSOR_FLOAT,
-    TENSOR_TF32, /* float in memory; rounded to tf32 as it is loaded */
+    TENSOR_TF32, /* float in memory; loading rounds to tf32 */
     TENSOR_BF16,
     TENSOR_F16,
 };
 
-/* An array as a kernel is to see it; counts are elements, not bytes. */
+/* An array as a kernel sees it; counts are elements, not bytes. */
 struct tensor {
     enum tensor_type type;
-    const void *data;   /* a multiple of 16, as the bytes of pitch and step */
-    size_t cols, rows;  /* of a matrix; what lies behind counts as zeros */
-    size_t pitch;       /* from a row to the next */
-    size_t batch, step; /* matrices; with step 0 all are the first, at z = 0 */
+    const void *data;   /* 16-byte aligned, as are pitch and step in bytes */
+    size_t cols, rows;  /* of a matrix; elements beyond count as zeros */
+    size_t pitch;       /* from one row to the next */
+    size_t batch, step; /* matrices; if step is 0, all are the first, at z =
+                           0 */
 };
 
-/* What one load moves. With `swizzled` a row has at most 128 bytes and its
- * 16-byte chunks lie in shared memory in another order: see swizzled() in
- * hopper.cuh. The box starts at a multiple of 1024 bytes then, else of 128. */
+/* The box that one load moves. If `swizzled`, a row has at most 128 bytes and
+ * shared memory stores its 16-byte chunks in another order: see swizzled() in
+ * hopper.cuh. The box then starts at a multiple of 1024 bytes, otherwise of
+ * 128. */
 struct tensor_box {
     int cols, rows; /* at most 256 each; cols a multiple of 16 bytes */
     int swizzled;
@@ -54,12 +57,12 @@ struct tensor_map {
 typedef CUtensorMap tensor_map;
 #endif
 
-/* What TMA cannot do is refused by the driver without saying why. */
+/* Refuse what TMA cannot do; the driver would refuse it without a reason. */
 static inline int tensor_map_check(const struct tensor *t,
                                    const struct tensor_box *box) {
     const size_t element = tensor_element(t->type);
     const size_t row = box->cols * element;
-    const size_t step = t->batch > 1 ? t->step : 0; // of one: not looked at
+    const size_t step = t->batch > 1 ? t->step : 0; // one matrix: ignored
     WEFT_REQUIRE((size_t)t->data % 16 == 0 && t->pitch * element % 16 == 0 &&
                      step * element % 16 == 0,
                  "tensor map: address %p, pitch of %zu bytes, step of %zu "
@@ -82,10 +85,10 @@ static inline int tensor_map_make(tensor_map *map, const struct tensor *t,
     return WEFT_OK;
 }
 #else
-/* cuTensorMapEncodeTiled(), without linking the driver's library. */
+/* Find cuTensorMapEncodeTiled() without linking the driver's library. */
 static inline int
 tensor_map_encoder(PFN_cuTensorMapEncodeTiled_v12000 *encode) {
-    static void *found; // threads that come at once find the same
+    static void *found; // concurrent threads store the same value
     if (!found) {
         cudaDriverEntryPointQueryResult result;
         void *entry = NULL;
@@ -115,7 +118,7 @@ static inline CUtensorMapDataType tensor_map_type(enum tensor_type type) {
     }
 }
 
-/* Describe `t`, to be moved in boxes of this shape. */
+/* Describe `t` for transfers in boxes of this shape. */
 static inline int tensor_map_make(tensor_map *map, const struct tensor *t,
                                   struct tensor_box box) {
     WEFT_TRY(tensor_map_check(t, &box));

@@ -1,9 +1,10 @@
-/* tiles.cuh -- what the tiled rungs share: a small product whose factors lie in
- * shared memory and whose result lies in registers, and sums over a block.
+/* tiles.cuh -- code that the tiled rungs share: a small product with factors in
+ * shared memory and results in registers, and sums over a block.
  *
- * A block makes TILE_ROWS x TILE_COLS of the result, a thread 4 x 4 of it. For
- * each step along the sum's depth a thread reads 4 + 4 floats and does 16
- * multiply-adds: half a load for each, where the naive rungs need two. */
+ * A block computes TILE_ROWS x TILE_COLS of the result, a thread 4 x 4 of it.
+ * For each step along the depth of the sum, a thread reads 4 + 4 floats and
+ * does 16 multiply-adds: half a load for each, where the naive rungs need
+ * two. */
 #ifndef WEFT_TILES_CUH
 #define WEFT_TILES_CUH
 #include "internal.cuh"
@@ -14,13 +15,14 @@ enum {
     TILE_DEPTH = 32,
     TILE_THREADS = TILE_ROWS * TILE_COLS / 16,
     ACROSS = TILE_COLS / 4, // threads side by side
-    // A step of depth starts 4 banks after the one before: where lanes store
-    // 8 steps of 4 neighbours each, all 32 banks take one.
+    // Consecutive steps of depth start 4 banks apart: when lanes store 8 steps
+    // of 4 neighbours each, each of the 32 banks receives one value.
     LEFT_PITCH = TILE_ROWS + 4,
     RIGHT_PITCH = TILE_COLS + 4,
 };
 
-/* Where the calling thread's 4 x 4 results start in the block's tile. */
+/* The first row and column of the calling thread's 4 x 4 results in the block's
+ * tile. */
 static __device__ __forceinline__ int own_row(void) {
     return threadIdx.x / ACROSS * 4;
 }
@@ -30,7 +32,7 @@ static __device__ __forceinline__ int own_col(void) {
 }
 
 /* sums[i][j] += sum over k < depth of left_s[k][row + i] * right_s[k][col + j],
- * for the thread's own row and col. Both arrays start at 16 bytes. */
+ * for the thread's own row and col. Both arrays are 16-byte aligned. */
 static __device__ __forceinline__ void
 multiply_tiles(float sums[4][4], const float (*left_s)[LEFT_PITCH],
                const float (*right_s)[RIGHT_PITCH], int depth) {
@@ -46,28 +48,28 @@ multiply_tiles(float sums[4][4], const float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* The sum over the warp's lanes, in a tree; every lane has it. */
+/* Return the sum over the warp's lanes, added in a tree, to every lane. */
 static __device__ __forceinline__ float warp_sum(float value) {
     for (int distance = 16; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);
     return value;
 }
 
-/* The sum over all threads of the block, in an order that is always the same;
- * every thread has it. All threads call it; partial_s: a float for each of up
- * to 32 warps, which no thread may be using. */
+/* Return the sum over all threads of the block, always added in the same order,
+ * to every thread. All threads call it. partial_s: one float for each of up to
+ * 32 warps; no thread may be using it. */
 static __device__ __forceinline__ float block_total(float value,
                                                     float *partial_s) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const float sum = warp_sum(value);
     if (lane == 0) partial_s[threadIdx.x / 32] = sum;
-    __syncthreads(); // the sums of all warps are there
+    __syncthreads(); // the sums of all warps are stored
     return warp_sum(lane < warps ? partial_s[lane] : 0.0f);
 }
 
-/* The same for many values at once: thread i < COUNT has the i-th sum. 5
- * shuffles for each would be too many, so the warps take turns to add theirs to
- * one row per value; a pitch of 33 keeps 32 rows in 32 banks. */
+/* Sum COUNT values per thread over the block; thread i < COUNT returns the i-th
+ * sum. 5 shuffles per value would be too many, so the warps take turns adding
+ * theirs to one row per value. A pitch of 33 spreads 32 rows over 32 banks. */
 template <int COUNT>
 static __device__ __forceinline__ float block_totals(const float values[COUNT],
                                                      float (*sums_s)[33]) {

@@ -2,19 +2,19 @@
  * filter and zero padding, stride 1, and its gradients.
  *
  * Naive
- * Idea:    one thread per element of the result. Forward, it slides over the
- *          ic * kh * kw pixels that its filter covers. Backward, each result
- *          collects what it gave: an input pixel from the outputs that saw it,
- *          a weight from every output pixel of the batch. No two threads write
- *          to one place, so nothing needs atomics or zeroing.
+ * Idea:    one thread per element of the result. Forward, it sums over the ic *
+ *          kh * kw pixels that its filter covers. Backward, each element
+ *          collects the gradients of the outputs it contributed to: an input
+ *          pixel from the outputs whose window contains it, a weight from every
+ *          output pixel of the batch. No two threads write to one place, so
+ *          nothing needs atomics or zeroing.
  * Limit:   two loads for each multiply-add, as in matmul's naive rung; and
  *          dweight and dbias have few threads with long sums: 288 threads for
  *          32 filters of 3 x 3, which leave most of a GPU idle.
- * Error:   sums one term after another in float, n * h' * w' of them for
- *          dweight and dbias: at most 1.01 2^-24 per term of the same sum over
- *          absolute values.
- * Lesson:  notebooks/10_backwards.ipynb
- */
+ * Error:   sums are taken one term after another in float, n * h' * w' of them
+ *          for dweight and dbias: at most 1.01 2^-24 per term of the same sum
+ *          over absolute values.
+ * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include "../reference/reference.h"
@@ -52,8 +52,8 @@ static __global__ void conv2d_naive(float *y, const float *x,
     y[index] = acc;
 }
 
-/* dx: pixel (row,col) was seen through filter position (r,s) by the output
- * pixel (row + padding - r, col + padding - s). */
+/* dx: filter position (r,s) maps pixel (row,col) to the output pixel (row +
+ * padding - r, col + padding - s). */
 static __global__ void conv2d_naive_dx(float *dx, const float *dy,
                                        const float *weight, int n, int ic,
                                        int h, int w, int oc, int kh, int kw,
@@ -75,7 +75,7 @@ static __global__ void conv2d_naive_dx(float *dx, const float *dy,
     dx[index] = acc;
 }
 
-/* dweight: weight (o,c,r,s) met, at output pixel (i,j), the input pixel
+/* dweight: at output pixel (i,j), weight (o,c,r,s) multiplied the input pixel
  * (i + r - padding, j + s - padding). */
 static __global__ void conv2d_naive_dweight(float *dweight, const float *dy,
                                             const float *x, int n, int ic,
@@ -139,8 +139,8 @@ static int launch_naive_backward(float *dx, float *dweight, float *dbias,
 
 /* ---- launchers ----------------------------------------------------------- */
 
-/* What both launchers ask of the sizes; *padding, *oh and *ow receive what
- * follows from them. */
+/* Check the sizes, for both launchers; compute *padding, *oh and *ow from
+ * them. */
 static int check_sizes(int *padding, int *oh, int *ow, const char *function,
                        int n, int ic, int h, int w, int oc, int kh, int kw,
                        const struct weft_conv2d_options *options) {
@@ -155,7 +155,7 @@ static int check_sizes(int *padding, int *oh, int *ow, const char *function,
     *padding = options ? options->padding : 0;
     WEFT_REQUIRE(*padding >= 0, "%s: padding = %d, want at least 0", function,
                  *padding);
-    // In double: the padded image may be larger than an int can say.
+    // In double: the padded image may be too large for an int.
     const double padded_h = h + 2.0 * *padding, padded_w = w + 2.0 * *padding;
     WEFT_REQUIRE(padded_h <= 2147483647.0 && padded_w <= 2147483647.0,
                  "%s: padding %d makes the image %.0f x %.0f, sides at most "

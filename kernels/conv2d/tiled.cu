@@ -1,21 +1,24 @@
 /* tiled.cu -- convolution, rung "tiled": as matrix products.
  *
- * Before:  naive: two loads from memory for each multiply-add; and a weight's
- *          gradient is one thread's sum over the whole batch.
+ * Before:  naive: two loads from memory for each multiply-add; and one thread
+ *          sums a weight's gradient over the whole batch.
  * Idea:    forward, a convolution is a product of the filters (oc, ic * kh *
- *          kw) and a matrix whose columns hold what each output pixel sees.
- * That matrix is never stored ("implicit"): a block takes one position of the
- * filter after the other, for which a column is one input pixel with its
- * channels, and stages these in shared memory. The gradient of x is the same
- * product, of dy with the filters turned by half. dweight has few results and
- * long sums: a block takes a few of them, its threads share the pixels of the
- * batch, each with all of the block's results in registers; at the end the
- * threads' sums are added. Limit:   forward, a pixel is staged once for each of
- * the kh * kw positions, and loads wait while nothing is multiplied. dweight:
- * dy is read ic times from the L2 cache, and with one input channel there are
- * no more blocks than filters. Error:   as the naive rung's; dweight and dbias
- * add fewer terms in a row. Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ *          kw) and a matrix whose columns hold each output pixel's inputs. That
+ *          matrix is never stored ("implicit"). A block takes one position of
+ *          the filter after the other, for which a column is one input pixel
+ *          with its channels, and stages these in shared memory. The gradient
+ *          of x is the same product, of dy with the filters rotated by 180
+ *          degrees. dweight has few results and long sums. A block takes a few
+ *          of them, and its threads share the pixels of the batch, each with
+ *          all of the block's results in registers. At the end the threads'
+ *          sums are added.
+ * Limit:   forward, a pixel is staged once for each of the kh * kw positions,
+ *          and nothing is multiplied while loads wait. dweight: dy is read ic
+ *          times from the L2 cache, and with one input channel there are no
+ *          more blocks than filters.
+ * Error:   that of the naive rung; dweight and dbias add fewer terms in
+ *          sequence.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "tiled.h"
 
 #include "common/tiles.cuh"
@@ -28,12 +31,12 @@
  * t], counted from the last one backwards if `turned`. */
 struct correlation {
     int n, rows, depth, h, w, result_h, result_w, kh, kw;
-    int pad_h, pad_w; // less than 0: the source's edge is not seen
+    int pad_h, pad_w; // negative: the source's edge is never read
     size_t row_stride, depth_stride;
     int turned;
 };
 
-/* Where the calling thread's column of the tile looks into the source. */
+/* Where the calling thread's column of the tile reads the source. */
 struct column {
     const float *image; // channel 0
     int row, col;       // under the filter's first position
@@ -47,8 +50,8 @@ static __device__ struct column own_column(const float *source, size_t pixel,
             at / c->result_w - c->pad_h, at % c->result_w - c->pad_w};
 }
 
-/* right_s[k] [col] = channel first + k of the column's pixel under position
- * (r,s) of the filter, zero where that lies outside. */
+/* Load right_s[k] [col] = channel first + k of the column's pixel under
+ * position (r,s) of the filter, zero if that is outside. */
 static __device__ void load_pixels(float (*right_s)[RIGHT_PITCH],
                                    const struct column *column, bool exists,
                                    int r, int s, int first, int depth,
@@ -66,7 +69,7 @@ static __device__ void load_pixels(float (*right_s)[RIGHT_PITCH],
     }
 }
 
-/* left_s[k][row] = the weight of result channel first_row + row and source
+/* Load left_s[k][row] = the weight of result channel first_row + row and source
  * channel first + k at position `tap`. Lanes take 8 channels of 4 filters. */
 static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
                                     const float *weight, int tap, int first_row,
@@ -87,9 +90,10 @@ static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* A block makes TILE_ROWS channels of TILE_COLS pixels, which may be of several
- * images: pixels are counted through the whole batch. Blocks side by side take
- * the same pixels, which the first brings into the cache. */
+/* A block computes TILE_ROWS channels of TILE_COLS pixels, which may be of
+ * several images: pixels are counted through the whole batch. Neighbouring
+ * blocks take the same pixels, which the first of them brings into the
+ * cache. */
 static __global__ void conv2d_tiled(float *result, const float *source,
                                     const float *weight, const float *bias,
                                     struct correlation c) {
@@ -114,7 +118,7 @@ static __global__ void conv2d_tiled(float *result, const float *source,
                         depth, &c);
             __syncthreads(); // both tiles are complete ...
             multiply_tiles(sums, left_s, right_s, depth);
-            __syncthreads(); // ... and read, so they may be overwritten
+            __syncthreads(); // ... and have been read
         }
 
     for (int j = 0; j < 4; j++) {
@@ -151,9 +155,9 @@ static __device__ void advance(struct pixel *at, const struct pixel *by, int oh,
     if (at->row >= oh) at->row -= oh, at->image++;
 }
 
-/* dweight of FILTERS filters, one input channel and TAPS positions: a block
- * each. A thread takes every THREADS-th pixel: there it reads FILTERS values of
- * dy and TAPS of x, and does FILTERS * TAPS multiply-adds. */
+/* dweight: a block computes FILTERS filters, one input channel and TAPS
+ * positions. A thread takes every THREADS-th pixel: there it reads FILTERS
+ * values of dy and TAPS of x, and does FILTERS * TAPS multiply-adds. */
 template <int FILTERS, int TAPS, int THREADS>
 static __global__ void __launch_bounds__(THREADS)
     conv2d_tiled_dweight(float *dweight, const float *dy, const float *x,
@@ -198,8 +202,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 enum { SUM_THREADS = 512, SUM_LOADS = 8 };
 
-/* dbias[o] = the sum of dy over images and pixels. A block per channel; its
- * threads have SUM_LOADS loads under way at a time. */
+/* dbias[o] = the sum of dy over images and pixels. One block per channel; its
+ * threads have SUM_LOADS loads in flight at a time. */
 static __global__ void conv2d_tiled_dbias(float *dbias, const float *dy, int n,
                                           int oc, int oh, int ow) {
     __shared__ float partial_s[32];
@@ -243,7 +247,7 @@ int conv2d_tiled_forward(float *y, const float *x, const float *weight,
     return correlate(y, x, weight, bias, &c, stream);
 }
 
-/* The most blocks of dweight that are thought few for a GPU. */
+/* Up to this many blocks of dweight count as few for a GPU. */
 enum { FEW_BLOCKS = 32 };
 
 static int launch_dweight(float *dweight, const float *dy, const float *x,
@@ -270,7 +274,7 @@ int conv2d_tiled_backward(float *dx, float *dweight, float *dbias,
     const struct conv2d_sizes s = *sizes;
     const size_t taps = (size_t)s.kh * s.kw;
     if (dx) {
-        // A filter that is turned by half starts kh - 1 - padding outside.
+        // A filter rotated by 180 degrees starts kh - 1 - padding outside.
         const struct correlation c = {s.n,
                                       s.ic,
                                       s.oc,

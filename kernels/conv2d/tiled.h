@@ -1,15 +1,16 @@
-/* tiled.h -- the convolution's rung "tiled", as its launcher calls it. */
+/* tiled.h -- the launchers of the convolution's rung "tiled". */
 #ifndef WEFT_CONV2D_TILED_H
 #define WEFT_CONV2D_TILED_H
 #include "common/internal.cuh"
 
-/* The sizes of weft_conv2d(), and what follows from them. */
+/* The sizes of weft_conv2d(), and those computed from them. */
 struct conv2d_sizes {
     int n, ic, h, w, oc, kh, kw;
     int padding, oh, ow;
 };
 
-/* As weft_conv2d() and weft_conv2d_backward(), whose checks have passed. */
+/* Do the work of weft_conv2d() and weft_conv2d_backward() after their
+ * checks. */
 int conv2d_tiled_forward(float *y, const float *x, const float *weight,
                          const float *bias, const struct conv2d_sizes *sizes,
                          cudaStream_t stream);

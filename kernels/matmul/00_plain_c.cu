@@ -1,15 +1,16 @@
 /* 00_plain_c.cu -- matmul, the rungs in plain C, for the CPU only.
  *
- * A ladder of its own, of the same ideas: what is near is reused. ijk, ikj,
- * blocked and simd are ../reference/matmul_<name>.c, reference is
- * ../reference/matmul.c. Each opens as a rung does, with what was slow before
- * it, and its own prediction and limit. Their figures are those of
+ * These rungs are a ladder of their own with the same ideas: reuse what is
+ * near. ijk, ikj, blocked and simd are ../reference/matmul_<name>.c; reference
+ * is ../reference/matmul.c. Each file opens as a rung does, with what was slow
+ * before, its prediction and its limit. The figures come from
+ *
  *     python -m weft bench matmul --device cpu
- *            --json notebooks/results/matmul_amd_epyc.json
+ *         --json notebooks/results/matmul_amd_epyc.json
+ *
  * on an AMD EPYC with AVX-512.
  *
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 #include "../reference/reference.h"
@@ -17,7 +18,7 @@
 typedef int multiply_one(float *c, const float *a, const float *b, int m, int n,
                          int k, const struct weft_matmul_options *options);
 
-/* Every matrix of q's batch by `multiply`. */
+/* Multiply every matrix of q's batch with `multiply`. */
 [[maybe_unused]] static int multiply_each(const struct product *q,
                                           multiply_one *multiply) {
     struct weft_matmul_options options = {};

@@ -2,26 +2,25 @@
  *
  * Idea:        thread (x,y) owns element (row,col) of c, walks along its row of
  *              a and down its column of b, and keeps the sum in a register.
- * Prediction:  8 bytes asked of global memory per multiply-add: 550 GB at
- *              4096^3, 8.4 MB by a block. A warp's load from a touches 16
- *              rows, a load from b one: 17 lines, of which the L1 cache looks
- *              up one a clock, for 32 multiply-adds where an SM does 128 a
- *              clock: 32 / (17 * 128) = 1.5 % of the peak.
+ * Prediction:  each multiply-add requests 8 bytes of global memory: 550 GB at
+ *              4096^3, 8.4 MB per block. A warp's load from a touches 16 rows,
+ *              a load from b one: 17 lines. The L1 cache looks up one line a
+ *              clock, for 32 multiply-adds where an SM does 128 a clock: 32 /
+ *              (17 * 128) = 1.5 % of the peak.
  * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (here and below
- *              the measured one, 66 TFLOP/s of multiply-adds). Tried: blocks
+ *              the measured peak, 66 TFLOP/s of multiply-adds). Tried: blocks
  *              of 32 x 32, where a load touches 33 lines, 0.50; k = 4128 or
- *              4224 0.97, 4112 1.6, 4104 2.2 and 4097 2.7: it matters where
- *              rows lie in their lines of 128 bytes. So banks limit it, it
- *              seems, rather than lookups: the L1 cache is the same memory as
- *              shared memory.
- * Limit:       x numbers the rows here: neighbours in a warp read floats of a
- *              and write floats of c that lie whole rows apart, a sector of 32
+ *              4224 0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of
+ *              the rows in their 128-byte lines matters. This suggests that
+ *              banks set the limit rather than lookups: the L1 cache is the
+ *              same memory as shared memory.
+ * Limit:       here x numbers the rows: neighbours in a warp read floats of a
+ *              and write floats of c that are whole rows apart, a sector of 32
  *              bytes for 4. Rung 2 attacks that.
- * Error:       k products added one after another in float: at most 1.01 k
+ * Error:       k products are added one after another in float: at most 1.01 k
  *              2^-24 of the same sum over absolute values, as in every fp32
  *              rung.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum { SIDE = 16, MAX_GRID = 65535 };
@@ -41,8 +40,8 @@ static __global__ void matmul_naive(float *c, const float *a, const float *b,
 
 static int launch(const struct product *q, cudaStream_t stream) {
     const dim3 block(SIDE, SIDE);
-    // A grid has at most MAX_GRID blocks in y, and here y numbers the columns:
-    // those that are left over take another launch, from column col0 on.
+    // A grid has at most MAX_GRID blocks in y, and here y numbers the columns.
+    // Further launches compute the remaining columns, from col0 on.
     const size_t columns = CEIL_DIV((size_t)q->n, SIDE);
     for (size_t done = 0; done < columns; done += MAX_GRID) {
         const size_t left = columns - done;

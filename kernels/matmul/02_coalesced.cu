@@ -1,18 +1,17 @@
 /* 02_coalesced.cu -- matmul, rung 2: neighbours take neighbouring columns.
  *
- * Before:      rung 1 lets x number the rows: each of a warp's loads from a,
- *              and each store to c, touches a row of its own per thread.
- * Idea:        swap the two: x numbers the columns. A warp reads floats of b
- *              that lie side by side, and one float of a serves all of a row.
- * Prediction:  the same 550 GB asked for, in 3 lines per multiply-add of a
- *              warp (a: 2 rows, b: 1) instead of 17: 32 / (3 * 128) = 8 % of
+ * Before:      rung 1 lets x number the rows: in each of a warp's loads from a
+ *              and stores to c, every thread touches a different row.
+ * Idea:        swap the two: x numbers the columns. A warp reads adjacent
+ *              floats of b, and all threads of a row use the same float of a.
+ * Prediction:  the same 550 GB requested, but a warp's multiply-add touches 3
+ *              lines (a: 2 rows, b: 1) instead of 17: 32 / (3 * 128) = 8 % of
  *              the peak.
  * Measured:    H200, 4096^3: 4.7 TFLOP/s, 7.1 %.
  * Limit:       still two loads from global memory for each multiply-add: a is
  *              read n times and b m times. Caches catch much of it, but the
  *              loads keep the multipliers waiting. Rung 3 attacks that.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum { SIDE = 16 };

@@ -1,25 +1,25 @@
 /* 03_tiled.cu -- matmul, rung 3: tiles of a and b in shared memory.
  *
- * Before:      rung 2 asks global memory for two floats per multiply-add: each
- *              element of a n times, each of b m times.
- * Idea:        a block loads one TILE x TILE tile of each, waits, and its
- *              threads reuse them TILE times: global traffic falls by a factor
- *              of TILE.
- * Prediction:  1 MB from global memory by a block, 17 GB at 4096^3. Two loads
- *              from shared memory per multiply-add; shared memory answers one
- *              load of a warp a clock, and an SM multiplies for 4 warps: 1 / 8
- *              of the peak. Since TILE is a constant, nvcc unrolls the loop,
- *              and reads a_s[ty][i] by four: 40 loads per 32, at most 20 %.
- * Measured:    H200, 4096^3: 8.4 TFLOP/s, 13 %. A load of four floats goes
- *              into four registers of each lane, and takes as long as about
- *              three loads of one: what counts is floats.
+ * Before:      rung 2 requests two floats of global memory per multiply-add:
+ *              each element of a n times, each of b m times.
+ * Idea:        a block loads one TILE x TILE tile of each and waits, and its
+ *              threads reuse the tiles TILE times: global traffic falls by a
+ *              factor of TILE.
+ * Prediction:  a block reads 1 MB from global memory, 17 GB in all at 4096^3.
+ *              Each multiply-add takes two loads from shared memory. Shared
+ *              memory serves one warp's load a clock, and an SM multiplies for
+ *              4 warps: 1 / 8 of the peak. Since TILE is a constant, nvcc
+ *              unrolls the loop and reads a_s[ty][i] in fours: 40 loads per 32,
+ *              at most 20 %.
+ * Measured:    H200, 4096^3: 8.4 TFLOP/s, 13 %. A load of four floats fills
+ *              four registers of each lane and takes about as long as three
+ *              loads of one: floats count, not loads.
  * Limit:       more than one load from shared memory for each multiply-add.
  *              Rung 4 attacks that.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
-enum { TILE = 32 }; // TILE * TILE = 1024 threads, the most a block may have
+enum { TILE = 32 }; // TILE * TILE = 1024 threads, a block's maximum
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of c. */
 static __global__ void matmul_tiled(float *c, const float *a, const float *b,
@@ -32,8 +32,8 @@ static __global__ void matmul_tiled(float *c, const float *a, const float *b,
 
     float acc = 0.0f;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
-        // No thread returns early at an edge: it would leave a hole in the tile
-        // that its neighbours read.
+        // No thread returns early at an edge: that would leave a hole in the
+        // tile that its neighbours read.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
         b_s[ty][tx] = load_or_zero(b, k, n, k0 + ty, col);
         __syncthreads(); // both tiles are complete ...

@@ -2,20 +2,20 @@
  *
  * Before:      "dynamic shared memory is slow": 03_tiled_runtime.cu is.
  * Idea:        change one thing at a time: TILE is a constant as in
- *              03_tiled.cu, and only where the tiles lie is the launch's word.
+ *              03_tiled.cu; only the size of the shared memory comes from the
+ *              launch.
  * Prediction:  no difference: the loop has the same 40 shared loads and 32
  *              multiply-adds (SASS; nvcc 13.0, sm_90).
- * Measured:    H200, 4096^3: 8.3 TFLOP/s where 03_tiled.cu has 8.4. Tried: a
- *              text of both with indices of 64 bits had 8.1 here and 5.7 there:
- *              it took 40 registers a thread there and 32 here, and of blocks
- *              of 1024 threads an SM holds one with 40, two with 32.
- *              Equal loops are not equal kernels: look at registers, too.
- * Limit:       as 03_tiled.cu's.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Measured:    H200, 4096^3: 8.3 TFLOP/s; 03_tiled.cu reaches 8.4. Tried: with
+ *              64-bit indices in both, this rung reached 8.1 and 03_tiled.cu
+ *              5.7. The reason: 40 registers a thread there and 32 here; an SM
+ *              holds one block of 1024 threads with 40, two with 32. Equal
+ *              loops are not equal kernels: look at registers, too.
+ * Limit:       that of 03_tiled.cu.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
-enum { TILE = 32 }; // TILE * TILE = 1024 threads, the most a block may have
+enum { TILE = 32 }; // TILE * TILE = 1024 threads, a block's maximum
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of c. */
 static __global__ void matmul_tiled_dynamic(float *c, const float *a,
@@ -30,8 +30,8 @@ static __global__ void matmul_tiled_dynamic(float *c, const float *a,
 
     float acc = 0.0f;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
-        // No thread returns early at an edge: it would leave a hole in the tile
-        // that its neighbours read.
+        // No thread returns early at an edge: that would leave a hole in the
+        // tile that its neighbours read.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
         b_s[ty][tx] = load_or_zero(b, k, n, k0 + ty, col);
         __syncthreads(); // both tiles are complete ...

@@ -1,13 +1,13 @@
 /* 03_tiled_template.cu -- rung 3 with the tile's width as a template argument.
  *
- * Before:      03_tiled.cu has one width, 03_tiled_runtime.cu any, but slowly.
+ * Before:      03_tiled.cu has one width; 03_tiled_runtime.cu takes any,
+ *              slowly.
  * Idea:        the compiler writes a kernel for each width that a launch names.
- *              Narrow products take blocks of fewer idle threads.
- * Prediction:  at TILE 32 the instructions of 03_tiled.cu, one by one.
+ *              Narrow products get blocks with fewer idle threads.
+ * Prediction:  at TILE 32 exactly the instructions of 03_tiled.cu.
  * Measured:    H200, 4096^3: 8.4 TFLOP/s, as 03_tiled.cu.
- * Limit:       as 03_tiled.cu's; and each width is code to compile and load.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Limit:       that of 03_tiled.cu; and each width is code to compile and load.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of c. */
@@ -23,8 +23,8 @@ static __global__ void matmul_tiled_template(float *c, const float *a,
 
     float acc = 0.0f;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
-        // No thread returns early at an edge: it would leave a hole in the tile
-        // that its neighbours read.
+        // No thread returns early at an edge: that would leave a hole in the
+        // tile that its neighbours read.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
         b_s[ty][tx] = load_or_zero(b, k, n, k0 + ty, col);
         __syncthreads(); // both tiles are complete ...
@@ -45,7 +45,7 @@ static int launch_tiles(const struct product *q, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* TILE * TILE threads, at most 1024 a block; narrow products take fewer. */
+/* TILE * TILE threads, at most 1024 a block; narrow products use fewer. */
 static int launch(const struct product *q, cudaStream_t stream) {
     const int side = q->m < q->n ? q->m : q->n;
     if (side <= 8) return launch_tiles<8>(q, stream);

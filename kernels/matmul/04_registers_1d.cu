@@ -2,31 +2,32 @@
  *
  * Before:      rung 3 reads more than one float of shared memory per
  *              multiply-add.
- * Idea:        a thread makes TM elements below each other. They share a column
+ * Idea:        a thread computes TM elements of one column. They share a column
  *              of b: one float of b_s in a register serves TM multiply-adds.
- * Prediction:  2 MB from global memory by a block of 64 x 64, 8.6 GB at
- *              4096^3. 1 + 1 / TM floats of shared memory per multiply-add,
- *              those of a by four: 24 loads per 64, at most 67 % of the peak.
+ * Prediction:  a block of 64 x 64 reads 2 MB from global memory, 8.6 GB in all
+ *              at 4096^3. Per multiply-add, 1 + 1 / TM floats of shared memory,
+ *              those of a in fours: 24 loads per 64, at most 67 % of the peak.
  *              All instructions: 122 per 64, at most 52 %.
- * Measured:    H200, 4096^3: 15.8 TFLOP/s, 24 %. By floats, as rung 3 found:
- *              72 per 64, 22 %. Tried: BK = 32 and two blocks an SM: 19.2.
- * Limit:       an element of a_s serves one multiply-add of each thread that
- *              reads it. Rung 5 attacks that.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Measured:    H200, 4096^3: 15.8 TFLOP/s, 24 %. Counted in floats, as rung 3
+ *              found: 72 per 64, 22 %. Tried: BK = 32 and two blocks an SM:
+ *              19.2.
+ * Limit:       a thread uses an element of a_s for one multiply-add per load.
+ *              Rung 5 attacks that.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 64, // of c a block makes BM x BN,
+    BM = 64, // a block computes BM x BN of c
     BN = 64,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b,
-    TM = 8, // and a thread TM x 1
+    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    TM = 8, // a thread computes TM x 1
     THREADS = BM * BN / TM,
 };
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
 
-/* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
+/* Load the tiles of a and b from column (of b: row) k0 on; zeros past an
+ * edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
@@ -42,7 +43,7 @@ load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a_s, from ty on, times its column tx of b_s. */
+/* acc += the thread's rows of a_s (from ty on) times its column tx of b_s. */
 static __device__ __forceinline__ void multiply(float acc[TM],
                                                 const float a_s[BM][BK],
                                                 const float b_s[BK][BN], int ty,

@@ -1,34 +1,36 @@
 /* 05_registers_2d.cu -- matmul, rung 5: each thread a rectangle of c.
  *
  * Before:      rung 4 reads an element of a_s for one multiply-add.
- * Idea:        a thread makes TM x TN elements: TM floats of a_s and TN of b_s
- *              in registers serve TM * TN multiply-adds.
- * Prediction:  4.2 MB from global memory by a block of 128 x 128, 4.3 GB at
- *              4096^3. A fourth of a float of shared memory per multiply-add
- *              and 706 instructions per 512: at most 73 % of the peak. A
- *              thread takes 170 registers, so an SM holds one block, and all
- *              of it waits at once for the tiles: rather 50 %.
+ * Idea:        a thread computes TM x TN elements: TM floats of a_s and TN of
+ *              b_s in registers serve TM * TN multiply-adds.
+ * Prediction:  a block of 128 x 128 reads 4.2 MB from global memory, 4.3 GB in
+ *              all at 4096^3. A fourth of a float of shared memory per
+ *              multiply-add, and 706 instructions per 512: at most 73 % of the
+ *              peak. A thread needs 170 registers, so an SM holds one block,
+ *              whose threads all wait for the tiles at the same time: rather 50
+ *              %.
  * Measured:    H200, 4096^3: 26 TFLOP/s, 40 %, with two blocks at the price of
  *              12 registers spilled. Tried: BLOCKS = 1: 21.6; BK = 16: 26.5
  *              with nothing spilled.
- * Limit:       a load, global or shared, names one float. Rung 6 attacks that.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Limit:       each load, global or shared, moves one float. Rung 6 attacks
+ *              that.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // of c a block makes BM x BN,
+    BM = 128, // a block computes BM x BN of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b,
-    TM = 8, // and a thread TM x TN
+    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    TM = 8, // a thread computes TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2, // on an SM at once: one multiplies while the other waits
+    BLOCKS = 2, // per SM: one multiplies while one waits
 };
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
 
-/* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
+/* Load the tiles of a and b from column (of b: row) k0 on; zeros past an
+ * edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
@@ -44,8 +46,8 @@ load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a_s, from ty on, times its columns of b_s, from
- * tx on. */
+/* acc += the thread's rows of a_s (from ty on) times its columns of b_s (from
+ * tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BM][BK],
                                                 const float b_s[BK][BN], int ty,

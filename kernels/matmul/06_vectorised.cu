@@ -1,35 +1,34 @@
 /* 06_vectorised.cu -- matmul, rung 6: four floats at a time.
  *
- * Before:      rung 5's tiles take a load, a guard and an address for each
- *              float: 142 instructions beside 512 multiply-adds and 32 loads
- *              from shared memory, which nvcc has merged by four. Those of a
+ * Before:      for each float of its tiles, rung 5 needs a load, a guard and an
+ *              address: 142 instructions beside 512 multiply-adds and 32 loads
+ *              from shared memory. nvcc merges these loads in fours. Those of a
  *              run along k: 4 steps of k at once, 32 registers.
  * Idea:        float4 everywhere. The tile of a is transposed on its way to
- *              shared memory, so that a thread's rows lie side by side.
- * Prediction:  the same bytes by a fourth of the loads: 26 instead of 142
+ *              shared memory, so that a thread's rows are adjacent.
+ * Prediction:  the same bytes with a fourth of the loads: 26 instead of 142
  *              other instructions, 580 per 512, at most 88 % of the peak.
- *              Nothing spills. Conflicts and waiting cost their part: 65 %.
+ *              Nothing spills. Conflicts and waiting take their share: 65 %.
  * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
- * Limit:       lanes meet in the same banks: a store to a_s and a load of b_s
- *              take twice the wavefronts they need. Rung 7 attacks that.
- * Lesson:      notebooks/08a_matmul_tiles.ipynb
- */
+ * Limit:       lanes collide in banks: a store to a_s and a load of b_s take
+ *              twice the wavefronts they need. Rung 7 attacks that.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // of c a block makes BM x BN,
+    BM = 128, // a block computes BM x BN of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b,
-    TM = 8, // and a thread TM x TN
+    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    TM = 8, // a thread computes TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2, // on an SM at once: one multiplies while the other waits
+    BLOCKS = 2, // per SM: one multiplies while one waits
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 
-/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
- * an edge. */
+/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
+ * zeros past an edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0,
@@ -52,8 +51,8 @@ load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
- * on. */
+/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
+ * on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][BM],
                                                 const float b_s[BK][BN], int ty,

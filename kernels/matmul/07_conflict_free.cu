@@ -1,42 +1,41 @@
 /* 07_conflict_free.cu -- matmul, rung 7: no two lanes meet in a bank.
  *
- * Before:      shared memory has 32 banks, each one float wide. Rung 6 meets in
- *              them twice. Storing a transposed: two neighbouring lanes write
- *              4 rows of a_s apart, 512 floats, which is the same bank: 2
+ * Before:      shared memory has 32 banks, each one float wide. Rung 6 has
+ *              conflicts twice. Storing a transposed: two neighbouring lanes
+ *              write 4 rows of a_s apart, 512 floats, which is the same bank: 2
  *              wavefronts for each of 4 stores. Loading b: lanes are 8 floats
- *              apart and read 4, so of 8 lanes two and two meet: 8 wavefronts
+ *              apart and read 4, so 8 lanes collide in pairs: 8 wavefronts
  *              where 4 would do.
- * Idea:        rows of a_s lie BM + 4 floats apart, 4 of them 16 banks. And the
- *              columns of a thread are not 8 in a row, but 4 and 4 others:
+ * Idea:        rows of a_s are BM + 4 floats apart, so 4 of them span 16 banks.
+ *              And a thread's columns are not 8 in a row, but 4 and 4 others:
  *              lanes are 4 floats apart.
  * Prediction:  the same instructions. Wavefronts for 8 k and a warp: a 64 + 8,
  *              b 128 + 4 before, a 64 + 4, b 64 + 4 now: 204 -> 136 (counted by
  *              the watch build), beside 128 cycles of multiply-adds. If they
  *              alone set the pace, 1.5 times as fast.
- * Measured:    H200, 4096^3: 37.6 TFLOP/s, where rung 6 has 34.5: 1.09 times
- *              as fast, so they do not.
- * Limit:       a warp is 2 x 16 lanes, 16 x 128 elements, for which it wants
- *              144 floats for each k. Rung 8 asks whether that matters.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ * Measured:    H200, 4096^3: 37.6 TFLOP/s; rung 6 reaches 34.5. That is 1.09
+ *              times as fast, so they do not.
+ * Limit:       a warp of 2 x 16 lanes computes 16 x 128 elements and needs 144
+ *              floats for each k. Rung 8 tests whether that matters.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // of c a block makes BM x BN,
+    BM = 128, // a block computes BM x BN of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b,
-    TM = 8, // and a thread TM x TN
+    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    TM = 8, // a thread computes TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2,       // on an SM at once: one multiplies while the other waits
-    PITCH_A = BM + 4, // from row to row of a_s: 4 rows are 16 banks
-    GROUPS = BN / TN * 4, // a thread's columns: 4, and 4 so many further on
+    BLOCKS = 2,           // per SM: one multiplies while one waits
+    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows span 16 banks
+    GROUPS = BN / TN * 4, // a thread's columns: 4, and 4 at this distance
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 
-/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
- * an edge. */
+/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
+ * zeros past an edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -59,8 +58,8 @@ load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     }
 }
 
-/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
- * on. */
+/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
+ * on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,

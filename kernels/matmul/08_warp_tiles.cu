@@ -1,40 +1,39 @@
 /* 08_warp_tiles.cu -- matmul, rung 8: each warp a rectangle of c.
  *
  * Before:      rung 7's warps are 2 x 16 lanes, 16 x 128 elements of c: for one
- *              k a warp wants 16 different floats of a and 128 of b.
+ *              k a warp needs 16 different floats of a and 128 of b.
  * Idea:        4 x 8 lanes, WM x WN = 32 x 64 elements: 32 and 64 floats.
- * Prediction:  a third fewer different floats, but as many loads, and as the
- *              watch build counts, 8 lanes to a wavefront, 136 wavefronts for 8
- *              k as before. If the GPU counts so, too, nothing moves.
- * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: nothing did. Tried: lanes
- *              in z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8)
- *              had 38.2 beside 37.0 (at 106 registers), and 2 to 5 % more at
- *              five sizes, which that count does not explain.
+ * Prediction:  a third fewer different floats, but as many loads. The watch
+ *              build counts 8 lanes to a wavefront, so 136 wavefronts for 8 k
+ *              as before. If the GPU counts the same way, nothing changes.
+ * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: nothing did. Tried: lanes in
+ *              z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8):
+ *              38.2 beside 37.0 (at 106 registers), and 2 to 5 % more at five
+ *              sizes, which that count does not explain.
  * Limit:       between its two barriers a block loads or multiplies, never
  *              both. Rung 9 attacks that.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // of c a block makes BM x BN,
+    BM = 128, // a block computes BM x BN of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b,
-    TM = 8, // and a thread TM x TN
+    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    TM = 8, // a thread computes TM x TN
     TN = 8,
-    WM = 32, // a warp of 4 x 8 lanes WM x WN
+    WM = 32, // a warp of 4 x 8 lanes computes WM x WN
     WN = 64,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2,       // on an SM at once: one multiplies while the other waits
-    PITCH_A = BM + 4, // from row to row of a_s: 4 rows are 16 banks
-    GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 so many further on
+    BLOCKS = 2,           // per SM: one multiplies while one waits
+    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows span 16 banks
+    GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 at this distance
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
 
-/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
- * an edge. */
+/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
+ * zeros past an edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -57,8 +56,8 @@ load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     }
 }
 
-/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
- * on. */
+/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
+ * on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,

@@ -1,40 +1,41 @@
-/* 10_pipeline.cu -- matmul, rung 10: a ring of stages, blocks that stay, and
- * an order of tiles that the L2 cache likes.
+/* 10_pipeline.cu -- matmul, rung 10: a ring of stages, blocks that stay, and an
+ * order of tiles that suits the L2 cache.
  *
  * Before:      rung 9 takes 16 wavefronts of shared memory for 16 cycles of
  *              multiply-adds, and a barrier for every 8 k. Its blocks start,
  *              fill, multiply, store and end, once for each tile of c.
- * Idea:        - STAGES stages in a ring. Copies are asked for two or more
- *                steps ahead, past the end of a tile, too: while its results
- *                are stored the next one's copies are on their way.
+ * Idea:        - STAGES stages in a ring. Copies start two or more steps ahead,
+ *                even across the end of a tile: while its results are stored,
+ *                the next tile's copies are in flight.
  *              - As many blocks as run at once; each takes every gridDim.x-th
- *                tile. Tiles in groups of GROUP rows: those that are made at
- *                once share their rows of a and columns of b.
- *              - 8 x 16 elements a thread. a lies as in global memory, so that
- *                a copy has 16 bytes, and a load takes four k of a row. What
- *                the next k needs is loaded before this one's multiply-adds.
- *              - These go to and fro along the rows, each with an operand of
- *                the one before, which the register file need not read again.
- *              - Five shapes of tiles; launch() takes the one that keeps the
+ *                tile. Tiles in groups of GROUP rows: those computed at the
+ *                same time share their rows of a and columns of b.
+ *              - 8 x 16 elements a thread. a keeps its layout of global memory,
+ *                so a copy has 16 bytes, and a load takes four k of a row.
+ *                Operands of the next k are loaded before this one's
+ *                multiply-adds.
+ *              - The multiply-adds run to and fro along the rows. Each reuses
+ *                an operand of the one before, which the register file need not
+ *                read again.
+ *              - Five shapes of tiles; launch() takes the one that occupies the
  *                busiest multiprocessor for the shortest time.
  * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
  *              cycles of multiply-adds: shared memory no longer sets the pace.
  *              0.9 of cuBLAS.
- * Measured:    H200, 4096^3: 40.6 -> 50.6 TFLOP/s, where cuBLAS has 51.4. In
- *              SASS 82 of 1024 multiply-adds wait for a register bank (lesson
+ * Measured:    H200, 4096^3: 40.6 -> 50.6 TFLOP/s; cuBLAS reaches 51.4. In
+ *              SASS, 82 of 1024 multiply-adds wait for a register bank (lesson
  *              08b counts them). Tried: some 30 shapes and settings; Large is
- *              the best of them there.
- * Limit:       every thread copies, waits and meets the others in a barrier.
- *              Rung 11 has one thread ask for whole tiles, and no barrier.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ *              the fastest of them there.
+ * Limit:       every thread copies, waits and meets the others in a barrier. In
+ *              rung 11 one thread requests whole tiles, without a barrier.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
 #include "common/ptx.cuh"
 #include "matmul.h"
 #include <cuda_pipeline.h>
 
-// ptxas reorders what it optimises further, and with it the register banks.
+// At higher levels ptxas reorders the code, and with it the register banks.
 /* nvcc: -Xptxas=-O1 */
 
 enum {
@@ -44,38 +45,39 @@ enum {
     ROUND = 8,   // k in a round of the inner loop: 16 KB of code
 };
 
-/* A block makes BM x BN of c, a thread TM x TN of that: TM rows LANES_M apart
- * and TN / 4 times four columns, LANES_N * 4 apart. */
+/* A block computes BM x BN of c, a thread TM x TN of that: TM rows, LANES_M
+ * apart, and TN / 4 groups of four columns, LANES_N * 4 apart. */
 template <int BM_, int BN_, int BK_, int TM_, int TN_, int STAGES_, int BLOCKS_>
 struct Shape {
     enum {
         BM = BM_,
         BN = BN_,
-        BK = BK_, // of k a stage holds
+        BK = BK_, // k in a stage
         TM = TM_,
         TN = TN_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // on a multiprocessor, if they have room
+        BLOCKS = BLOCKS_, // per multiprocessor, if there is room
         WM = LANES_M * TM,
         WN = LANES_N * TN,
         THREADS = BM / WM * (BN / WN) * 32,
-        PITCH_A = BK + 4, // floats: lanes 4 rows apart meet in no bank
+        PITCH_A = BK + 4, // floats: lanes 4 rows apart use different banks
         STAGE = BM * PITCH_A + BK * BN, // floats
         BYTES = STAGES * STAGE * 4,
-        QUADS = BK / 4,           // pieces of 16 bytes: in a row of a's tile,
-        ROWS_A = THREADS / QUADS, // rows of it copied at once,
-        COLS = BN / 4,            // in a row of b's,
-        ROWS_B = THREADS / COLS,  // rows of that
+        QUADS = BK / 4,           // pieces of 16 bytes in a row of a's tile
+        ROWS_A = THREADS / QUADS, // rows of it copied at once
+        COLS = BN / 4,            // pieces in a row of b's tile
+        ROWS_B = THREADS / COLS,  // rows of that copied at once
     };
 };
 
-/* The tiles of c that a block makes, one after another. */
+/* The tiles of c that a block computes, one after another. */
 struct order {
-    int down, across; /* tiles of a matrix */
-    int tiles;        /* of all matrices */
+    int down, across; /* tiles per matrix */
+    int tiles;        /* in all matrices */
 };
 
-/* Where tile `number` begins: its matrix, its row and column of tiles. */
+/* Find where tile `number` begins: its matrix, and its row and column of
+ * tiles. */
 static __device__ __forceinline__ void place_of(int number, const order &o,
                                                 int *item, int *row, int *col) {
     *item = number / (o.down * o.across);
@@ -90,12 +92,12 @@ static __device__ __forceinline__ void place_of(int number, const order &o,
 /* Where a thread's copies for the next stage begin. */
 struct source {
     const float *a, *b;       /* its first pieces */
-    int rows_left, cols_left; /* from there to the edge of a and b */
+    int rows_left, cols_left; /* from there to the edges of a and b */
     int k0, tile;
 };
 
-/* Which pieces a thread copies. Eight lanes take eight rows of a: S::PITCH_A
- * apart these are all banks. */
+/* The pieces that a thread copies. Eight lanes take eight rows of a: S::PITCH_A
+ * apart, these cover all banks. */
 template <class S> struct Share {
     static __device__ int row_a() {
         return threadIdx.x / (8 * S::QUADS) * 8 + threadIdx.x % 8;
@@ -105,7 +107,7 @@ template <class S> struct Share {
     static __device__ int col_b() { return threadIdx.x % S::COLS * 4; }
 };
 
-/* Let *from begin with its tile. */
+/* Move *from to the beginning of its tile. */
 template <class S>
 static __device__ __forceinline__ void
 begin_tile(struct source *from, const float *a, const float *b, int m, int n,
@@ -121,8 +123,8 @@ begin_tile(struct source *from, const float *a, const float *b, int m, int n,
     from->k0 = 0;
 }
 
-/* Ask for a stage's tiles of a and b; WHOLE: no part of them is past an edge,
- * where there are zeros. */
+/* Start copying a stage's tiles of a and b. WHOLE: no part of them is past an
+ * edge; past an edge the copies write zeros. */
 template <class S, bool WHOLE>
 static __device__ __forceinline__ void
 copy_stage(float *stage, const struct source &from, int k,
@@ -148,7 +150,8 @@ copy_stage(float *stage, const struct source &from, int k,
     }
 }
 
-/* Ask for the next stage of the block's work, if there is more, and go on. */
+/* Start copying the next stage of the block's work, if there is more, and
+ * advance *from. */
 template <class S>
 static __device__ __forceinline__ void
 ask(float *stage, struct source *from, const float *a, const float *b, int m,
@@ -170,7 +173,7 @@ ask(float *stage, struct source *from, const float *a, const float *b, int m,
     __pipeline_commit(); // an empty group counts, too
 }
 
-/* A thread's rows of a, four k of each. */
+/* Load a thread's rows of a, four k of each. */
 template <class S>
 static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
                                               const float *a_s) {
@@ -179,7 +182,7 @@ static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
         a_r[r] = *(const float4 *)(a_s + r * LANES_M * S::PITCH_A);
 }
 
-/* A thread's columns of b. */
+/* Load a thread's columns of b. */
 template <class S>
 static __device__ __forceinline__ void load_b(float4 b_r[S::TN / 4],
                                               const float *b_s) {
@@ -224,12 +227,12 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     for (int s = 0; s < S::STAGES; s++)
         ask<S>(ring + s * S::STAGE, &from, a, b, m, n, k, o, x);
     __pipeline_wait_prior(S::STAGES - 1);
-    __syncthreads(); // the first stage is there
+    __syncthreads(); // the first stage is complete
 
     float4 a_r[2][S::TM], b_r[2][S::TN / 4];
     load_a<S>(a_r[0], a_0);
     load_b<S>(b_r[0], b_0);
-    int stage = 0; // the one being read
+    int stage = 0; // the stage being read
     for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
         float acc[S::TM][S::TN] = {};
         for (int left = k; left > 0; left -= S::BK) {
@@ -240,11 +243,11 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                 for (int i = 0; i < ROUND; i++) {
                     const int here = i + 1 < ROUND;
                     if (!here && next == S::BK) {
-                        // This stage is in registers: on to the next one.
+                        // This stage is in registers: continue with the next.
                         __pipeline_wait_prior(S::STAGES - 2);
                         __syncthreads();
                         ask<S>(ring + at, &from, a, b, m, n, k, o, x);
-                        // After the last one there is none: this one again.
+                        // After the last stage there is none: reread it.
                         if (left > S::BK || tile + (int)gridDim.x < o.tiles)
                             stage = (stage + 1) % S::STAGES;
                         at = stage * S::STAGE;
@@ -278,7 +281,7 @@ template <class S> static struct order order_of(const struct product *q) {
     return {down, across, down * across * q->batch};
 }
 
-/* How many of its blocks a multiprocessor holds, 0 if none. */
+/* Return how many of its blocks a multiprocessor holds, 0 if none fits. */
 template <class S> static int blocks_of(void) {
     const auto kernel = matmul_pipeline<S>;
     int blocks = 0;
@@ -291,9 +294,9 @@ template <class S> static int blocks_of(void) {
     return blocks;
 }
 
-/* A shape's part of the rate that Large reaches, and that of one block which
- * has a multiprocessor for itself: of the first three fitted to runs on an
- * H200, of the last two guessed from their loads a multiply-add. */
+/* A shape's speed relative to Large: with full multiprocessors, and for one
+ * block that has a multiprocessor to itself. The first three are fitted to runs
+ * on an H200; the last two are guessed from their loads per multiply-add. */
 struct speed {
     double full, one;
 };
@@ -301,13 +304,13 @@ static const struct speed large_speed = {1.0, 1.0}, medium_speed = {0.96, 0.42},
                           small_speed = {0.86, 0.35}, tall_speed = {0.62, 0.2},
                           wide_speed = {0.75, 0.2};
 
-/* How long the busiest multiprocessor takes with `blocks` at once, in elements
- * of c at the rate that Large reaches. */
+/* Return how long the busiest multiprocessor takes with `blocks` at once,
+ * measured in elements of c at Large's rate. */
 template <class S>
 static double cost(const struct product *q, int blocks, struct speed speed) {
     if (blocks == 0) return 1e300;
     const int tiles = CEIL_DIV(order_of<S>(q).tiles, matmul_multiprocessors());
-    const int last = tiles % blocks; // in the last round, the others are full
+    const int last = tiles % blocks; // in the last round; all others are full
     double time = (tiles - last) / speed.full;
     if (last)
         time += last / speed.full > 1 / speed.one ? last / speed.full
@@ -333,7 +336,7 @@ typedef Shape<64, 64, 16, 8, 8, 3, 6> Small;
 typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for 32 columns ...
 typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or rows
 
-enum { LARGE_RATE = 197000 }; // multiply-adds a microsecond and multiprocessor
+enum { LARGE_RATE = 197000 }; // multiply-adds per us and SM
 
 double matmul_pipeline_us(const struct product *q) {
     const double costs[] = {cost<Large>(q, Large::BLOCKS, large_speed),

@@ -1,24 +1,23 @@
 /* 12_narrow.cu -- matmul for few columns: tall and narrow (50000x784x10), down
  * to a matrix times a vector.
  *
- * Before:      a block's tile of c is 64 or 128 columns wide. With n = 10 most
- *              of it lies beyond the edge, its multiply-adds are wasted.
- * Idea:        with so few columns every number of a is used n times, all of
- *              them by one thread, so a needs no shared memory: it streams past
+ * Before:      a block's tile of c is 64 or 128 columns wide. With n = 10, most
+ *              of it is beyond the edge, and its multiply-adds are wasted.
+ * Idea:        with so few columns every number of a is used n times, always by
+ *              the same thread, so a needs no shared memory: it streams past
  *              once, in order. LANES neighbours walk along ROWS rows of it in
- *              quads of four floats and keep ROWS x COLS sums each; the piece
- *              of b that they need lies in shared memory with k along its rows.
- *              At the end the lanes' sums are added.
- * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 39 us at the 4.1
- *              TB/s that a copy reaches. Its 0.4 G multiply-adds take 13 us
- *              meanwhile, b's loads from shared memory (one for 4 ROWS
+ *              quads of four floats and keep ROWS x COLS sums each. Shared
+ *              memory holds the piece of b that they need, with k along its
+ *              rows. At the end the lanes' sums are added.
+ * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 39 us at the 4.1 TB/s
+ *              that a copy reaches. Its 0.4 G multiply-adds take 13 us in that
+ *              time, b's loads from shared memory (one for 4 ROWS
  *              multiply-adds) less.
- * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (22).
- *              Numbers of 16 bits, with the same kernel: 32 (46) and 10 (10).
- * Limit:       memory, while COLS is small; columns beyond 16 are further
+ * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (22). The
+ *              same kernel with 16-bit numbers: 32 (46) and 10 (10).
+ * Limit:       memory, while COLS is small; columns beyond 16 form further
  *              strips, and each reads a again.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
 
@@ -26,14 +25,14 @@
 
 enum { THREADS = 256 };
 
-/* What a lane takes of a row at a time: 16 bytes. */
+/* The 16 bytes of a row that a lane takes at a time. */
 template <typename T> struct sixteen {
     enum { EACH = 16 / (int)sizeof(T) };
     typedef struct numbers<T, EACH> numbers;
 };
 
-/* EACH numbers of a row: neighbours from `k` on, or, where rows do not start at
- * multiples of 16 bytes, every LANES-th. Zeros from `end` on. */
+/* Take EACH numbers of a row: neighbours from `k` on, or every LANES-th if rows
+ * do not start at multiples of 16 bytes. Zeros from `end` on. */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ typename sixteen<T>::numbers
 take(const T *row, int k, int end) {
@@ -48,8 +47,8 @@ take(const T *row, int k, int end) {
     return found;
 }
 
-/* Where number i of a step of EACH LANES of k stands in a row of b_s: the first
- * four of lane 0, of lane 1, ..., the next four of lane 0, ... */
+/* Return the position in a row of b_s of number i of a step of EACH LANES of k:
+ * the first four of lane 0, of lane 1, ..., the next four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;
@@ -58,9 +57,9 @@ static __device__ __forceinline__ int place(int i) {
 }
 
 /* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
- * memory with k along the rows, in the order in which take() has it; zeros
- * beyond the edges, up to the end of a step. A thread has all columns of a k:
- * nothing has to be divided to know which. */
+ * memory with k along the rows, in the order that take() uses. Beyond the edges
+ * it writes zeros, up to the end of a step. A thread takes all columns of a k,
+ * so the indices need no division. */
 template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
@@ -78,7 +77,7 @@ stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
     }
 }
 
-/* The sum over groups of LANES lanes; every lane has it. */
+/* Return the sum over groups of LANES lanes to every lane. */
 template <int LANES>
 static __device__ __forceinline__ float lanes_sum(float value) {
     for (int distance = LANES / 2; distance > 0; distance /= 2)
@@ -86,7 +85,7 @@ static __device__ __forceinline__ float lanes_sum(float value) {
     return value;
 }
 
-/* COLS columns of c (m,n) = a (m,k) @ b (k,n), a's rows side by side. */
+/* COLS columns of c (m,n) = a (m,k) @ b (k,n); a's rows are adjacent. */
 template <typename T, int COLS, int ROWS, int LANES, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS,
                                          sixteen<T>::EACH *COLS <= 40 ? 3 : 2)
@@ -102,10 +101,10 @@ static __global__ void __launch_bounds__(THREADS,
         GROUPS = THREADS / LANES,
         HEIGHT = GROUPS * ROWS,
     };
-    // A pitch of 4 more than a multiple of 32: 8 columns in 8 x 4 banks.
+    // The pitch is 4 more than a multiple of 32: 8 columns in 8 x 4 banks.
     __shared__ __align__(16) float b_s[COLS][DEPTH + 4];
     float (*const c_s)[COLS] =
-        (float (*)[COLS]) & b_s[0][0]; // when b is used up
+        (float (*)[COLS]) & b_s[0][0]; // once b is used up
     own_matrix(&c, &a, &b, x);
     c += blockIdx.y * step_part;
     const int strips = (n - 1) / COLS + 1, group = threadIdx.x / LANES;
@@ -117,9 +116,10 @@ static __global__ void __launch_bounds__(THREADS,
         (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
     const int first = VECTORS ? EACH * lane : lane;
     b += begin * (trans_b ? 1 : x.pitch_b);
-    pdl_wait(); // what came before has written a and b
+    pdl_wait(); // earlier kernels have written a and b
 
-    // Group g takes rows g, g + GROUPS, ...; past the last one, that one again.
+    // Group g takes rows g, g + GROUPS, ...; beyond the last row it repeats
+    // that row.
     const T *own[ROWS];
     typename sixteen<T>::numbers next[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -132,14 +132,14 @@ static __global__ void __launch_bounds__(THREADS,
     for (int k0 = 0; k0 < length; k0 += STEP) {
         const int at = k0 % DEPTH;
         if (at == 0) {
-            __syncthreads(); // the piece before is read
+            __syncthreads(); // the previous piece has been read
             stage<T, COLS, DEPTH, LANES, VECTORS>(b_s, b, n, length, col0, k0,
                                                   trans_b, x.pitch_b);
             __syncthreads(); // the piece is complete
         }
         typename sixteen<T>::numbers a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
-            a_r[r] = next[r]; // the next step's are under way meanwhile
+            a_r[r] = next[r]; // the next step's loads are in flight meanwhile
             next[r] =
                 take<T, LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }
@@ -157,8 +157,8 @@ static __global__ void __launch_bounds__(THREADS,
                 }
             }
     }
-    pdl_trigger();   // who adds the parts may take its place
-    __syncthreads(); // nobody reads b any more
+    pdl_trigger();   // the kernel that adds the parts may start
+    __syncthreads(); // no thread reads b any more
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
 #pragma unroll
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(THREADS,
         }
     __syncthreads();
     for (int i = threadIdx.x; i < HEIGHT * COLS; i += THREADS) {
-        // Neighbours store side by side.
+        // Neighbouring threads store neighbouring elements.
         const int r = on_side ? i % HEIGHT : i / COLS;
         const int j = on_side ? i / HEIGHT : i % COLS;
         const size_t row = row0 + r, col = (size_t)col0 + j;
@@ -194,7 +194,7 @@ template <typename T> struct shape {
         }                                                 \
     }
 
-/* The narrowest strip that holds n columns. */
+/* Return the narrowest strip that holds n columns. */
 template <typename T>
 static const struct shape<T> *shape_of(const struct product *q) {
     static const struct shape<T> shapes[] = {
@@ -226,7 +226,7 @@ template <typename T> double matmul_narrow_us(const struct product *q) {
     const struct shape<T> *const s = shape_of<T>(q);
     const double numbers =
         (double)q->m * q->k * q->batch * CEIL_DIV(q->n, s->cols);
-    // Bytes, and multiply-adds, a microsecond and multiprocessor.
+    // Bytes, and multiply-adds, per microsecond and multiprocessor.
     const double read = numbers * sizeof(T) / 26e3,
                  sums = numbers * s->cols / 85e3;
     return 3.5 + fmax(read, sums) / matmul_multiprocessors();
@@ -259,7 +259,7 @@ static int launch(const struct product *q, cudaStream_t stream) {
     return matmul_short_run<T>(&side, 1, stream);
 }
 
-/* What 12_short.cu and 40_tuned.cu take from here. */
+/* Functions that 12_short.cu and 40_tuned.cu use. */
 #define NARROW(T)                                                     \
     template int matmul_narrow_run<T>(const struct product *, int,    \
                                       cudaStream_t);                  \
@@ -273,7 +273,7 @@ MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<float>,
             scratch<float>)
 
-/* Not in the ladder: for 40_tuned.cu. */
+/* Outside the ladder; 40_tuned.cu uses these. */
 MATMUL_RUNG(narrow_fp16, "few columns: a streams past b in shared memory",
             "fp16", WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<__half>,
             scratch<__half>)

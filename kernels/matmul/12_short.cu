@@ -1,24 +1,21 @@
 /* 12_short.cu -- matmul for few rows: short and wide (10x784x50000), down to a
  * vector times a matrix.
  *
- * Before:      12_narrow.cu's case lying on its side: a tile of 64 rows for
- *              m = 10.
- * Idea:        now b is the one that streams past once. Its rows run along n,
- *              so a thread takes four columns and walks down k: no sum has to
- *              be added across lanes, and all lanes want the same numbers of a,
- *              which shared memory gives to a whole warp at once. Since n / 4
- *              threads are too few, the warps of a block share k and add their
- *              sums at the end.
+ * Before:      12_narrow.cu's case, transposed: a tile of 64 rows for m = 10.
+ * Idea:        now b streams past once. Its rows run along n, so a thread takes
+ *              four columns and walks down k. No sum has to be added across
+ *              lanes, and all lanes need the same numbers of a, which shared
+ *              memory delivers to a whole warp at once. Since n / 4 threads are
+ *              too few, the warps of a block divide k and add their sums at the
+ *              end.
  * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 39 us.
  * Measured:    H200: 10x784x50000 61 us (cuBLAS 87), 1x4096x4096 20 (18). With
- *              numbers of 16 bits 1x4096x4096 11 (9.3 to 10). Tried:
- *              10x784x50000 in 16 bits 54, so rung tuned takes another, 31
- *              (23). Dividing, to know which number of a to stage, cost 10 us
- *              of 72.
- * Limit:       memory, while m is small; rows beyond 16 are further strips, and
- *              each reads b again.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ *              16-bit numbers 1x4096x4096 11 (9.3 to 10). Tried: 10x784x50000
+ *              in 16 bits 54, so rung tuned takes another, 31 (23). A division
+ *              to find which number of a to stage cost 10 us of 72.
+ * Limit:       memory, while m is small; rows beyond 16 form further strips,
+ *              and each reads b again.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
 
@@ -27,18 +24,18 @@
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
-    QUAD = 4,          // columns of a thread
-    WIDTH = QUAD * 32, // of a block
+    QUAD = 4,          // columns per thread
+    WIDTH = QUAD * 32, // columns per block
 };
 
-/* Rows of b that a thread has under way, 64 bytes, and the block. */
+/* Rows of b that a thread (64 bytes) and a block have in flight. */
 template <typename T> struct flight {
     enum { DEEP = 16 / (int)sizeof(T), STEP = WARPS * DEEP };
 };
 
-/* The thread's next DEEP rows of b from k0 on, columns `col` ..: four
- * neighbours, or, where rows do not start at multiples of a quad's bytes, every
- * 32nd. Zeros from row `length` and column n on. */
+/* Load the thread's next DEEP rows of b from k0 on, columns `col` ..: four
+ * neighbours, or every 32nd if rows do not start at multiples of a quad's
+ * bytes. Zeros from row `length` and column n on. */
 template <typename T>
 static __device__ __forceinline__ void
 load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
@@ -58,19 +55,19 @@ load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
     }
 }
 
-/* A piece of a in shared memory, transposed: DEPTH of k, and from one to the
- * next PITCH floats, 16 bytes of which 8 lanes write to different banks. */
+/* A piece of a in shared memory, transposed: DEPTH of k, PITCH floats from one
+ * to the next, so that 8 lanes write 16 bytes each to different banks. */
 template <int ROWS> struct piece {
     enum {
         DEPTH = ROWS > 12 ? 256 : 512,
         PITCH = ROWS % 8 ? ROWS : ROWS + 4,
-        TOGETHER = ROWS < 4 ? ROWS : 4, // rows of c that leave at a time
+        TOGETHER = ROWS < 4 ? ROWS : 4, // rows of c that are stored at a time
     };
 };
 
 /* Put columns k0 .. k0 + DEPTH of rows row0 .. of a (m,length) into shared
- * memory, k down the rows; zeros beyond the edges, up to the end of a step. A
- * thread has all rows of a k: nothing has to be divided to know which. */
+ * memory, k down the rows. Beyond the edges it writes zeros, up to the end of a
+ * step. A thread takes all rows of a k, so the indices need no division. */
 template <typename T, int ROWS>
 static __device__ __forceinline__ void
 stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
@@ -89,7 +86,7 @@ stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
     }
 }
 
-/* ROWS rows of c (m,n) = a (m,k) @ b (k,n), b's rows side by side. */
+/* ROWS rows of c (m,n) = a (m,k) @ b (k,n); b's rows are adjacent. */
 template <typename T, int ROWS>
 static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     matmul_short(float *c, const T *a, const T *b, int m, int n, int k,
@@ -111,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
         (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
     a += begin * (trans_a ? x.pitch_a : 1);
     b += begin * x.pitch_b;
-    pdl_wait(); // what came before has written a and b
+    pdl_wait(); // earlier kernels have written a and b
 
     float sums[ROWS][QUAD] = {};
     struct numbers<T, QUAD> next[DEEP];
@@ -119,13 +116,13 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     for (int k0 = 0; k0 < length; k0 += STEP) {
         const int at = k0 % DEPTH + warp * DEEP;
         if (k0 % DEPTH == 0) {
-            __syncthreads(); // the piece before is read
+            __syncthreads(); // the previous piece has been read
             stage<T, ROWS>(a_s, a, m, length, row0, k0, trans_a, x.pitch_a);
             __syncthreads(); // the piece is complete
         }
         struct numbers<T, QUAD> b_r[DEEP];
         for (int d = 0; d < DEEP; d++) b_r[d] = next[d];
-        // The next step's are under way meanwhile.
+        // The next step's loads are in flight meanwhile.
         load(next, b, k0 + STEP + warp * DEEP, length, col, n, vectors,
              x.pitch_b);
 #pragma unroll
@@ -136,7 +133,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
                     sums[r][i] += a_r * (float)b_r[d].at[i];
             }
     }
-    pdl_trigger(); // who adds the parts may take its place
+    pdl_trigger(); // the kernel that adds the parts may start
 #pragma unroll
     for (int r0 = 0; r0 < ROWS; r0 += TOGETHER) {
 #pragma unroll
@@ -144,7 +141,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
             *(float4 *)&c_s[r][warp][4 * lane] =
                 make_float4(sums[r0 + r][0], sums[r0 + r][1], sums[r0 + r][2],
                             sums[r0 + r][3]);
-        __syncthreads(); // these rows' sums of all warps are there ...
+        __syncthreads(); // all warps have stored the sums of these rows ...
         for (int j = threadIdx.x; j < TOGETHER * WIDTH; j += THREADS) {
             const int i = j % WIDTH, r = j / WIDTH;
             const size_t own = col0 + (vectors ? i : i / 4 + i % 4 * 32);
@@ -153,7 +150,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
             for (int w = 0; w < WARPS; w++) sum += c_s[r][w][i];
             store_either_way(c, m, n, row0 + r0 + r, own, sum, on_side, x);
         }
-        __syncthreads(); // ... and read
+        __syncthreads(); // ... and they have been read
     }
 }
 
@@ -165,7 +162,7 @@ template <typename T> struct shape {
                    int, int, int, struct extras);
 };
 
-/* The lowest strip that holds m rows. */
+/* Return the lowest strip that holds m rows. */
 template <typename T>
 static const struct shape<T> *shape_of(const struct product *q) {
     static const struct shape<T> shapes[] = {
@@ -196,7 +193,7 @@ template <typename T> size_t matmul_short_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of<T>(q).parts);
 }
 
-/* Whether a thread's four columns may be loaded at once. */
+/* Whether one load can fetch a thread's four columns. */
 template <typename T> static int vectors_of(const struct product *q) {
     return has_vectors<T>(q->b, q->extras.pitch_b, q->extras.step_b, q->n,
                           q->batch, QUAD);
@@ -206,7 +203,7 @@ template <typename T> double matmul_short_us(const struct product *q) {
     const struct shape<T> *const s = shape_of<T>(q);
     const double numbers =
         (double)q->n * q->k * q->batch * CEIL_DIV(q->m, s->rows);
-    // Bytes (or numbers, one by one), and multiply-adds, a microsecond and
+    // Bytes (or numbers, one by one), and multiply-adds, per microsecond and
     // multiprocessor.
     const double read =
         vectors_of<T>(q) ? numbers * sizeof(T) / 30e3 : numbers / 3e3;
@@ -238,7 +235,7 @@ static int launch(const struct product *q, cudaStream_t stream) {
     return matmul_narrow_run<T>(&side, 1, stream);
 }
 
-/* What 12_narrow.cu and 40_tuned.cu take from here. */
+/* Functions that 12_narrow.cu and 40_tuned.cu use. */
 #define SHORT(T)                                                     \
     template int matmul_short_run<T>(const struct product *, int,    \
                                      cudaStream_t);                  \
@@ -252,7 +249,7 @@ MATMUL_RUNG(short, "few rows: b streams past a in shared memory", "fp32",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<float>,
             scratch<float>)
 
-/* Not in the ladder: for 40_tuned.cu. */
+/* Outside the ladder; 40_tuned.cu uses these. */
 MATMUL_RUNG(short_fp16, "few rows: b streams past a in shared memory", "fp16",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<__half>,
             scratch<__half>)

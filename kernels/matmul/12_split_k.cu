@@ -1,25 +1,24 @@
-/* 12_split_k.cu -- matmul for small m and n: k is shared among the blocks.
+/* 12_split_k.cu -- matmul for small m and n: k is divided among the blocks.
  *
  * Before:      64x100000x64 is one tile of c: one multiprocessor of 132 works.
- *              At 512x512x512 tiles of 128 x 128 are 16.
+ *              At 512x512x512 there are 16 tiles of 128 x 128.
  * Idea:        small tiles, and more blocks than tiles: each takes a part of k
- *              and stores its sums as a matrix of its own; a second kernel adds
+ *              and stores its sums as a separate matrix. A second kernel adds
  *              these in a fixed order (partials.cu), so the result has the same
  *              bits each time, which atomic additions would not give. Operands
- *              may lie transposed and at any address: what runs along k is
- *              copied float by float to where it belongs in a transposed tile,
- *              by cp.async and so without registers.
- * Prediction:  the partial sums cost 8 bytes an element and part. 64x65536x64
+ *              may be transposed and at any address. Numbers that run along k
+ *              are copied one by one to their places in a transposed tile, by
+ *              cp.async and so without registers.
+ * Prediction:  the partial sums cost 8 bytes per element and part. 64x65536x64
  *              in 256 parts: 8 MB (mostly L2) beside 34 MB of a and b: 10 us.
  *              512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 %
- *              of the 4.5 us that its multiply-adds take at the least, and a
+ *              of the 4.5 us that its multiply-adds take at least, plus a
  *              launch.
  * Measured:    H200: 64x65536x64 29 us (cuBLAS 27), 512x512x512 14.9 (12.4),
  *              1000 batches of 32x32x32 4.7 (torch.bmm 5.5).
- * Limit:       a part needs depth to be worth a launch and the loading of a
- *              tile.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
- */
+ * Limit:       a part must be deep enough to be worth a launch and the loading
+ *              of a tile.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
 
@@ -27,16 +26,16 @@
 
 enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
-/* How an operand lies: tile rows (of a; of b its columns) and k. */
+/* The layout of an operand: tile rows (of a; of b its columns) and k. */
 struct view {
-    const float *array; /* of the block's first tile row and first k */
+    const float *array; /* the block's first tile row and first k */
     size_t pitch;
     int rows, length; /* how many are left from there on */
-    int k_runs;       /* 1: k runs along the memory, else the tile rows */
+    int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
     int vectors;      /* whether 16 bytes may be copied at once */
 };
 
-/* COUNT floats of a tile, 1 or 4; zeros where they are not there. */
+/* Copy COUNT floats of a tile, 1 or 4; write zeros if they do not exist. */
 template <int COUNT>
 static __device__ __forceinline__ void copy(float *to, const float *from,
                                             bool there) {
@@ -46,15 +45,16 @@ static __device__ __forceinline__ void copy(float *to, const float *from,
         for (int i = 0; i < COUNT; i++) to[i] = 0.0f;
 }
 
-/* Copy a tile to to[k][row], zeros beyond the edges. Of a tile that lies
- * INSIDE nothing has to be asked. */
+/* Copy a tile to to[k][row], zeros beyond the edges. A tile that is entirely
+ * INSIDE needs no bounds checks. */
 template <int ROWS, int THREADS, bool INSIDE>
 static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
-        // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
-        // memory side by side, and with a pitch of 4 banks 32 banks.
+        // 8 lanes take neighbours along k, 4 neighbouring rows: they read 32
+        // contiguous bytes of memory, and a pitch of 4 banks spreads them over
+        // 32 banks.
         enum { AT_ONCE = THREADS / 8 };
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
         const float *from = v.array + first * v.pitch + (size_t)(k0 + lane);
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
         enum { AT_ONCE = THREADS / ROWS };
         const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS;
         const float *from = v.array + (size_t)(k0 + first) * v.pitch + row;
-#pragma unroll 4 // all at once cost too many registers
+#pragma unroll 4 // more would cost too many registers
         for (int kk = first; kk < BK + first; kk += AT_ONCE) {
             copy<1>(&to[kk][row], from, INSIDE || (row < rows && kk < deep));
             from += AT_ONCE * v.pitch;
@@ -97,13 +97,13 @@ static __device__ __forceinline__ void load(float (*to)[ROWS + PAD],
         load_tile<ROWS, THREADS, false>(to, v, k0);
 }
 
-/* A block's tile of c: BM x BN, a thread TM x TN of it, in pieces of 4 x 4 that
- * lie TY pieces apart (TX to the right): what a warp's lanes read at a time
- * lies side by side. */
+/* A block's tile of c is BM x BN. A thread computes TM x TN of it, in pieces of
+ * 4 x 4 that are TY pieces apart (TX horizontally). So the elements that a
+ * warp's lanes read at a time are adjacent. */
 template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     enum {
         THREADS = BM * BN / (TM * TN),
-        TX = 32 / TY, // lanes of a warp side by side
+        TX = 32 / TY, // a warp's lanes in a row
         WM = TY * TM, // rows and columns of a warp
         WN = TX * TN,
     };
@@ -146,7 +146,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     const int row = warp / (BN / T::WN) * T::WM + lane / T::TX * 4;
     const int col = warp % (BN / T::WN) * T::WN + lane % T::TX * 4;
     float sums[TM][TN] = {};
-    pdl_wait(); // what came before has written a and b
+    pdl_wait(); // earlier kernels have written a and b
 
     const int tiles = CEIL_DIV(length, BK);
     for (int stage = 0; stage < STAGES - 1; stage++) {
@@ -158,7 +158,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     }
     for (int tile = 0; tile < tiles; tile++) {
         __pipeline_wait_prior(STAGES - 2); // this thread's copies are done ...
-        __syncthreads(); // ... all are, and the tile before is read
+        __syncthreads(); // ... all are, and the previous tile has been read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
             load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
@@ -168,7 +168,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // Where k is short, as 17, half of the last tile would be zeros.
+            // If k is short, such as 17, half of the last tile would be zeros.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)
@@ -181,10 +181,10 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
                 for (int j = 0; j < TN; j++) sums[i][j] += a_r[i] * b_r[j];
         }
     }
-    pdl_trigger(); // who adds the parts may take its place
+    pdl_trigger(); // the kernel that adds the parts may start
     static_assert(T::TX == 8, "a warp is 4 pieces high and 8 wide");
     const bool vectors = takes_vectors(c, n);
-    if (!vectors) __syncthreads(); // nobody reads the tiles any more
+    if (!vectors) __syncthreads(); // no thread reads the tiles any more
     float *const warp_s = &a_s[0][0][0] + warp * 32 * 4;
 #pragma unroll
     for (int i = 0; i < TM; i++)
@@ -214,9 +214,8 @@ static const struct shape small = SHAPE(32, 32, 4, 4, 4);
 static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
 static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
-/* Small tiles where larger ones would leave multiprocessors idle even with k in
- * parts, 8 x 4 results a thread where a tile is over before its ring is full.
- */
+/* Small tiles if larger ones would leave multiprocessors idle even with k in
+ * parts; 8 x 4 results per thread if a tile ends before its ring is full. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)
@@ -245,7 +244,7 @@ double matmul_split_k_us(const struct product *q) {
     const struct k_parts cut = parts_of(q);
     const double blocks = tiles_of(q) * cut.parts * q->batch;
     const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
-    // Multiply-adds and bytes per us, an SM; n odd: number by number.
+    // Multiply-adds and bytes per us and SM; n odd: number by number.
     const double rate = q->n % 4 ? 108e3 : 165e3;
     const double stored = q->n % 4 ? 12e3 : 16e3;
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;

@@ -1,15 +1,14 @@
 /* 20_wmma_bf16.cu -- matmul on tensor cores by wmma, bfloat16 in, float out.
  *
- * Before:      20_wmma_fp16.cu: numbers beyond 65504 are infinite, and below
- *              6e-8 nothing is left of them.
- * Idea:        bfloat16 has float's exponent, and 3 bits less of mantissa
- *              than fp16. The kernel is the same (wmma_tile.cuh).
+ * Before:      20_wmma_fp16.cu turns numbers beyond 65504 into infinities, and
+ *              numbers below 6e-8 into 0.
+ * Idea:        bfloat16 has float's exponent, and 3 bits less of mantissa than
+ *              fp16. The kernel is the same (wmma_tile.cuh).
  * Prediction:  the speed of fp16.
- * Measured:    H200, 4096^3: 171 TFLOP/s, two thirds of fp16, by other code
- *              for the loads of fragments.
- * Limit:       as there. sm_80.
- * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
- */
+ * Measured:    H200, 4096^3: 171 TFLOP/s, two thirds of fp16, because the
+ *              compiler generates other code for the loads of fragments.
+ * Limit:       that of 20_wmma_fp16.cu. Needs sm_80.
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
 
 struct bf16_numbers {

@@ -1,23 +1,21 @@
 /* 20_wmma_fp16.cu -- matmul on tensor cores by wmma, fp16 in, float out.
  *
- * Before:      the ordinary cores multiply and add 128 floats in a cycle and
- *              multiprocessor, and what feeds them is tuned already.
- * Idea:        tensor cores multiply small matrices: 16 x 16 x 16 by one
- *              call of a warp, a and b in 16 bits, sums in float. fp16 has
- *              half the bytes of float, too. How a block and its warps share
- *              the work: wmma_tile.cuh.
- * Prediction:  at 4096 blocks read 2.1 GB from L2, 0.4 ms; what the tensor
- *              cores of an H200 do by mma.sync takes 0.21 ms, and the two only
- *              overlap where other blocks fill the gaps: about 300 TFLOP/s,
- *              half of cuBLAS and six times fp32.
+ * Before:      the ordinary cores do 128 multiply-adds of floats in a cycle and
+ *              multiprocessor, and the code that feeds them is tuned already.
+ * Idea:        tensor cores multiply small matrices: one call of a warp
+ *              multiplies 16 x 16 x 16, a and b in 16 bits, sums in float. fp16
+ *              has half the bytes of float, too. wmma_tile.cuh describes how a
+ *              block and its warps divide the work.
+ * Prediction:  at 4096 blocks read 2.1 GB from L2, 0.4 ms. The tensor cores of
+ *              an H200 need 0.21 ms by mma.sync. The two overlap only where
+ *              other blocks fill the gaps: about 300 TFLOP/s, half of cuBLAS
+ *              and six times fp32.
  * Measured:    H200, 4096^3: 259 TFLOP/s, 0.35 of cuBLAS.
- * Limit:       two barriers for every 32 of k, copies through registers,
- *              fragments that come by whatever loads the compiler has. Rung
- *              mma_fp16 writes the instructions itself.
- * Error:       products are exact; the tensor cores cut bits off as they
- *              add.
- * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
- */
+ * Limit:       two barriers for every 32 of k, copies through registers, and
+ *              fragments loaded by whatever instructions the compiler chooses.
+ *              Rung mma_fp16 writes the instructions itself.
+ * Error:       products are exact; the tensor cores truncate as they add.
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
 
 struct fp16_numbers {

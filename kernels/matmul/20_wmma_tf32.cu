@@ -1,19 +1,17 @@
 /* 20_wmma_tf32.cu -- matmul on tensor cores by wmma, float in, tf32 inside.
  *
- * Before:      20_wmma_bf16.cu wants its operands converted beforehand.
- * Idea:        tf32 is float with 10 bits of mantissa, as many as fp16 has:
- *              the arrays stay float, and the tensor cores read the upper 19
- *              bits. What is merely cut off is wrong by up to 2^-10 and
- *              always too small; so each number is rounded on its way to
- *              shared memory, once.
- * Prediction:  half as many multiply-adds in a cycle as with 16 bits, and
- *              twice the bytes: half of fp16, 150 TFLOP/s.
+ * Before:      20_wmma_bf16.cu requires operands that were converted before.
+ * Idea:        tf32 is float with 10 bits of mantissa, as many as fp16 has: the
+ *              arrays stay float, and the tensor cores read the upper 19 bits.
+ *              Mere truncation errs by up to 2^-10, always towards 0; so each
+ *              number is rounded once, on its way to shared memory.
+ * Prediction:  half as many multiply-adds in a cycle as with 16 bits, and twice
+ *              the bytes: half of fp16, 150 TFLOP/s.
  * Measured:    H200, 4096^3: 57 TFLOP/s, 0.14 of cuBLAS.
- * Limit:       as there; 192 registers leave room for one block, which waits
- *              at every barrier. sm_80.
+ * Limit:       that of 20_wmma_fp16.cu; and 192 registers leave room for only
+ *              one block, which waits at every barrier. Needs sm_80.
  * Error:       2^-11 of each factor.
- * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
- */
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
 
 struct tf32_numbers {

@@ -2,25 +2,23 @@
  * products in tf32.
  *
  * Before:      21_mma_tf32.cu keeps 11 bits of each factor.
- * Idea:        x = hi + lo, both tf32, is x to 22 bits, and a b is hi hi +
- *              hi lo + lo hi but for 2^-22. Splitting costs three
- *              instructions a number, in registers: nothing is written, and
- *              the loads are those of tf32. Tensor cores cut bits off as
- *              they add, towards zero: errors that grow with k. So what a
- *              stage adds up to (32 of k) goes to ordinary registers, which
- *              round. A warp makes 64 x 32, since its sums take twice the
- *              registers.
- * Prediction:  a third of what tf32 reaches, less the splitting: 75 TFLOP/s,
+ * Idea:        x = hi + lo, both tf32, represents x to 22 bits, and a b is hi
+ *              hi + hi lo + lo hi up to 2^-22. Splitting costs three
+ *              instructions per number, in registers: it writes nothing, and
+ *              the loads are those of tf32. Tensor cores truncate towards zero
+ *              as they add, so errors grow with k. Therefore the sums of a
+ *              stage (32 of k) go to ordinary registers, which round. A warp
+ *              computes 64 x 32, since its sums take twice the registers.
+ * Prediction:  a third of the speed of tf32, less the splitting: 75 TFLOP/s,
  *              1.5 times cuBLAS in fp32.
  * Measured:    H200, 4096^3: 56 TFLOP/s, 1.08 times cuBLAS in fp32, and a
  *              relative error, root mean square, of 3.2e-7 (fp32 has 1.1e-6).
- * Limit:       the rate of mma.sync. sm_80.
- * Error:       2^-22 of each product, and of each sum of 32 what the tensor
- *              core cuts off: less than fp32 loses.
- * Beyond:      where hi or lo is infinite a NaN comes out, which need not be
- *              one: such elements are computed again (recompute.cuh).
- * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
- */
+ * Limit:       the rate of mma.sync. Needs sm_80.
+ * Error:       2^-22 of each product, plus the truncation in each sum of 32:
+ *              less than fp32 loses.
+ * Beyond:      if hi or lo is infinite, the result is a NaN that may be wrong:
+ *              such elements are computed again (recompute.cuh).
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "mma_tile.cuh"
 #include "recompute.cuh"
@@ -32,7 +30,7 @@ static __device__ __forceinline__ void split(uint32_t *hi, uint32_t *lo,
     *lo = __float_as_uint(round_tf32(x - upper));
 }
 
-/* sums += a b of a step, the small products first. */
+/* sums += a b of a step, small products first. */
 template <class S>
 static __device__ __forceinline__ void
 multiply_three(float sums[S::DOWN][S::ACROSS][4],
@@ -47,7 +45,8 @@ multiply_three(float sums[S::DOWN][S::ACROSS][4],
         uint32_t b_hi[2], b_lo[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) split(&b_hi[r], &b_lo[r], f.b[j][r]);
-        // Column by column: neighbours do not wait for each other's sums.
+        // Column by column: neighbouring products do not wait for each other's
+        // sums.
 #pragma unroll
         for (int i = 0; i < S::DOWN; i++) mma_tf32(sums[i][j], a_lo[i], b_hi);
 #pragma unroll
@@ -57,7 +56,7 @@ multiply_three(float sums[S::DOWN][S::ACROSS][4],
     }
 }
 
-/* totals += sums, which begin anew. */
+/* totals += sums; then clear the sums. */
 template <class S>
 static __device__ __forceinline__ void
 promote(float totals[S::DOWN][S::ACROSS][4],
@@ -73,7 +72,8 @@ promote(float totals[S::DOWN][S::ACROSS][4],
             }
 }
 
-/* What came out as NaN, again: of this warp's elements those in c (m,n). */
+/* Recompute the NaNs among those of this warp's elements that are inside c
+ * (m,n). */
 template <class S>
 static __device__ __forceinline__ void
 redo_warp(float totals[S::DOWN][S::ACROSS][4], const float *a, const float *b,

@@ -1,28 +1,26 @@
 /* 21_mma_fp16.cu -- matmul on tensor cores by mma.sync, fp16 in, float out.
  *
  * Before:      20_wmma_fp16.cu stops twice for every 32 of k, copies through
- *              registers, and leaves to the compiler how a fragment is
- *              loaded.
- * Idea:        the instructions themselves (ptx.cuh): a warp knows which
- *              lane holds which element. ldmatrix loads four 8 x 8 matrices
- *              at a time out of tiles that are swizzled instead of padded,
- *              sums go to c without a way through shared memory, copies are
+ *              registers, and lets the compiler choose how to load a fragment.
+ * Idea:        the instructions themselves (ptx.cuh): the code determines which
+ *              lane holds which element. ldmatrix loads four 8 x 8 matrices at
+ *              a time from tiles that are swizzled instead of padded, and sums
+ *              go to c without a detour through shared memory. Copies are
  *              asynchronous, in a ring, and each step's fragments are loaded
- *              while the step before is multiplied (mma_tile.cuh).
- * Prediction:  a warp makes 64 x 64: 8 loads of 512 bytes, 32 cycles of shared
- *              memory and 12 more for the copies, for 32 instructions of 2048
- *              multiply-adds, which take 53 at the rate that mma.sync has on
- *              an H200 (640 TFLOP/s measured, 0.69 of wgmma). So the tensor
- *              cores should be busy most of the time: 500 TFLOP/s, 0.65 of
- *              cuBLAS.
+ *              while the previous step is multiplied (mma_tile.cuh).
+ * Prediction:  a warp computes 64 x 64: 8 loads of 512 bytes, 32 cycles of
+ *              shared memory and 12 more for the copies. They feed 32
+ *              instructions of 2048 multiply-adds, which take 53 cycles at the
+ *              rate of mma.sync on an H200 (640 TFLOP/s measured, 0.69 of
+ *              wgmma). So the tensor cores should be busy most of the time: 500
+ *              TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 452 TFLOP/s, 0.62 of cuBLAS; 1.75 times wmma.
- *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) come out
- *              alike: neither the barriers nor the ends of blocks are what is
- *              missing.
- * Limit:       operands pass through registers; the other 0.31 of the tensor
- *              cores is for wgmma (rung wgmma_fp16).
- * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
- */
+ *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) are
+ *              equally fast, so neither the barriers nor the ends of blocks
+ *              cost the missing time.
+ * Limit:       operands pass through registers; only wgmma reaches the other
+ *              0.31 of the tensor cores (rung wgmma_fp16).
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "mma_tile.cuh"
 

@@ -1,38 +1,39 @@
 /* 31_wgmma_tf32.cu -- matmul on the tensor cores of sm_90, floats rounded to
  * tf32: rung wgmma_tf32.
  *
- * Before:  rung wgmma_bf16 takes numbers of 16 bits, 8 of them mantissa.
+ * Before:  rung wgmma_bf16 takes 16-bit numbers, with 8 bits of mantissa.
  * Idea:    the same kernel. tf32 keeps 10 bits of mantissa in a float's place:
  *          a stage's 128 bytes of a row are 32 of k instead of 64, and take as
  *          long. TMA rounds to the nearest as it loads; the tensor cores would
- *          cut the other bits off, which doubles the error.
- *          tf32 tiles must have k along their rows, in shared memory. b stored
- *          (n,k) has it; for b stored (k,n) the kernel computes
- *              c^T = b^T a^T
- *          a has k along its rows, and b^T comes by way of registers, where it
- *          may lie as it likes: turned_fragments() of wgmma_tile.cuh.
- * Prediction: half of wgmma_bf16's speed, whichever way b lies. Shared memory:
- *          a stage of b^T is 16 KB to load, 128 cycles of 1024 without bank
- *          conflicts (256 with two-way ones), as many as wgmma itself would
- *          take for it; a's 64 KB take 512, TMA's 48 KB 384: full.
+ *          truncate, which doubles the error. In shared memory, tf32 tiles must
+ *          have k along their rows. b stored (n,k) fulfils this; for b stored
+ *          (k,n) the kernel computes
+ *
+ *            c^T = b^T a^T
+ *
+ *          where a has k along its rows, and b^T passes through registers,
+ *          which accept any layout: turned_fragments() of wgmma_tile.cuh.
+ * Prediction: half of wgmma_bf16's speed, for either layout of b. Shared
+ *          memory: a stage of b^T is 16 KB to load, 128 cycles of 1024 without
+ *          bank conflicts (256 with two-way ones), as many as wgmma itself
+ *          would take for it. a's 64 KB take 512, TMA's 48 KB 384: full.
  * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
- *                   b stored (k,n)    b stored (n,k): by tuned_tf32, as 8192
- *              4096      339  1.00         338  1.00
- *              8192     2662  1.00        2668  1.00
+ *            b stored (k,n)    b stored (n,k): by tuned_tf32, as 8192
+ *   4096      339  1.00         338  1.00
+ *   8192     2662  1.00        2668  1.00
  *          Tried, in a run where 4096 took 328 and 8192 2566: with a copy of b
  *          first 372 and 2786. c^T by clusters of two blocks is slower here:
  *          332 and 2607. Tiles of 128 columns: 412 for (k,n), 372 for (n,k) at
  *          4096. And 5120x256x5120: 63, 0.85.
- * Limit:   shared memory, and what wgmma_store.cuh says: 5120x256x5120 has
- *          eight stages for each tile's stores.
+ * Limit:   shared memory, and the limit described in wgmma_store.cuh:
+ *          5120x256x5120 has only eight stages per tile to hide its stores.
  * Error:   2^-11 of each factor, so at most 2^-10 of the sum of absolute
  *          products (rms 3e-4 of random ones).
- * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
- */
+ * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. TURNED: of c^T, whose a is b^T: it lies across, (k,n). */
+/* Tiles of BM x BN. TURNED: of c^T, whose a is b^T, stored (k,n). */
 template <int BN_, int TURNED_> struct shape {
     typedef operand<float, BM, !TURNED_> a;
     typedef operand<float, BN_, 1> b;
@@ -44,13 +45,14 @@ template <int BN_, int TURNED_> struct shape {
         STAGE = LOADED,
         STAGES = BN_ >= 192 ? 4 : 6,
         BOXES = 2,            // of c, for each consumer
-        OUT = STAGES * STAGE, // where they lie
+        OUT = STAGES * STAGE, // where they are stored
         RING = OUT + 2 * BOXES * OUT_BYTES,
         SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
-/* Ask for the products of a stage; a_r: what they read of a turned one. */
+/* Start the products of a stage. a_r: for a turned stage, the registers that
+ * the products read. */
 template <class S>
 static __device__ __forceinline__ void
 ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
@@ -69,7 +71,7 @@ ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
     wgmma_commit();
 }
 
-/* A warpgroup: OWN_ROWS of every piece. */
+/* The work of a consumer warpgroup: OWN_ROWS of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
@@ -87,11 +89,11 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
             for (int j = 0; j < S::SETS; j++) {
                 mbarrier_wait(&full[at.stage], at.parity);
                 const char *const a_s = stages + at.stage * S::STAGE;
-                // 64 rows of a take as many bytes, whichever way they lie.
+                // 64 rows of a have the same number of bytes in either layout.
                 ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
                        a_s + S::a::BYTES, step + j > p.first);
-                // This stage's products run while we wait for the next stage;
-                // those of the one before are done.
+                // This stage's products run while the threads wait for the next
+                // stage; those of the previous one are done.
                 wgmma_wait<1>();
                 if (before >= 0) release(&empty[before], t.cluster);
                 before = at.stage;
@@ -126,7 +128,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
-/* And, of tiles whose k was in parts, from their sums. */
+/* Complete the tiles whose k was in parts, from their sums. */
 template <int BN, int TURNED>
 static __global__ void __launch_bounds__(ADDERS)
     matmul_wgmma_tf32_add(float *c, int groups, struct tiles t,
@@ -141,7 +143,7 @@ static const struct making straight = {4,   32, 1,
 static const struct making sideways = {4,   32, 2,
                                        256, 0,  {500.0, 850.0, 850.0, 1024.0}};
 
-/* How q is made; *as: q, or matmul_on_its_side(it). */
+/* Return q's tiles; *as: q, or matmul_on_its_side(it). */
 static struct tiles tiles_of(const struct product *q, struct product *as) {
     *as = q->trans_b ? *q : matmul_on_its_side(q);
     return best_tiles(as, q->trans_b ? &straight : &sideways,

@@ -1,53 +1,51 @@
 /* 32_wgmma_3xtf32.cu -- matmul in fp32's accuracy on the tensor cores of sm_90:
  * rung wgmma_3xtf32.
  *
- * Before:  tf32 has 10 bits of mantissa where fp32 has 23.
- * Idea:    x = hi + lo, hi the part of x that tf32 holds, lo = x - hi exactly
- *          (13 bits left). Then a b = lo hi + hi lo + hi hi + (lo lo, dropped):
- *          three products on tensor cores, which are eight times as fast as
- *          the ordinary cores. a comes to wgmma in registers, where it is split
- *          on the way; nobody makes its hi: tensor cores do not look at the low
- *          13 bits, so x itself is hi to them. b comes from shared memory: TMA
- *          rounds it to hi, and lo has been written to the scratch memory by a
- *          pass before, since m / 128 blocks would each make it again.
- *          Tensor cores cut bits off where fp32 rounds, always downwards, so
- *          the sums of 32 of k are added up in ordinary registers.
- * Error:   of the sum of absolute products: lo lo is below 2^-21; of lo's 13
- *          bits tf32 holds 11 from the first 1 on, below 3 * 2^-23 lost of
- *          each factor; 12 sums of tensor cores below 2^-21 each, of 32
- *          products only; k / 32 additions, 2^-24 each. At most
- *              2^-17 + k / 32 * 2^-24
- *          Infinities make NaN of lo, so elements that come out NaN are
+ * Before:  tf32 has 10 bits of mantissa, fp32 has 23.
+ * Idea:    x = hi + lo, where hi is the part of x that tf32 holds and lo = x -
+ *          hi exactly (13 bits left). Then a b = lo hi + hi lo + hi hi + (lo
+ *          lo, dropped): three products on tensor cores, which are eight times
+ *          as fast as the ordinary cores. wgmma reads a from registers, where
+ *          it is split on the way. No code computes its hi: tensor cores ignore
+ *          the low 13 bits, so x itself serves as hi. b comes from shared
+ *          memory: TMA rounds it to hi. A preceding pass writes lo to the
+ *          scratch memory, since otherwise m / 128 blocks would each compute it
+ *          again. Tensor cores truncate downwards where fp32 rounds, so the
+ *          sums of 32 of k are added up in ordinary registers.
+ * Error:   of the sum of absolute products: lo lo is below 2^-21. Of lo's 13
+ *          bits tf32 holds 11 from the first 1 on, so less than 3 * 2^-23 of
+ *          each factor is lost. 12 sums of tensor cores lose less than 2^-21
+ *          each, of 32 products only; k / 32 additions, 2^-24 each. At most
+ *             2^-17 + k / 32 * 2^-24
+ *          Infinities make lo a NaN, so elements whose result is NaN are
  *          computed again, one by one.
  * Prediction: a stage is 3 * 512 cycles of the tensor cores, 4096 takes 794 us
- *          at 1.98 GHz, 3.4 times as fast as fp32; the pass reads and writes
- *          64 MB of b, 32 us. Shared memory gives 128 bytes a cycle; wgmma
- *          reads b for each product, 96 KB a stage, with TMA's 48 and a's 16
- *          it is busy for 1280 of 1536 cycles.
+ *          at 1.98 GHz, 3.4 times as fast as fp32; the pass reads and writes 64
+ *          MB of b, 32 us. Shared memory delivers 128 bytes a cycle. wgmma
+ *          reads b for each product, 96 KB a stage; with TMA's 48 and a's 16 it
+ *          is busy for 1280 of 1536 cycles.
  * Measured: H200, cool, b stored (n,k), over cuBLAS fp32: 4096 1002 us, 2.64;
  *          8192 7756 us, 2.65, since its 31.03 rounds of tiles are cut along k.
  *          The tensor pipe is busy 97 % of the kernel (ncu, 4096). Errors
- *          3.9e-7 and 4.4e-7 where cuBLAS has 1.15e-6 and 1.6e-6.
- *          Tried, in a run where the card was faster with all tensor cores'
- *          kernels, over cuBLAS fp32, 4096 and 8192:
- *              lo of b made in the kernel, by four warps  2.48  2.48
- *              by the pass, hi cut out of b by wgmma      2.62  2.66
- *              by the pass, hi rounded by TMA: as it is   2.74  2.78
- *              the last without the pass                  2.83  2.83
- *          Bits that are zero save power: that is the third's gain. Sums of 64
- *          of k: as fast, error 5.8e-7.
- *          b stored (k,n) is copied first. Tried: splitters that transpose b as
- *          well: 2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29.
- *          Halves of lo from two blocks of a cluster: 2.37. Both consumers in
- *          turns, so that one stores while the other multiplies: 2.33.
- * Limit:   power: rung wgmma_tf32 three times would be no faster. And the
- *          pass.
- * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
- */
+ *          3.9e-7 and 4.4e-7; cuBLAS has 1.15e-6 and 1.6e-6. Tried, in a run
+ *          where the card was faster with all kernels on tensor cores, over
+ *          cuBLAS fp32, 4096 and 8192:
+ *           lo of b made in the kernel, by four warps  2.48  2.48
+ *           by the pass, hi cut out of b by wgmma      2.62  2.66
+ *           by the pass, hi rounded by TMA: as it is   2.74  2.78
+ *           the last without the pass                  2.83  2.83
+ *          Zero bits save power, which explains the third line's gain. Sums of
+ *          64 of k: as fast, error 5.8e-7. b stored (k,n) is copied first.
+ *          Tried: splitters that transpose b as well: 2.03; c^T = b^T a^T as
+ *          rung wgmma_tf32 does: 2.23 and 2.29. Halves of lo from two blocks of
+ *          a cluster: 2.37. Both consumers in turns, so that one stores while
+ *          the other multiplies: 2.33.
+ * Limit:   power: rung wgmma_tf32 three times would be no faster. And the pass.
+ * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. A stage: a, hi of b, lo of b. */
+/* Tiles of BM x BN. A stage holds a, hi of b, lo of b. */
 template <int BN_> struct shape {
     typedef operand<float, BM, 1> a;
     typedef operand<float, BN_, 1> b;
@@ -57,16 +55,16 @@ template <int BN_> struct shape {
         STAGE = LOADED,
         STAGES = BN_ == 128 ? 4 : 6,
         BOXES = 2,            // of c, for each consumer
-        OUT = STAGES * STAGE, // where they lie
+        OUT = STAGES * STAGE, // where they are stored
         RING = OUT + 2 * BOXES * OUT_BYTES,
         SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
-/* The calling thread's part of 64 rows x 32 of k: hi and lo of a for the four
- * products, as wgmma_tf32() wants them. Lanes 4 g + t read chunk 2 q or 2 q + 1
- * of rows g: the swizzle puts the eight chunks into different banks. Nobody
- * cuts hi out of x: the tensor cores do not look at the low 13 bits. */
+/* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for the
+ * four products, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2 q or
+ * 2 q + 1 of rows g: the swizzle puts the eight chunks into different banks. x
+ * itself serves as hi: the tensor cores ignore the low 13 bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -105,7 +103,7 @@ multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s) {
     wgmma_wait<0>();
 }
 
-/* Compute again, as fp32 says, what is NaN in the calling thread's part. */
+/* Recompute in fp32 the elements of the calling thread's part that are NaN. */
 template <int COUNT>
 static __device__ __forceinline__ void
 mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
@@ -132,7 +130,7 @@ mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
     }
 }
 
-/* A warpgroup: OWN_ROWS of every piece. */
+/* The work of a consumer warpgroup: OWN_ROWS of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, const float *a, const float *b,
@@ -185,7 +183,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
-/* And, of tiles whose k was in parts, from their sums. */
+/* Complete the tiles whose k was in parts, from their sums. */
 template <int BN>
 static __global__ void __launch_bounds__(ADDERS)
     matmul_wgmma_3xtf32_add(float *c, int groups, struct tiles t,
@@ -195,8 +193,8 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- lo of b ------------------------------------------------------------- */
 
-/* x less what TMA makes of it. NaN where that is infinite, so that mend() sees
- * the sum. */
+/* Return x minus its value rounded by TMA; NaN if that value is infinite, so
+ * that mend() notices it in the sum. */
 static __device__ __forceinline__ float low_part(float x) {
     const float hi = even_tf32(x);
     return x - hi + 0.0f * hi;
@@ -204,12 +202,12 @@ static __device__ __forceinline__ float low_part(float x) {
 
 enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 }; // threads; rows of each
 
-/* lo (rows,pitch) of b (rows,pitch_b), k numbers of each row. Eight loads of a
- * thread are on their way at the same time. */
+/* lo (rows,pitch) of b (rows,pitch_b), k numbers of each row. Each thread has
+ * eight loads in flight at the same time. */
 static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
     matmul_low_parts(float *lo, const float *b, int rows, int k, size_t pitch,
                      size_t pitch_b, size_t step_b) {
-    pdl_wait(); // what came before has written b, and read lo
+    pdl_wait(); // earlier kernels have written b and read lo
     const int wide = CEIL_DIV(k, LOW_WIDE);
     const int across = (int)(blockIdx.x % wide) * LOW_WIDE + (int)threadIdx.x;
     const int row0 = (int)(blockIdx.x / wide) * LOW_HIGH * LOW_ROWS +
@@ -226,8 +224,8 @@ static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
         if (row0 + i < rows) lo[(row0 + i) * pitch] = low_part(x[i]);
 }
 
-/* How lo lies in the scratch memory, behind the sums of parts: as b does, but
- * rows of a multiple of 16 bytes without gaps between them. */
+/* Return the layout of lo in the scratch memory, behind the sums of parts: that
+ * of b, but with rows of a multiple of 16 bytes and no gaps between them. */
 static struct tensor low_array(const struct product *q, size_t sums) {
     const size_t pitch = (size_t)CEIL_DIV(q->k, 4) * 4, step = pitch * q->n;
     const int moves = q->batch > 1 && q->extras.step_b;

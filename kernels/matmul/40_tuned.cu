@@ -1,24 +1,22 @@
 /* 40_tuned.cu -- matmul: the rungs that pick a rung, one for each precision.
  *
  * Before:  every kernel is the fastest somewhere: large tiles read least, small
- *          ones leave no multiprocessor idle, and a c of ten columns wants
+ *          ones leave no multiprocessor idle, and a c of ten columns suits
  *          neither.
- * Idea:    say of each how many microseconds it would take, from the tiles that
- *          the busiest multiprocessor gets, and take the one with the fewest.
- *          The rates are measured (H200), the counting is exact; a guess 5 %
- *          off costs 5 % where two are equal, and nothing elsewhere. Who asks
- *          for tf32 may get floats that were not rounded: where memory is what
- *          takes the time, the rungs of fp32 are as fast, and exact.
- * Prediction: as fast as the best rung at every size, but for the 5 % of a
- *          guess, and for what copies cost where operands lie as no rung wants
- *          them.
- * Measured: H200: 1024^3 47.3 us, where k_groups takes 47.4; 4096^3 55.8
- *          TFLOP/s, where tma has 55.9; in bf16 182 us as wgmma_bf16, in tf32
- *          339 as wgmma_tf32. Against the best of cuBLAS: see README.md.
- * Limit:   a rule knows only what was put into it: python -m weft bench matmul
- *          --rungs tuned shows where it is wrong.
- * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size"
- */
+ * Idea:    estimate for each how many microseconds it would take, from the
+ *          tiles of the busiest multiprocessor, and take the fastest. The rates
+ *          are measured (H200), the counts are exact. An estimate that is 5 %
+ *          off costs 5 % where two are equal, and nothing elsewhere. A tf32
+ *          product may use floats that were not rounded: if memory takes the
+ *          time, the rungs of fp32 are as fast, and exact.
+ * Prediction: as fast as the best rung at every size, except for the 5 % of an
+ *          estimate and for copies of operands in a layout that no rung takes.
+ * Measured: H200: 1024^3 47.3 us, k_groups alone 47.4; 4096^3 55.8 TFLOP/s, tma
+ *          alone 55.9; in bf16 182 us as wgmma_bf16, in tf32 339 as wgmma_tf32.
+ *          Compared with the best of cuBLAS: see README.md.
+ * Limit:   a rule covers only the cases it was made for: python -m weft bench
+ *          matmul --rungs tuned shows where it is wrong.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size" */
 #include "awkward_sizes.h"
 #include "matmul.h"
 #include "pack.h"
@@ -28,13 +26,13 @@
 #include <math.h>
 
 enum {
-    RATE = 200000, // multiply-adds a microsecond of a busy multiprocessor
-    START_US = 6,  // launch, first loads, last stores
-    PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
-    SMALL_PIECE_US = 3, // of one of k_groups
-    STORE_US = 4,       // launch and first loads, of who mostly stores
-    ADD_US = 3,         // of parts of k
-    COPY_US = 3,        // of the operands, besides their bytes
+    RATE = 200000,      // multiply-adds per us of a busy multiprocessor
+    START_US = 6,       // launch, first loads, last stores
+    PIECE_US = 9,       // to add one piece of a cut tile to the others
+    SMALL_PIECE_US = 3, // the same in k_groups
+    STORE_US = 4,       // launch and first loads of kernels that mostly store
+    ADD_US = 3,         // to add parts of k
+    COPY_US = 3,        // to copy operands, besides their bytes
     COPIED = 3000       // bytes a nanosecond, read and written
 };
 
@@ -42,9 +40,9 @@ static double tiles_of(const struct product *q, int bm, int bn) {
     return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
 }
 
-/* Tiles of which `blocks` run on a multiprocessor at once, together at `full`
- * of RATE and one alone at `one`; the tiles of the last round are cut along k
- * if `cut`. */
+/* Return the time of q's tiles if `blocks` of them run on a multiprocessor at
+ * once, together at `full` of RATE and one alone at `one`. If `cut`, the tiles
+ * of the last round are cut along k. */
 static double tiles_us(const struct product *q, int bm, int bn, int blocks,
                        double full, double one, int cut) {
     const double tile_us = (double)bm * bn * q->k / RATE;
@@ -72,7 +70,7 @@ static double tma_pairs_us(const struct product *q) {
 }
 
 static double k_groups_us(const struct product *q) {
-    // A block starts anew for every tile.
+    // Every tile starts a new block.
     const double each = 3.0, start = 2.0;
     const double tile_us = each + 64.0 * 128.0 * q->k / RATE / 0.96;
     const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);
@@ -85,14 +83,14 @@ static double k_groups_us(const struct product *q) {
 
 /* ---- tensor cores -------------------------------------------------------- */
 
-/* The time until a and b, numbers of `element` bytes, are read at `rate` bytes
+/* Return the time to read a and b, numbers of `element` bytes, at `rate` bytes
  * a nanosecond. */
 static double reads_us(const struct product *q, int element, double rate) {
     const double numbers = (double)q->m * q->k + (double)q->k * q->n;
     return numbers * q->batch * element / (1000 * rate);
 }
 
-/* By mma.sync, whose large tiles do `full` times RATE. */
+/* The time by mma.sync, whose large tiles reach `full` times RATE. */
 static double mma_us(const struct product *q, double full) {
     const double large = tiles_us(q, 128, 256, 1, full, full, 0);
     const double medium = tiles_us(q, 128, 128, 2, 0.95 * full, 0.6 * full, 0);
@@ -103,14 +101,15 @@ static double mma_16_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 2, 2900), mma_us(q, 8.5));
 }
 static double mma_tf32_us(const struct product *q) {
-    const double rate = q->n <= 16 ? 2600 : 4000; // tall a, read by few columns
+    const double rate = q->n <= 16 ? 2600 : 4000; // a is tall, few columns read
+                                                  // it
     return fmax(START_US + reads_us(q, 4, rate), mma_us(q, 3.8));
 }
 static double mma_3xtf32_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 1.05));
 }
 
-/* Tiles have 128 rows: with far fewer, shared memory is filled with zeros. */
+/* Tiles have 128 rows; with far fewer rows, zeros fill the shared memory. */
 static double wgmma_16_us(const struct product *q) {
     const double rate = q->m <= 64 ? 1600 : 3000;
     return fmax(STORE_US + reads_us(q, 2, rate), matmul_wgmma_bf16_us(q));
@@ -131,15 +130,16 @@ static double wmma_tf32_us(const struct product *q) {
 
 /* ---- which --------------------------------------------------------------- */
 
-/* For whom: who asks for that precision. */
+/* The precisions that a choice may serve. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
 enum { CUT = 32 }; // its k may be cut: parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
-/* What can be picked, by whom, and for how many rows and columns at most: a
- * matrix that is short or narrow is read once, which the rungs for such a one
- * count as all there is. Then how fast c is stored, bytes a nanosecond, with
- * rows at multiples of 16 bytes and elsewhere; 0 where `us` knows. */
+/* The rungs that can be picked, the precisions they serve, and their maximum
+ * rows and columns. The rungs for short or narrow matrices assume that they
+ * read the matrix only once. The last two columns are the speed of storing c,
+ * bytes a nanosecond, with rows at multiples of 16 bytes and elsewhere; 0 if
+ * `us` includes it. */
 #define CHOICES(CHOICE)                                                       \
     CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
     CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 600)                            \
@@ -175,21 +175,21 @@ static const struct choice {
     double stored, stored_odd;
 } choices[] = {CHOICES(ROW)};
 
-/* The time to copy the operands that do not lie as the rung wants them. */
+/* Return the time to copy the operands whose layout the rung does not take. */
 static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
     return bytes ? COPY_US + 2.0 * bytes / (1000 * COPIED) : 0.0;
 }
 
-/* The time to store c, where that takes longer than the sums. */
+/* Return the time to store c, which may exceed that of the sums. */
 static double stores_us(const struct product *q, const struct choice *choice) {
     const double rate = q->n % 4 ? choice->stored_odd : choice->stored;
     const double bytes = 4.0 * q->m * q->n * q->batch;
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* The device's compute capability, times ten; the CPU target runs all. */
+/* Return the device's compute capability times ten; the CPU target runs all. */
 static int capability(void) {
 #ifdef __CUDACC__
     return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +
@@ -201,9 +201,9 @@ static int capability(void) {
 
 /* ---- k in parts ---------------------------------------------------------- */
 
-/* Into how many equal parts to cut the k of a product whose operands lie as the
- * rung wants them, so that its smallest tiles, 64 x 64, keep all
- * multiprocessors busy. */
+/* Return the number of equal parts into which to cut k, so that the smallest
+ * tiles, 64 x 64, keep all multiprocessors busy. q's operands have the layout
+ * that the rung takes. */
 static int parts_of(const struct product *q, const struct choice *choice) {
     enum { SIDE = 64, LEAST = 256 };
     int parts = 1;
@@ -215,8 +215,8 @@ static int parts_of(const struct product *q, const struct choice *choice) {
     return parts;
 }
 
-/* The parts as a batch of products of their own, for rungs that know of none:
- * part i has columns and rows i * k / parts and on, and plain sums. */
+/* Return the parts as a batch of separate products, for rungs that cannot cut
+ * k: part i has columns and rows from i * k / parts on, and plain sums. */
 static struct product parts_as_batch(const struct product *q, int parts) {
     size_t step_part;
     struct product batch = matmul_part_of(q, parts, &step_part);
@@ -228,7 +228,7 @@ static struct product parts_as_batch(const struct product *q, int parts) {
     return batch;
 }
 
-/* About how long a choice would take, copies included. */
+/* Estimate how long a choice would take, copies included. */
 static double choice_us(const struct product *q, const struct choice *choice) {
     struct product packed = *q;
     matmul_pack_plan(&packed, choice->rung, (void *)256);

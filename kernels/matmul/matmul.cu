@@ -1,31 +1,35 @@
-/* matmul.cu -- the ladder: which rungs there are, and how a call reaches one.
+/* matmul.cu -- the ladder: its rungs, and how a call reaches one.
  *
- * Every rung is a file of its own beside this one and opens with what was slow
+ * Every rung is a separate file beside this one and opens with what was slow
  * before it, its idea, and what limits it now: the difference between two
  * neighbours is the lesson.
  *
  *     00 to 09             plain C, then fp32 on a GPU from slow to fast
  *     10_pipeline, 11_tma  ... copies that run ahead; large products
- *     12_*                 ... where large tiles do not suit: few blocks,
+ *     12_*                 ... if large tiles do not suit: few blocks,
  *                          columns, rows, or both
  *     20_wmma_*, 21_mma_*  tensor cores: by warps, ...
  *     30 to 32             ... by warpgroups (sm_90)
- *     40_tuned             for each precision what picks a rung by the size
+ *     40_tuned             for each precision, picks a rung by the size
  *
- * What several of them share:
+ * Code that several of them share:
  *
  *     matmul.h             a rung's line, its arguments, how c is stored
- *     pack.*               operands copied to where a rung wants them
- *     awkward_sizes.h, partials.cu k in parts, and how these are added; the
- * device; what 40_tuned asks the rungs for fp32 tma_*                rungs 11
- * and 12_k_groups: work (who makes which tile), tile (the ring), multiply,
- * launch wmma_tile, mma_tile, recompute   rungs 20 and 21 wgmma.cuh the
- * instruction, on a GPU and on a CPU wgmma_*              rungs 30 to 32: tile
- * (the ring), store, parts (k in parts), launch, us (how long they would take)
+ *     pack.*               operands copied to the layout that a rung takes
+ *     awkward_sizes.h, partials.cu
+ *                          k in parts, and how these are added; the device;
+ *                          estimates that 40_tuned takes of the fp32 rungs
+ *     tma_*                rungs 11 and 12_k_groups: work (which block computes
+ *                          which tile), tile (the ring), multiply, launch
+ *     wmma_tile, mma_tile, recompute
+ *                          rungs 20 and 21
+ *     wgmma.cuh            the instruction, on a GPU and on a CPU
+ *     wgmma_*              rungs 30 to 32: tile (the ring), store, parts (k in
+ *                          parts), launch, us (how long they would take)
  *
- * A new rung is one file (matmul.h says what it holds) and its name in the list
- * below, which goes from slow to fast within a precision: who asks for no rung
- * gets the last one of the precision that the GPU can run. */
+ * A new rung is one file (matmul.h describes its contents) and its name in the
+ * list below, which goes from slow to fast within a precision. A call without a
+ * rung gets the last one of its precision that the GPU can run. */
 #include "matmul.h"
 
 #include "common/checks.cuh"
@@ -33,8 +37,7 @@
 
 #include <limits.h>
 
-#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py has a list of its
-                      // own
+#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py has its own list
 #define MATMUL_LADDER(RUNG) \
     RUNG(ijk)               \
     RUNG(ikj)               \
@@ -90,18 +93,19 @@ __attribute__((constructor)) static void register_rungs(void) {
     weft_register_rungs(rungs, COUNT_OF(rungs));
 }
 
-/* The blocks of a grid: at most MAX_GRID of them in y and in z. A rung whose
- * blocks take at least 16 rows of c is safe with SLAB of them. */
+/* The limits of a grid: at most MAX_GRID blocks in y and in z. A rung whose
+ * blocks take at least 16 rows of c is safe with SLAB rows. */
 enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
 
-/* Of n and k, which kernels round up to whole tiles, and steps, in an int. */
+/* The maximum n and k: kernels round them up to whole tiles and steps, in an
+ * int. */
 enum { LONGEST = INT_MAX - 4095 };
 
-/* A number of this call's; options may be NULL. */
+/* Return one of the call's options; options may be NULL. */
 #define OPTION(options, field, otherwise) \
     ((options) ? (options)->field : (otherwise))
 
-/* What the arguments of weft_matmul() mean; nothing is refused here. */
+/* Collect the arguments of weft_matmul(); nothing is refused here. */
 static struct product product_of(float *c, const void *a, const void *b, int m,
                                  int n, int k,
                                  const struct weft_matmul_options *options) {
@@ -122,7 +126,7 @@ static struct product product_of(float *c, const void *a, const void *b, int m,
     return q;
 }
 
-/* Refuse a batch that goes backwards. */
+/* Refuse a batch with a negative stride. */
 #define CHECK_STRIDE(x)                                                \
     WEFT_REQUIRE((ptrdiff_t)q->extras.step_##x >= 0,                   \
                  "%s: stride_%s = %td, want at least 0", __func__, #x, \
@@ -155,18 +159,19 @@ static int check_arguments(const struct product *q) {
     return WEFT_OK;
 }
 
-/* Bytes of what matmul.cu and the rung want between them, copies first. */
+/* Return the bytes that matmul.cu and the rung need together, copies first. */
 static size_t room_for(const struct product *q,
                        const struct matmul_rung *rung) {
-    // The rung sees its operands as they will lie, so it is asked with copies
-    // that start nowhere: only where they are counts, not what is in them.
+    // The rung receives its operands in their final layout, with a placeholder
+    // as the copies' address: only their layout matters here, not their
+    // contents.
     struct product packed = *q;
     const size_t copies = matmul_pack_bytes(q, rung);
     matmul_pack_plan(&packed, rung, (void *)256);
     return copies + (rung->scratch ? rung->scratch(&packed) : 0);
 }
 
-/* One product of at most SLAB rows and MAX_GRID matrices. */
+/* Launch one product of at most SLAB rows and MAX_GRID matrices. */
 static int launch(struct product q, const struct matmul_rung *rung, void *room,
                   cudaStream_t stream) {
     const size_t copies = matmul_pack_bytes(&q, rung);
@@ -175,7 +180,7 @@ static int launch(struct product q, const struct matmul_rung *rung, void *room,
     return rung->launch(&q, stream);
 }
 
-/* The slab of q from row `row` and matrix `item` on. */
+/* Return the slab of q that starts at row `row` and matrix `item`. */
 static struct product slab_of(const struct product *q, int row, int item,
                               size_t element) {
     struct product slab = *q;
@@ -195,7 +200,7 @@ int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
     CHECK_ARRAY(bytes);
     const struct product q = product_of(NULL, a, b, m, n, k, options);
     WEFT_TRY(check_arguments(&q));
-    // A smaller slab may want more: of a rung that goes by the size.
+    // A smaller slab may need more, if the rung chooses by the size.
     const size_t element = matmul_element(ladder[rung]);
     *bytes = 0;
     for (int item = 0; item < q.batch; item += MAX_GRID)

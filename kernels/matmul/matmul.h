@@ -1,4 +1,4 @@
-/* matmul.h -- what the rungs of the matmul ladder share.
+/* matmul.h -- declarations that the rungs of the matmul ladder share.
  *
  * A rung is one file: its kernel, the function that launches it, and at the end
  * its line of the table,
@@ -6,7 +6,7 @@
  *     MATMUL_RUNG(tiled, "tiles in shared memory", "fp32",
  *                 WEFT_CPU | WEFT_CUDA, 0, PLAIN, launch, NULL)
  *
- * which matmul.cu lists by name. All rungs compute the same,
+ * which matmul.cu lists by name. All rungs compute
  *
  *     c (m,n) = finish(alpha * a (m,k) @ b (k,n) + beta * c + bias)
  *
@@ -15,39 +15,39 @@
 #define WEFT_MATMUL_H
 #include "common/launch.cuh"
 
-/* What a kernel needs besides the arrays and their sizes. */
+/* A kernel's arguments besides the arrays and their sizes. */
 struct extras {
-    size_t step_a, step_b, step_c; /* elements from one matrix of a batch to
-                                      the next; block z takes the z-th */
+    size_t step_a, step_b, step_c; /* elements from one matrix of a batch to the
+                                      next; block z takes the z-th */
     size_t pitch_a, pitch_b; /* elements from one stored row to the next: k and
                                 n, unless rows were padded; c's pitch is n */
     float alpha, beta;       /* with beta 0 the old c is never read */
     const float *bias;       /* (n), or NULL */
-    int relu;                /* 1: what is below 0 becomes 0, last of all */
+    int relu;                /* 1: finally, negative results become 0 */
 };
 
-/* One call of weft_matmul(), whose checks have passed. */
+/* One call of weft_matmul() that has passed the checks. */
 struct product {
     float *c;
-    const void *a, *b; /* float; of the bf16 and fp16 rungs 16-bit floats */
+    const void *a, *b; /* float; 16-bit floats for the bf16 and fp16 rungs */
     int m, n, k;
-    int trans_a, trans_b; /* 0 unless the rung takes what lies transposed */
+    int trans_a, trans_b; /* 0 unless the rung takes that transposed layout */
     int batch;            /* at least 1 */
     struct extras extras;
-    void *scratch; /* as many bytes as the rung's scratch() asked for */
+    void *scratch; /* as many bytes as the rung's scratch() returned */
 };
 
-/* How a rung wants a and b to lie. Where they lie otherwise, matmul.cu has them
- * copied first (pack.h): transposed, padded, or both. */
+/* The layout of a and b that a rung needs. If they have another one, matmul.cu
+ * has them copied first (pack.h): transposed, padded, or both. */
 enum needs {
-    PLAIN = 0,   /* a (m,k) and b (k,n), any address, rows side by side */
+    PLAIN = 0,   /* a (m,k) and b (k,n), any address, rows without gaps */
     ANY_A = 1,   /* takes a stored (k,m) as well: q->trans_a */
     ANY_B = 2,   /* takes b stored (n,k) as well: q->trans_b */
-    B_BY_N = 4,  /* wants b stored (n,k), always: q->trans_b is 1 */
-    ALIGNED = 8, /* wants addresses, pitches and batch steps in 16 bytes */
+    B_BY_N = 4,  /* needs b stored (n,k), always: q->trans_b is 1 */
+    ALIGNED = 8, /* needs addresses, pitches, batch steps in 16 bytes */
 };
 
-/* A rung: its line of weft_rungs(), and how matmul.cu starts it. */
+/* A rung: its line of weft_rungs(), and how matmul.cu launches it. */
 struct matmul_rung {
     struct weft_rung line;
     int needs;
@@ -64,7 +64,7 @@ struct matmul_rung {
         launch,                                                        \
         scratch};
 
-/* Blocks of `rows` x `cols` of c, all matrices of the batch in z. */
+/* Return the grid of blocks of `rows` x `cols` of c, with the batch in z. */
 static inline dim3 matmul_grid(const struct product *q, int rows, int cols) {
     return dim3((unsigned)CEIL_DIV(q->n, cols), (unsigned)CEIL_DIV(q->m, rows),
                 (unsigned)q->batch);
@@ -81,9 +81,9 @@ own_matrix(float **c, const T **a, const T **b, const struct extras &x) {
     *b += blockIdx.z * x.step_b;
 }
 
-/* Element (row,col) of a matrix (rows,cols); 0 outside it, which adds nothing
- * to a sum of products. Rows and columns are below 2^32, so an address costs
- * one multiplication of 32 bits; size_t would cost three. */
+/* Return element (row,col) of a matrix (rows,cols), or 0 outside it, which adds
+ * nothing to a sum of products. Rows and columns are below 2^32, so an address
+ * costs one 32-bit multiplication; size_t would cost three. */
 static __device__ __forceinline__ float load_or_zero(const float *from,
                                                      int rows, int cols,
                                                      unsigned row,
@@ -93,8 +93,8 @@ static __device__ __forceinline__ float load_or_zero(const float *from,
                : 0.0f;
 }
 
-/* The four from (row,col) on, col a multiple of 4, of a matrix whose rows lie
- * `pitch` floats apart and end in zeros, as ALIGNED promises. */
+/* Return the four elements from (row,col) on, col a multiple of 4. The matrix's
+ * rows are `pitch` floats apart and end in zeros, as ALIGNED guarantees. */
 static __device__ __forceinline__ float4 load4_or_zero(const float *from,
                                                        size_t pitch, int rows,
                                                        int cols, unsigned row,
@@ -104,8 +104,9 @@ static __device__ __forceinline__ float4 load4_or_zero(const float *from,
                : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
 
-/* What an element of c becomes: `sum` of the products, `old` its value before
- * (read by the caller where beta is not 0), `col` its column. */
+/* Return the final value of an element of c. `sum`: the sum of the products;
+ * `old`: its previous value (read by the caller if beta is not 0); `col`: its
+ * column. */
 static __device__ __forceinline__ float finish(float sum, float old, size_t col,
                                                const struct extras &x) {
     float value = x.alpha * sum;
@@ -114,7 +115,7 @@ static __device__ __forceinline__ float finish(float sum, float old, size_t col,
     return x.relu && value < 0.0f ? 0.0f : value; // a NaN stays a NaN
 }
 
-/* Element (row,col) of c (m,n) from the sum of its products. */
+/* Store element (row,col) of c (m,n) from the sum of its products. */
 static __device__ __forceinline__ void store(float *c, int n, size_t row,
                                              size_t col, float sum,
                                              const struct extras &x) {
@@ -122,23 +123,24 @@ static __device__ __forceinline__ void store(float *c, int n, size_t row,
     *out = finish(sum, x.beta != 0.0f ? *out : 0.0f, col, x);
 }
 
-/* Whether rows of c start at multiples of 16 bytes, so that store4() may. */
+/* Whether rows of c start at multiples of 16 bytes, as store4()'s vectors
+ * need. */
 static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
     return n % 4 == 0 && (size_t)c % 16 == 0;
 }
 
-/* The warp's part of 4 rows, `apart` from each other, and 32 columns of c from
- * (row,col) on, where rows start at any address; lane l has columns 4 (l % 8)
- * .. of row l / 8. Stored by itself each of the four would go out 16 bytes from
- * the next lane's, four times the traffic; so the lanes swap them in warp_s,
- * 512 bytes of shared memory, and store whole rows. */
+/* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns
+ * from (row,col) on; rows may start at any address. Lane l holds columns 4 (l %
+ * 8) .. of row l / 8. If it stored these itself, each of the four would be 16
+ * bytes from the next lane's, four times the traffic. So the lanes exchange
+ * them through warp_s, 512 bytes of shared memory, and store whole rows. */
 static __device__ __forceinline__ void
 store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
               const float sums[4], float *warp_s, const struct extras &x) {
     const int lane = threadIdx.x % 32;
     *(float4 *)(warp_s + lane * 4) =
         make_float4(sums[0], sums[1], sums[2], sums[3]);
-    __syncwarp(); // the numbers are there ...
+    __syncwarp(); // all numbers are stored ...
     const bool plain = x.beta == 0.0f && !x.bias && !x.relu;
 #pragma unroll
     for (int y = 0; y < 4; y++, row += apart) {
@@ -149,10 +151,10 @@ store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
         else
             store(c, n, row, col + lane, sum, x);
     }
-    __syncwarp(); // ... and read
+    __syncwarp(); // ... and have been read
 }
 
-/* The four elements of c from (row,col) on, of which those in c are stored. */
+/* Store the four elements from (row,col) on, those that are inside c. */
 static __device__ __forceinline__ void store4(float *c, int m, int n,
                                               size_t row, size_t col,
                                               const float sums[4],

@@ -1,19 +1,20 @@
-/* mma_tile.cuh -- what the mma rungs share: tiles in a ring of stages, their
- * fragments, and how sums leave the registers.
+/* mma_tile.cuh -- code that the mma rungs share: tiles in a ring of stages,
+ * their fragments, and how sums leave the registers.
  *
  * A stage is 128 bytes of k of every row of a (64 numbers of 16 bits, 32 of
- * tf32) and as much of k of b: STEPS = 4 steps of 32 bytes, whatever the
- * precision, each one instruction deep.
+ * tf32) and the same k of b: STEPS = 4 steps of 32 bytes in any precision, each
+ * one instruction deep.
  *
- * Ring:    all threads ask for the copies of the stage that is STAGES - 1 ahead
- *          (cp.async: not through registers), and one barrier a stage says that
- *          the next one is there and the one before is free.
+ * Ring:    all threads start the copies of the stage that is STAGES - 1 ahead
+ *          (cp.async: not through registers). One barrier per stage ensures
+ *          that the next one is complete and the previous one free.
  * Banks:   a row of a is 128 bytes, all 32 banks, and a matrix of ldmatrix is
- *          the same 16 bytes of 8 rows: 8 wavefronts. With sixteen c of row r
- *          kept at c ^ (r % 8) it is 1, so 4 an ldmatrix_x4, as 512 bytes must
- *          be. The same holds for b's rows of 16 bits. tf32 has no ldmatrix
- *          that transposes: lane (g,t) reads the word at row t, column g, and 4
- *          rows meet in 8 banks: 4 wavefronts. With c at c ^ 2 (r % 4): 1.
+ *          the same 16 bytes of 8 rows: 8 wavefronts. If sixteen c of row r is
+ *          kept at c ^ (r % 8), it is 1, so 4 for an ldmatrix_x4, the minimum
+ *          for 512 bytes. The same holds for b's rows of 16 bits. ldmatrix
+ *          cannot transpose tf32: lane (g,t) reads the word at row t, column g,
+ *          and 4 rows collide in 8 banks: 4 wavefronts. With c at c ^ 2 (r %
+ *          4): 1.
  * Ahead:   the fragments of the next step are loaded before this step's
  *          products begin, into the other half of `fragments`. */
 #ifndef WEFT_MMA_TILE_CUH
@@ -25,8 +26,8 @@
 
 enum { LINE = 128, SIXTEEN = 16, STEPS = 4, STRIP = 8 };
 
-/* Numbers of type T; a block makes BM x BN of c, a warp WM x WN of that, with
- * STAGES stages, and BLOCKS blocks are to share a multiprocessor. */
+/* Numbers of type T. A block computes BM x BN of c, a warp WM x WN of that,
+ * with STAGES stages; BLOCKS blocks share a multiprocessor. */
 template <class T_, int BM_, int BN_, int WM_, int WN_, int STAGES_,
           int BLOCKS_>
 struct mma_shape {
@@ -42,7 +43,7 @@ struct mma_shape {
         THREADS = BM / WM * WARPS_N * 32,
         EACH = SIXTEEN / (int)sizeof(T), // numbers in 16 bytes
         BK = LINE / (int)sizeof(T),
-        K = BK / STEPS, // of a step
+        K = BK / STEPS, // in a step
         ROW_B = BN * (int)sizeof(T),
         STAGE_A = BM * LINE,
         STAGE = STAGE_A + BK * ROW_B, // bytes
@@ -50,7 +51,8 @@ struct mma_shape {
         LINES = THREADS / 8,               // rows of a copied at once
         SIXTEENS_B = BN / EACH,            // in a row of b
         ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at once
-        SWIZZLED = sizeof(T) == 2 ? 8 : 4, // rows of b, then again
+        SWIZZLED = sizeof(T) == 2 ? 8 : 4, // rows of b after which the swizzle
+                                           // repeats
         DOWN = WM / 16,                    // instructions of a warp
         ACROSS = WN / 8,                   //
     };
@@ -59,7 +61,7 @@ struct mma_shape {
                   "a thread's copies are swizzled alike");
 };
 
-/* Where sixteen c of row r of b's tile lies in its row. */
+/* Return where sixteen c of row r of b's tile is stored in its row. */
 template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
     return sizeof(typename S::T) == 2 ? sixteen ^ row % 8
                                       : sixteen ^ row % 4 * 2;
@@ -67,8 +69,8 @@ template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
 
 /* ---- which tile ---------------------------------------------------------- */
 
-/* The block's tile: STRIP tiles down, then the next column of those, so that
- * the blocks that run at once share rows and columns in the L2 cache. */
+/* Find the block's tile: STRIP tiles down, then the next column of those, so
+ * that concurrent blocks share rows and columns in the L2 cache. */
 template <class S>
 PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
     const int down = CEIL_DIV(m, S::BM), across = (n - 1) / S::BN + 1;
@@ -81,11 +83,11 @@ PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
 
 /* ---- the ring ------------------------------------------------------------ */
 
-/* What a thread copies: its first sixteen bytes of a and of b. */
+/* A thread's copies: its first sixteen bytes of a and of b. */
 template <class S> struct copies {
     typedef typename S::T T;
     const T *a, *b;    // in the next stage to copy
-    unsigned row, k_a; // of a: row of the matrix, and of k
+    unsigned row, k_a; // of a: its row in the matrix, and its k
     unsigned k_b, col; // of b
     int to_a, to_b;    // bytes into a stage
 
@@ -104,8 +106,8 @@ template <class S> struct copies {
         to_b = S::STAGE_A + deep * S::ROW_B +
                swizzled_b<S>(deep, sixteen_b) * SIXTEEN;
     }
-    /* Ask for a stage and go on to the next one; outside the matrices there are
-     * zeros. Past the end of k there is nothing to ask for. */
+    /* Start copying a stage and advance to the next one; outside the matrices
+     * the copies write zeros. Past the end of k there is nothing to copy. */
     __device__ __forceinline__ void ask(char *stage, unsigned m, unsigned n,
                                         unsigned k, const struct extras &x) {
 #pragma unroll
@@ -127,7 +129,7 @@ template <class S> struct copies {
 
 /* ---- fragments ----------------------------------------------------------- */
 
-/* A step's operands of a warp, as ptx.cuh has them. */
+/* A warp's operands in a step, in the layout of ptx.cuh. */
 template <class S> struct fragments {
     uint32_t a[S::DOWN][4], b[S::ACROSS][2];
 };
@@ -141,27 +143,27 @@ template <class S> struct places {
         const int row = warp / S::WARPS_N * S::WM + lane % 16;
         const int col = warp % S::WARPS_N * S::WN;
         a = row * LINE + (lane / 16 ^ row % 8) * SIXTEEN;
-        // Four neighbours' places differ in bits that are swizzled, so each is
-        // kept; the next four lie 128 bytes further.
+        // The places of four neighbours differ in bits that are swizzled, so
+        // each is stored; the next four are 128 bytes further.
         for (int i = 0; i < 4; i++)
             b[i] = S::STAGE_A + (sizeof(typename S::T) == 2
                                      ? pairs(lane, col + i * 16)
                                      : words(lane, col + i * 8));
     }
-    /* 16 bits: lane l names row l % 16 of columns col .. col + 7, or of the
+    /* 16 bits: lane l passes row l % 16 of columns col .. col + 7, or of the
      * next 8: two neighbouring fragments. */
     static __device__ __forceinline__ int pairs(int lane, int col) {
         return lane % 16 * S::ROW_B +
                swizzled_b<S>(lane % 16, col / 8 + lane / 16) * SIXTEEN;
     }
-    /* tf32: lane (g,t) reads row t, and then row t + 4. */
+    /* tf32: lane (g,t) reads row t, then row t + 4. */
     static __device__ __forceinline__ int words(int lane, int col) {
         const int at = col + lane / 4, t = lane % 4;
         return t * S::ROW_B + swizzled_b<S>(t, at / 4) * SIXTEEN + at % 4 * 4;
     }
 };
 
-/* The fragments of a step. */
+/* Load the fragments of a step. */
 template <class S>
 PTX_INLINE void load(struct fragments<S> *f, const char *stage,
                      const struct places<S> &at, int step) {
@@ -189,9 +191,9 @@ PTX_INLINE void load(struct fragments<S> *f, const char *stage,
 
 /* ---- a block ------------------------------------------------------------- */
 
-/* For every step of k, in order: this warp's fragments to take(fragments,
- * number of the step in its stage). What it does with those of one step
- * overlaps with the loads of the next. */
+/* For every step of k, in order, pass this warp's fragments to take(fragments,
+ * number of the step in its stage). Its work on one step overlaps with the
+ * loads of the next. */
 template <class S, class Take>
 PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
                               const struct extras &x, const Take &take) {
@@ -203,7 +205,7 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
         __pipeline_commit(); // an empty group counts, too
     }
     __pipeline_wait_prior(S::STAGES - 2);
-    __syncthreads(); // the first stage is there
+    __syncthreads(); // the first stage is complete
 
     struct fragments<S> f[2];
     load<S>(&f[0], ring, at, 0);
@@ -213,14 +215,14 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) {
-                // This stage is in registers: on to the next one.
+                // This stage is in registers: continue with the next.
                 __pipeline_wait_prior(S::STAGES - 2);
                 __syncthreads();
                 free = stage;
                 if (s + 1 < stages)
                     stage = stage + S::STAGE == end ? ring : stage + S::STAGE;
             }
-            // After the last stage its first step again, which nobody takes.
+            // After the last stage this loads its first step again, unused.
             load<S>(&f[(step + 1) % 2], stage, at, (step + 1) % STEPS);
             if (step == 0) {
                 if (s + S::STAGES - 1 < stages) from.ask(free, m, n, k, x);
@@ -231,8 +233,9 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
     }
 }
 
-/* One instruction's sums (16,8) from (row,col) on to c. Two lanes that have
- * neighbouring pairs of two rows exchange, so that each has four of one row. */
+/* Store one instruction's sums (16,8) to c from (row,col) on. Two lanes that
+ * hold neighbouring pairs of two rows exchange, so that each has four of one
+ * row. */
 PTX_INLINE void store_sums(float *c, int m, int n, size_t row, size_t col,
                            const float sums[4], const struct extras &x) {
     const int lane = threadIdx.x % 32;
@@ -247,7 +250,7 @@ PTX_INLINE void store_sums(float *c, int m, int n, size_t row, size_t col,
            four, x);
 }
 
-/* The warp's sums to c, whose block begins at (row0,col0). */
+/* Store the warp's sums to c; the block begins at (row0,col0). */
 template <class S>
 PTX_INLINE void store_warp(float *c, int m, int n, int row0, int col0,
                            const float sums[S::DOWN][S::ACROSS][4],
@@ -262,7 +265,7 @@ PTX_INLINE void store_warp(float *c, int m, int n, int row0, int col0,
             store_sums(c, m, n, row + i * 16, col + j * 8, sums[i][j], x);
 }
 
-/* sums += a b, of all of a warp's fragments; mma is one of ptx.cuh's. */
+/* sums += a b, for all of a warp's fragments; mma is one of ptx.cuh's. */
 template <class S, class Mma>
 PTX_INLINE void multiply(float sums[S::DOWN][S::ACROSS][4],
                          const struct fragments<S> &f, const Mma &mma) {
@@ -282,8 +285,8 @@ template <class S> static double tiles_of(const struct product *q) {
     return (double)CEIL_DIV(q->m, S::BM) * ((q->n - 1) / S::BN + 1);
 }
 
-/* How long the busiest multiprocessor has to do, in elements of c at the rate
- * of the largest shape; `rate` is this one's part of it. */
+/* Return how long the busiest multiprocessor works, in elements of c at the
+ * rate of the largest shape; `rate` is this shape's rate relative to that. */
 template <class S> static double cost_of(const struct product *q, double rate) {
     if (S::BYTES > device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return 1e300;
@@ -294,7 +297,7 @@ template <class S> static double cost_of(const struct product *q, double rate) {
 
 enum best { LARGE, MEDIUM, SMALL };
 
-/* Which of three shapes is done first, with the rates measured. */
+/* Return which of three shapes finishes first, by the measured rates. */
 template <class L, class M, class S>
 static enum best best_of(const struct product *q) {
     const double large = cost_of<L>(q, 1.0), medium = cost_of<M>(q, 0.95),

@@ -1,13 +1,14 @@
-/* pack.cu -- one pass over an operand: transposed, or padded, or both. */
+/* pack.cu -- one pass that copies an operand: transposed, or padded, or
+ * both. */
 #include "common/ptx.cuh"
 #include "pack.h"
 
 #include <string.h>
 
 enum {
-    LANES = 32, // threads side by side
+    LANES = 32, // threads in a row
     WARPS = 8,
-    AT_ONCE = 4,      // rows that a thread has under way
+    AT_ONCE = 4,      // rows that a thread has in flight
     SIDE = 2 * LANES, // of a tile that is transposed
     ROUNDS = SIDE * SIDE / (LANES * WARPS),
     MAX_GRID = 65535,
@@ -25,8 +26,8 @@ struct copy {
     size_t bytes;          /* of all of `to`; 0: there is nothing to copy */
 };
 
-/* The blocks for each matrix of a copy; `down` of them take turns where there
- * would be more. */
+/* The blocks for each matrix of a copy; `down` of them take turns if more are
+ * needed. */
 struct blocks {
     unsigned across, down;
 };
@@ -43,8 +44,8 @@ static struct blocks blocks_of(const struct copy *p) {
 }
 
 /* to (rows,to_pitch) = from (rows,cols), zeros behind it: columns from col0 on,
- * rows from row0 on and every so many further. Rows that need this start
- * anywhere, so numbers are copied one by one, but several at a time. */
+ * rows from row0 on in steps of `further`. Rows that need this start at any
+ * address, so numbers are copied one by one, but several at a time. */
 template <typename T>
 static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
                                                  const T *from, size_t col0,
@@ -68,8 +69,8 @@ static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
 
 /* to (cols,to_pitch) = from (rows,cols) transposed, zeros behind it: columns
  * from col0 on, rows as above. A tile is read along its rows and written along
- * its columns, 256 bytes of floats each; the pitch of SIDE + 1 keeps a column
- * in 32 banks. */
+ * its columns, 256 bytes of floats each; the pitch of SIDE + 1 spreads a column
+ * over 32 banks. */
 template <typename T>
 static __device__ __forceinline__ void
 copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,
@@ -93,11 +94,11 @@ copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,
             if (row < cols && col < p.to_pitch)
                 to[row * p.to_pitch + col] = tile_s[j][i];
         }
-        __syncthreads(); // ... and read
+        __syncthreads(); // ... and has been read
     }
 }
 
-/* Both operands' copies, a's blocks first. One launch for two spares 2 us. */
+/* Both operands' copies, a's blocks first. One launch for two saves 2 us. */
 struct both {
     struct copy copies[2];
     struct blocks blocks[2];
@@ -116,7 +117,7 @@ static __global__ void __launch_bounds__(LANES *WARPS, 4)
     T *const to = (T *)p.to + blockIdx.z * p.to_step;
     const T *const from = (const T *)p.from + blockIdx.z * p.step;
     const size_t x = block % blocks.across, y = block / blocks.across;
-    pdl_wait(); // what came before has written the operands, and read `to`
+    pdl_wait(); // earlier kernels have written the operands and read `to`
     if (p.transposed)
         copy_transposed(p, tile_s, to, from, x * SIDE, y * SIDE,
                         (size_t)blocks.down * SIDE);
@@ -143,19 +144,20 @@ static int launch_copies(const struct copy *a, const struct copy *b,
 /* ---- which operands, and where to --------------------------------------- */
 
 size_t matmul_element(const struct matmul_rung *rung) {
-    // "fp16" and "bf16" end in the bits that an element has.
+    // "fp16" and "bf16" end in an element's number of bits.
     const char *precision = rung->line.precision;
     return strcmp(precision, "fp16") && strcmp(precision, "bf16") ? 4 : 2;
 }
 
-/* Whether an operand lies as a rung with ALIGNED wants it. */
+/* Whether an operand has the alignment that a rung with ALIGNED needs. */
 static int is_aligned(const void *array, size_t pitch, size_t step, int batch,
                       size_t element) {
     return (size_t)array % 16 == 0 && pitch * element % 16 == 0 &&
            (batch == 1 || step * element % 16 == 0);
 }
 
-/* The copy that an operand (rows,cols as stored) needs; bytes 0: none. */
+/* Return the copy that an operand (rows,cols as stored) needs; bytes 0:
+ * none. */
 static struct copy plan(const void *from, size_t pitch, size_t step, int rows,
                         int cols, int batch, int transposed, int aligned,
                         size_t element) {
@@ -204,7 +206,7 @@ size_t matmul_pack_bytes(const struct product *q,
     return plan_a(q, rung).bytes + plan_b(q, rung).bytes;
 }
 
-/* Let an operand be its copy. */
+/* Replace an operand by its copy. */
 static void take(struct copy *p, void *to, const void **array, size_t *pitch,
                  size_t *step, int *trans) {
     p->to = to;

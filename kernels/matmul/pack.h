@@ -1,27 +1,28 @@
-/* pack.h -- copies of a and b as a rung wants them to lie.
+/* pack.h -- copies of a and b in the layout that a rung needs.
  *
- * Vector loads and the tensor memory accelerator want rows that start at
- * multiples of 16 bytes, tensor cores want k to run along the rows. Instead of
- * a kernel for every layout there is one pass over the operands: m k + k n
- * elements read and written once, where the product reads them many times. */
+ * Vector loads and the tensor memory accelerator need rows that start at
+ * multiples of 16 bytes; tensor cores need k to run along the rows. Instead of
+ * a kernel for every layout there is one pass over the operands. It reads and
+ * writes m k + k n elements once, while the product reads them many times. */
 #ifndef WEFT_MATMUL_PACK_H
 #define WEFT_MATMUL_PACK_H
 #include "matmul.h"
 
-/* Bytes of an element of a and b: 2 for the bf16 and fp16 rungs, else 4. */
+/* Return the bytes of an element of a and b: 2 for the bf16 and fp16 rungs,
+ * else 4. */
 size_t matmul_element(const struct matmul_rung *rung);
 
-/* Bytes of the copies that `rung` needs of q's operands, 0 if of none; each
- * starts at a multiple of 256 bytes. */
+/* Return the bytes of the copies that `rung` needs of q's operands, 0 if of
+ * none; each starts at a multiple of 256 bytes. */
 size_t matmul_pack_bytes(const struct product *q,
                          const struct matmul_rung *rung);
 
-/* Let *q describe its operands as they will lie when copied to `room`, an
- * address that is a multiple of 256; nothing is copied. */
+/* Make *q describe its operands as copied to `room`, an address that is a
+ * multiple of 256; nothing is copied. */
 void matmul_pack_plan(struct product *q, const struct matmul_rung *rung,
                       void *room);
 
-/* The same, and queue the copies on `stream`. */
+/* Do the same, and queue the copies on `stream`. */
 int matmul_pack(struct product *q, const struct matmul_rung *rung, void *room,
                 cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-/* partials.cu -- k in parts: how it is cut, and how the parts' sums become c.
- */
+/* partials.cu -- k in parts: how it is cut, and how the parts' sums become
+   c. */
 #include "awkward_sizes.h"
 
 enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };
@@ -8,7 +8,7 @@ int matmul_multiprocessors(void) {
 #ifdef __CUDACC__
     return device_has(cudaDevAttrMultiProcessorCount);
 #else
-    return 4; // the same on every machine, so that a sum has the same bits
+    return 4; // the same on every machine, so that sums have the same bits
 #endif
 }
 
@@ -23,7 +23,7 @@ struct k_parts matmul_k_parts(const struct product *q, double blocks,
     return {(int)CEIL_DIV((size_t)q->k, depth), (int)depth};
 }
 
-/* Elements of all of q's results, side by side. */
+/* Return the number of elements of all of q's results together. */
 static size_t elements(const struct product *q) {
     return (size_t)q->m * q->n * q->batch;
 }
@@ -48,7 +48,8 @@ struct product matmul_part_of(const struct product *q, int parts,
 }
 
 /* c (m,n) = finish(sum of `parts` matrices `step_part` apart). A thread adds
- * every blockDim.y-th part of an element, the first of them what all have. */
+ * every blockDim.y-th part of an element; the threads of row 0 add these
+ * sums. */
 static __global__ void matmul_partials(float *c, const float *sums, int m,
                                        int n, int parts, size_t step_part,
                                        struct extras x) {
@@ -56,14 +57,14 @@ static __global__ void matmul_partials(float *c, const float *sums, int m,
     const size_t own = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const size_t count = (size_t)m * n;
     sums += blockIdx.z * count;
-    pdl_wait(); // the parts are there
+    pdl_wait(); // the parts are complete
     float sum = 0.0f;
     if (own < count)
 #pragma unroll 8
         for (int part = threadIdx.y; part < parts; part += blockDim.y)
             sum += sums[part * step_part + own];
     sum_s[threadIdx.y * blockDim.x + threadIdx.x] = sum;
-    __syncthreads(); // all sums of the block are there
+    __syncthreads(); // all sums of the block are stored
     if (threadIdx.y > 0 || own >= count) return;
     for (int y = 1; y < (int)blockDim.y; y++)
         sum += sum_s[y * blockDim.x + threadIdx.x];

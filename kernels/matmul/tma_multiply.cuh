@@ -1,15 +1,15 @@
-/* tma_multiply.cuh -- what a thread does with a stage, in rungs 11 and 12.
+/* tma_multiply.cuh -- how a thread multiplies a stage, in rungs 11 and 12.
  *
- * A warp makes 32 x 128 of c, a thread 8 x 16 of these. For each step of k a
+ * A warp computes 32 x 128 of c, a thread 8 x 16 of these. For each step of k a
  * thread reads 16 numbers of b, and for each four steps four numbers of each of
  * its 8 rows of a: 24 loads of 16 bytes for 512 multiply-adds. */
 #ifndef WEFT_MATMUL_TMA_MULTIPLY_CUH
 #define WEFT_MATMUL_TMA_MULTIPLY_CUH
 #include "tma_tile.cuh"
 
-/* The thread makes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
- * tile. Lanes 0 to 7 of a warp differ in col, so they read the same of a
- * (broadcast), and 128 bytes side by side of b. */
+/* The thread computes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
+ * tile. Lanes 0 to 7 of a warp differ in col, so they read the same numbers of
+ * a (broadcast) and 128 contiguous bytes of b. */
 struct own {
     int row, col, group;
 };
@@ -50,7 +50,7 @@ PTX_INLINE float4 read4(address at) {
 
 /* Where a thread reads in a stage. Its first row's quad q of a, four steps
  * along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the chunks of a row by
- * exclusive or; row r of b is at b + r * BN * 4. */
+ * exclusive or. Row r of b is at b + r * BN * 4. */
 struct places {
     address a, b;
 };
@@ -64,11 +64,11 @@ places_in(const float *stage, const struct own &own) {
             at + S::A_FLOATS * 4 + own.col * 4};
 }
 
-/* Four steps along k of row i of the thread's rows of a. */
+/* Read four steps along k of row i of the thread's rows of a. */
 static __device__ __forceinline__ float4 read_a(address at, int i) {
     return read4(at + i * 8 * BK * 4);
 }
-/* Columns 4 j to 4 j + 3 of the thread's columns of b. */
+/* Read columns 4 j to 4 j + 3 of the thread's columns of b. */
 static __device__ __forceinline__ float4 read_b(address at, int j) {
     return read4(at + j * 32 * 4);
 }
@@ -77,23 +77,23 @@ static __device__ __forceinline__ float part(const float4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* The column that comes as the q-th of row i in step kk of a quad: forth and
- * back, so that a row begins with the column where the one before has ended.
- * That column is even where kk is, so the last two of a row may change places:
- * see multiply(). */
+/* Return the q-th column of row i in step kk of a quad. The order runs to and
+ * fro, so that a row begins with the column where the previous one ended. That
+ * column must be even where kk is, so the last two of a row may be swapped: see
+ * multiply(). */
 PTX_INLINE constexpr int column_of(int i, int q, int kk) {
     const int j = i % 2 ? TN - 1 - q : q;
     if (kk % 2 == 0) return j >= TN - 2 ? 2 * TN - 3 - j : j;
     return j < 2 ? 1 - j : j;
 }
 
-/* One step of k: TM x TN multiply-adds, in this order and no other. The
- * register file has two banks, of even and odd registers, and an instruction
- * that reads two of one bank waits a cycle. A row's number of a is kept at hand
- * through the row, so the bank of b and that of the sum must differ, which the
- * compiler sees to: column j of b is in bank j % 2, its sums in the other. At
- * the end of a row it is the number of b that is kept, and the new one of a, in
- * bank kk % 2, must not be in the sum's: so j % 2 == kk % 2 there. */
+/* Do one step of k: TM x TN multiply-adds, in exactly this order. The register
+ * file has two banks, of even and odd registers, and an instruction that reads
+ * two of one bank waits a cycle. A row's number of a stays cached through the
+ * row, so the banks of b and of the sum must differ. The compiler ensures that:
+ * column j of b is in bank j % 2, its sums in the other. At the end of a row
+ * the number of b stays cached instead. The new number of a, in bank kk % 2,
+ * must not share the sum's bank: so j % 2 == kk % 2 there. */
 template <class After>
 static __device__ __forceinline__ void
 multiply(float acc[TM][TN], const float4 a_r[TM], const float4 b_r[TN / 4],
@@ -123,28 +123,28 @@ open_stage(float4 a_r[TM], float4 b_r[TN / 4], const float *stage,
     return at;
 }
 
-/* Rows i to end - 1 of a quad of a. */
+/* Read rows i to end - 1 of a quad of a. */
 static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
                                                  int i, int end) {
 #pragma unroll
     for (; i < end; i++) a_r[i] = read_a(at, i);
 }
 
-/* All steps of the stage at `at` that are the thread's group's. a_r[0] and
- * b_r[0] hold what the first needs; in the end, what the first step of the
- * stage needs that next() gives, and `at` where it lies.
+/* Multiply all steps of the stage at `at` that belong to the thread's group.
+ * a_r[0] and b_r[0] hold the operands of the first step. At the end they hold
+ * those of the first step of the stage that next() returns, and `at` is that
+ * stage's place.
  *
- * What the next step needs is asked for during this one's multiply-adds. A
- * single group has one a_r and reads half of its rows when their last
- * multiply-adds are done, into the registers that they have left, so that ptxas
- * has more to choose from where it places the sums; the other half follows when
- * the next quad begins, long before its rows are due. Groups wait for a stage
+ * The operands of the next step are loaded during this step's multiply-adds. A
+ * single group has one a_r. It reads half of its rows when their last
+ * multiply-adds are done, into the registers that these leave, which gives
+ * ptxas more choice in placing the sums. The other half follows when the next
+ * quad begins, long before its rows are due. Several groups wait for a stage
  * four times as often, and read all of it ahead, into a second a_r.
  *
  * pdl_trigger() serves as a fence: ptxas moves no multiply-add across it. (A
- * kernel that it lets start early waits in pdl_wait().) One a pass was faster
- * than none where there is one group, and than one a step where there are more.
- */
+ * kernel that it allows to start early waits in pdl_wait().) One per pass was
+ * faster than none with one group, and faster than one per step with more. */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
@@ -155,7 +155,7 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
     const address end = first + QUADS * QUAD_BYTES;
     address quad = first;
     // Two quads are about 17 KB of code. Four, 34 KB, took 6 % longer: they do
-    // not stay in the cache of instructions.
+    // not fit in the instruction cache.
 #pragma unroll 1
     do {
         const struct places here = {at->a ^ quad, at->b + quad * S::BN};
@@ -203,15 +203,15 @@ static __device__ __forceinline__ void clear(float acc[TM][TN]) {
         for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 }
 
-/* Store ROWS rows of the thread's part of the tile at (row0,col0), `row` and
- * those every 8 behind it. */
+/* Store ROWS rows of the thread's part of the tile at (row0,col0): `row` and
+ * every 8th behind it. */
 template <class S, int ROWS>
 static __device__ __forceinline__ void
 store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
            float acc[ROWS][TN], const struct extras &x) {
     const size_t col = (size_t)col0 + own.col;
     size_t row = (size_t)row0 + own.row;
-    // Stored as they are, the sums would have to lie four in a row throughout,
+    // Without this product, the sums would have to be four in a row throughout,
     // in the banks of b.
     struct extras rest = x;
     rest.alpha = 1.0f;
@@ -232,8 +232,9 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
                                    acc[i][j + 3]));
         return;
     }
-    // At an edge, or with more to do than alpha: much code, so there is one of
-    // it, and the rows wander to the front, since registers have no index.
+    // At an edge, or with more to do than alpha: this is much code, so it
+    // exists once, and the rows move to the front, since registers have no
+    // index.
 #pragma unroll 1
     for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll

@@ -1,5 +1,6 @@
-/* tma_tile.cuh -- a tile of c whose factors TMA brings: what rungs 11 and 12
- * share. Its shape and the ring of stages; tma_multiply.cuh has the rest. */
+/* tma_tile.cuh -- a tile of c whose factors TMA loads: code that rungs 11 and
+ * 12 share. It has the shape and the ring of stages; tma_multiply.cuh has the
+ * rest. */
 #ifndef WEFT_MATMUL_TMA_TILE_CUH
 #define WEFT_MATMUL_TMA_TILE_CUH
 #include "common/hopper.cuh"
@@ -7,16 +8,16 @@
 #include "tma_work.cuh"
 
 enum {
-    BK = 32, // a row of the tile of a is 128 bytes, what a swizzle takes
-    TM = 8,  // rows and columns of c that a thread makes
+    BK = 32, // a row of the tile of a is 128 bytes, as a swizzle needs
+    TM = 8,  // rows and columns of c per thread
     TN = 16,
-    QUAD = 4,       // steps of k whose a a thread reads at once
-    WARP_ROWS = 32, // of c, made by a warp
+    QUAD = 4,       // steps of k of a that a thread reads at once
+    WARP_ROWS = 32, // of c, computed by a warp
     WARP_COLS = 128,
 };
 
-/* A block's tile, made by WARPS_M x WARPS_N warps in each of GROUPS groups that
- * take turns along k; STAGES tiles of a and b are on their way. */
+/* A block's tile, computed by WARPS_M x WARPS_N warps in each of GROUPS groups
+ * that take turns along k; STAGES tiles of a and b are in flight. */
 template <int WARPS_M, int WARPS_N, int GROUPS_, int STAGES_, int BLOCKS_>
 struct shape {
     enum {
@@ -24,7 +25,7 @@ struct shape {
         BN = WARP_COLS * WARPS_N,
         GROUPS = GROUPS_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // of a multiprocessor
+        BLOCKS = BLOCKS_, // per multiprocessor
         ROWS_OF_WARPS = WARPS_M,
         WARPS = WARPS_M * WARPS_N * GROUPS,
         THREADS = 32 * WARPS,
@@ -53,7 +54,8 @@ template <class S> struct ring {
     }
 };
 
-/* By one thread, before the block's first barrier. */
+/* Initialise the ring; one thread calls this before the block's first
+ * barrier. */
 template <class S>
 static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     for (int s = 0; s < S::STAGES; s++) {
@@ -63,16 +65,16 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     fence_barrier_init();
 }
 
-/* What thread 0, which fills the ring, loads next. All threads have the
- * registers for it, scarce as they are: read from shared memory, the numbers
- * would come late, and with them every stage. */
+/* The next load of thread 0, which fills the ring. All threads reserve the
+ * registers for it, scarce as they are: from shared memory these numbers would
+ * arrive late, and with them every stage. */
 struct box {
     int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
     int z_a, z_b;
-    int piece, pieces; /* which it is of how many of the block's */
+    int piece, pieces; /* its index, and the number of the block's pieces */
 };
 
-/* Let the box be the first of a piece. */
+/* Set the box to the first of a piece. */
 template <class S>
 static __device__ __forceinline__ void
 open_box(struct box *box, const struct piece &piece, const struct work &w,
@@ -86,7 +88,7 @@ open_box(struct box *box, const struct piece &piece, const struct work &w,
     box->z_b = x.step_b ? at.z : 0;
 }
 
-/* Let the box be the block's first. */
+/* Set the box to the block's first. */
 template <class S>
 static __device__ __forceinline__ void
 first_box(struct box *box, const struct work &w, const struct extras &x) {

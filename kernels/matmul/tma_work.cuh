@@ -1,11 +1,11 @@
-/* tma_work.cuh -- which tiles of c a block makes, for rungs 11 and 12.
+/* tma_work.cuh -- which tiles of c a block computes, for rungs 11 and 12.
  *
- * There are as many blocks as fit on the device at once, and each takes every
- * so-many-th tile. The last round is not full: 512 tiles on 132 blocks leave
+ * There are as many blocks as the device runs at once, and each takes every
+ * gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks leave
  * 116, for which 16 multiprocessors would wait. Those tiles are cut along k, so
- * that all blocks get as many steps of them: then a tile is made in pieces, and
- * whoever is the last to finish one of its pieces adds them up, always in the
- * same order.
+ * that all blocks get the same number of their steps. A tile is then computed
+ * in pieces, and the block that finishes last adds them up, always in the same
+ * order.
  *
  * Source:  Osama et al., "Stream-K", PPoPP 2023 (its "hybrid" form). */
 #ifndef WEFT_MATMUL_TMA_WORK_CUH
@@ -18,12 +18,12 @@
 struct work {
     int tiles_m, tiles_n; /* of one matrix of the batch */
     int tiles;            /* of all */
-    int steps;            /* along k, of a tile */
-    int whole;            /* the first so many tiles are not cut */
-    int units;            /* steps of those that are */
-    int sharers;          /* the first so many blocks share them */
+    int steps;            /* along k, per tile */
+    int whole;            /* this many first tiles are not cut */
+    int units;            /* steps of those that are cut */
+    int sharers;          /* this many first blocks share them */
     float *partials;      /* sums of pieces */
-    unsigned *arrived;    /* of each tile that is cut: pieces that are done */
+    unsigned *arrived;    /* for each cut tile: pieces that are done */
 };
 
 /* Steps first .. last - 1 of one tile. */
@@ -31,13 +31,13 @@ struct piece {
     int tile, first, last;
 };
 
-/* Where the share of block `block` of the units starts; it ends where the next
- * one's starts, and has at least one. */
+/* Return where the share of block `block` in the units starts. It ends where
+ * the next block's starts, and has at least one unit. */
 static __device__ __forceinline__ int share(const struct work &w, int block) {
     return w.units * block / w.sharers;
 }
 
-/* The block of whose share unit `unit` is. */
+/* Return the block whose share contains unit `unit`. */
 static __device__ __forceinline__ int owner(const struct work &w, int unit) {
     return ((unit + 1) * w.sharers - 1) / w.units;
 }
@@ -47,7 +47,8 @@ static __device__ __forceinline__ int whole_tiles(const struct work &w) {
     return left > 0 ? CEIL_DIV(left, (int)gridDim.x) : 0;
 }
 
-/* How many pieces the block makes: its whole tiles, then those of its share. */
+/* Return how many pieces the block computes: its whole tiles, then those of its
+ * share. */
 static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     const int block = blockIdx.x;
     if (block >= w.sharers) return whole_tiles(w);
@@ -55,7 +56,7 @@ static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     return whole_tiles(w) + (end - 1) / w.steps - unit / w.steps + 1;
 }
 
-/* The i-th of them. */
+/* Return the i-th of them. */
 static __device__ __forceinline__ struct piece piece_at(const struct work &w,
                                                         int i) {
     const int cut = i - whole_tiles(w);
@@ -67,9 +68,9 @@ static __device__ __forceinline__ struct piece piece_at(const struct work &w,
             end < start + w.steps ? end - start : w.steps};
 }
 
-/* Where a tile lies. Blocks that run at the same time take tiles of a band of
- * BAND rows of tiles, column by column: what they read of a and b overlaps
- * more, and stays in the L2 cache. */
+/* The place of a tile. Concurrent blocks take tiles of a band of BAND rows of
+ * tiles, column by column: the parts of a and b that they read overlap more,
+ * and stay in the L2 cache. */
 struct place {
     int row0, col0, z;
 };
@@ -89,8 +90,9 @@ static __device__ __forceinline__ struct place place_of(int tile,
 
 /* ---- pieces of tiles that were cut ------------------------------------- */
 
-/* A piece's sums: COUNT for each thread, side by side for neighbours. Along the
- * steps every next piece is one block or one tile further, or both. */
+/* Return a piece's sums: COUNT for each thread, those of neighbouring threads
+ * adjacent. Along the steps, each next piece is one block or one tile further,
+ * or both. */
 template <int COUNT>
 static __device__ __forceinline__ float *partial_of(const struct work &w,
                                                     int block, int tile) {
@@ -98,9 +100,9 @@ static __device__ __forceinline__ float *partial_of(const struct work &w,
            threadIdx.x;
 }
 
-/* Hand in this thread's part of a piece, made by block `own` of the sharers;
- * true for the last of the tile's pieces, which gets the whole sums. All
- * threads of the block call it, with a word of shared memory. */
+/* Store this thread's part of a piece, computed by block `own` of the sharers.
+ * Returns true for the last of the tile's pieces, which receives the total
+ * sums. All threads of the block call it, with a word of shared memory. */
 template <int ROWS, int COLS>
 static __device__ __forceinline__ bool
 add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
@@ -111,7 +113,7 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         mine[(size_t)i * blockDim.x] = acc[i / COLS][i % COLS];
-    __threadfence(); // the sums are seen before the arrival is
+    __threadfence(); // the sums become visible before the arrival
     __syncthreads();
     const int cut = p.tile - w.whole;
     if (threadIdx.x == 0) *before_s = atomicAdd(&w.arrived[cut], 1u);
@@ -124,8 +126,8 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
     for (int i = 0; i < COUNT; i++) acc[i / COLS][i % COLS] = 0.0f;
     for (int block = first; block <= last; block++) {
         const float *const part = partial_of<COUNT>(w, block, p.tile);
-        // At -O1 ptxas leaves each addition right behind its load: so a batch
-        // is asked for before the first of it is added.
+        // At -O1 ptxas leaves each addition right behind its load. So a batch
+        // is loaded before the first of it is added.
 #pragma unroll
         for (int first_i = 0; first_i < COUNT; first_i += BATCH) {
             float part_r[BATCH];
@@ -142,10 +144,10 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
 
 /* ---- on the host ------------------------------------------------------- */
 
-/* Divide q's c into tiles of bm x bn for `blocks` blocks, which cut the last
- * round's tiles into at most four pieces, or five where a share goes on in the
- * next tile: one block adds them, which costs as much time as `worth`
- * multiply-adds a piece. Where cutting saves less, the tiles stay whole. */
+/* Divide q's c into tiles of bm x bn for `blocks` blocks. They cut the last
+ * round's tiles into at most four pieces, or five if a share continues in the
+ * next tile. One block adds the pieces, which costs the time of `worth`
+ * multiply-adds per piece. If cutting saves less, the tiles stay whole. */
 static inline struct work divide(const struct product *q, int bm, int bn,
                                  int bk, int blocks, double worth) {
     struct work w = {};
@@ -158,7 +160,7 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
-    if ((units + 1) * sharers > INT_MAX) return w; // rounds enough without
+    if ((units + 1) * sharers > INT_MAX) return w; // enough rounds without
     const double saved = (w.steps - units / sharers) * bm * bn * bk;
     if (saved < worth * CEIL_DIV(sharers, left)) return w;
     w.whole = w.tiles - left;
@@ -167,7 +169,7 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     return w;
 }
 
-/* Bytes of the tickets and of the partial sums that follow them. */
+/* Return the bytes of the tickets and of the partial sums that follow them. */
 static inline size_t work_bytes(const struct work *w, int bm, int bn,
                                 int blocks) {
     if (!w->units) return 0;
@@ -176,7 +178,7 @@ static inline size_t work_bytes(const struct work *w, int bm, int bn,
            (blocks + cut) * bm * bn * sizeof(float);
 }
 
-/* Let *w use `scratch`, of work_bytes(). */
+/* Make *w use `scratch`, of work_bytes(). */
 static inline int work_place(struct work *w, void *scratch,
                              cudaStream_t stream) {
     if (!w->units) return WEFT_OK;

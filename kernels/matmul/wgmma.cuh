@@ -1,15 +1,15 @@
-/* wgmma.cuh -- the tensor cores of sm_90 as one warpgroup sees them.
+/* wgmma.cuh -- the tensor cores of sm_90 as one warpgroup uses them.
  *
  *     c (64,N) += a (64,16 or 8) @ b (16 or 8,N)
  *
- * The 128 threads of a warpgroup ask for it together. a and b lie in shared
+ * The 128 threads of a warpgroup issue it together. a and b are in shared
  * memory, where the tensor cores fetch them without the threads' help (a may
- * come from registers instead); c lies in registers. The product runs while the
- * threads go on:
+ * come from registers instead); c is in registers. The product runs while the
+ * threads continue:
  *
- *     wgmma_fence();      registers and shared memory are as I left them
+ *     wgmma_fence();      registers and shared memory are ready
  *     wgmma(c, a, b, 1);  any number of these
- *     wgmma_commit();     they are a group
+ *     wgmma_commit();     they form a group
  *     wgmma_wait<0>();    at most 0 groups still run; now c may be read
  *
  * Warp w of the warpgroup, lane 4 g + t, holds of c, for each i < N / 8,
@@ -17,14 +17,16 @@
  *     c[4i], c[4i + 1]        row 16 w + g,      columns 8 i + 2 t and + 1
  *     c[4i + 2], c[4i + 3]    row 16 w + g + 8,  the same
  *
- * A tile in shared memory has rows of 128 bytes, 8 of which make a group of
- * 1024; it starts at a multiple of 1024. The 16-byte chunk j of row r lies at
- * place j ^ (r % 8) of its row, so that eight rows' chunks j lie in different
- * banks: "128-byte swizzle", which TMA writes. Along a row runs k; of 16-bit
- * numbers it may be m (n) instead, 64 to a tile, one tile behind the other.
+ * A tile in shared memory has rows of 128 bytes, 8 of which form a group of
+ * 1024; it starts at a multiple of 1024. The 16-byte chunk j of row r is at
+ * place j ^ (r % 8) of its row, so that eight rows' chunks j are in different
+ * banks: "128-byte swizzle", which TMA writes. k runs along a row; for 16-bit
+ * numbers m (n) may run along it instead, 64 to a tile, one tile behind the
+ * other.
  *
  * On the CPU target each thread computes its own part of c from shared memory,
- * k after k, in wgmma_wait() and no sooner; that waits for the others, too.
+ * k after k, in wgmma_wait() and no sooner; that waits for the other threads,
+ * too.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
@@ -38,7 +40,7 @@
 #define WGMMA_HERE 0
 #endif
 
-/* Where its rungs run: a library for another GPU has them in name only. */
+/* Where its rungs run: a library for another GPU lists them without code. */
 #if defined(__CUDACC__) && __CUDA_ARCH_LIST__ != 900
 #define WGMMA_TARGETS WEFT_CPU
 #else
@@ -47,10 +49,11 @@
 
 enum { WGMMA_ROW = 128, WGMMA_GROUP = 8 * WGMMA_ROW };
 
-/* ---- where a tile lies --------------------------------------------------- */
+/* ---- the place of a tile ------------------------------------------------- */
 
-/* What wgmma() wants to know of the tile at `at`, in shared memory. `apart`:
- * where m (n) runs along the rows, bytes from one tile of 64 to the next. */
+/* Return the descriptor that wgmma() needs for the tile at `at`, in shared
+ * memory. `apart`: if m (n) runs along the rows, bytes from one tile of 64 to
+ * the next. */
 PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
 #if PTX_TWIN
     return (uint64_t)at | (uint64_t)apart / 16 << 48;
@@ -63,8 +66,8 @@ PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
 #endif
 }
 
-/* The tile that starts `bytes` further on: 32 for the next numbers along a row,
- * 2 WGMMA_GROUP for the next 16 rows. */
+/* Return the tile that starts `bytes` further on: 32 for the next numbers along
+ * a row, 2 WGMMA_GROUP for the next 16 rows. */
 PTX_INLINE uint64_t wgmma_step(uint64_t tile, int bytes) {
 #if PTX_TWIN
     return tile + (uint64_t)bytes;
@@ -91,11 +94,11 @@ PTX_INLINE void wgmma_commit() {
 #endif
 }
 
-/* Until at most the newest N groups of this warpgroup run. */
+/* Wait until at most the newest N groups of this warpgroup run. */
 template <int N> PTX_INLINE void wgmma_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::PRODUCTS, N);
-    // One thread may say for all that a tile is read.
+    // One thread may report for all that a tile has been read.
     named_barrier(15 - (int)threadIdx.x / 128, 128);
 #elif WGMMA_HERE
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -109,11 +112,12 @@ static inline float wgmma_number(const __nv_bfloat16 *x) {
     return __bfloat162float(*x);
 }
 static inline float wgmma_number(const __half *x) { return __half2float(*x); }
-static inline float wgmma_number(const float *x) { // the low bits are not there
+static inline float wgmma_number(const float *x) { // without the low bits
     return __uint_as_float(__float_as_uint(*x) & 0xffffe000u);
 }
 
-/* Where number `k` of row `row` of a tile lies; BY_K: along the rows runs k. */
+/* Return the address of number `k` of row `row` of a tile; BY_K: k runs along
+ * the rows. */
 template <typename T, int BY_K>
 static inline const T *wgmma_place(uint64_t tile, int row, int k) {
     const int along = BY_K ? k : row % 64, down = BY_K ? row : k;
@@ -128,7 +132,7 @@ static inline float wgmma_at(uint64_t tile, int row, int k) {
     return wgmma_number(wgmma_place<T, BY_K>(tile, row, k));
 }
 
-/* The calling thread's part; a_r: its two rows of a, k numbers each. */
+/* Compute the calling thread's part; a_r: its two rows of a, k numbers each. */
 template <typename T, int B_BY_K, int K, int COUNT>
 static inline void wgmma_twin(float (&c)[COUNT], const float (&a_r)[2][K],
                               uint64_t b, int keep) {
@@ -154,7 +158,8 @@ static inline void wgmma_twin(float (&c)[COUNT], uint64_t a, uint64_t b,
     wgmma_twin<T, B_BY_K, K>(c, a_r, b, keep);
 }
 
-/* In the watch build: a product reads `rows` rows of a tile, from `row` on. */
+/* In the watch build: record that a product reads `rows` rows of a tile, from
+ * `row` on. */
 template <typename T, int BY_K>
 static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
                                int row, int rows) {
@@ -167,7 +172,7 @@ static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
                                ~(uint64_t)15));
 }
 
-/* What a thread has asked for and does when it waits. */
+/* The product that a thread has issued and performs when it waits. */
 template <typename T, int A_BY_K, int B_BY_K, int COUNT>
 struct wgmma_asked : simt::Later {
     float (*c)[COUNT];
@@ -199,7 +204,7 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
               asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
 }
 
-/* a in registers: four lanes hold two rows between them. */
+/* The same with a in registers: four lanes hold two rows between them. */
 template <int COUNT>
 PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
                             int keep) {
@@ -223,7 +228,7 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 /* ---- the products on the GPU --------------------------------------------- */
 
 #if WGMMA_HERE
-/* The accumulators are N / 2 operands of the asm: here by tens, "%30, %31, ..."
+/* The accumulators are N / 2 operands of the asm, here in tens: "%30, %31, ..."
  * in its text and "+f"(c[30]), "+f"(c[31]), ... behind it. */
 #define WGMMA_TEN(t)                                                   \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t \
@@ -254,13 +259,14 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 #define WGMMA_REGISTERS_128(c, i) \
     WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_64(c, i + 64)
 
-/* Operand `keep` 0: c = a b instead of c += a b. */
+/* With operand `keep` 0, c = a b instead of c += a b. */
 #define WGMMA_TEXT(what, text, operands, keep)                          \
     "{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync." \
     "aligned." what " {" text "}, " operands ";}"
 
-/* wgmma_16<A_BY_K, B_BY_K>() for one 16-bit type, wgmma_8() for tf32, of COUNT
- * accumulators; the other operands are numbers COUNT (A), COUNT + 1 (B), ... */
+/* Define wgmma_16<A_BY_K, B_BY_K>() for one 16-bit type, wgmma_8() for tf32,
+ * with COUNT accumulators; the other operands are numbers COUNT (A), COUNT + 1
+ * (B), ... */
 #define WGMMA_DEFINE_16(type, COUNT, shape, types, A, B, C, D, E)              \
     template <int A_BY_K, int B_BY_K>                                          \
     PTX_INLINE void wgmma_ask(type, float (&c)[COUNT], uint64_t a, uint64_t b, \
@@ -301,8 +307,8 @@ WGMMA_DEFINE(128, "m64n256", "%128", "%129", "%130", "%131", "%132", "%133")
 /* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256 ---------- */
 
 /* T: __nv_bfloat16 or __half (k = 16), or float: tf32 (k = 8), whose low 13
- * bits the tensor cores do not look at. A_BY_K, B_BY_K: whether k runs along
- * the rows of a's and b's tiles, as it must with tf32. */
+ * bits the tensor cores ignore. A_BY_K, B_BY_K: whether k runs along the rows
+ * of a's and b's tiles, as tf32 requires. */
 template <typename T, int A_BY_K, int B_BY_K, int COUNT>
 PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
     static_assert(sizeof(T) == 2 || (A_BY_K && B_BY_K), "tf32: k by rows");
@@ -311,13 +317,13 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #elif WGMMA_HERE
     wgmma_ask<A_BY_K, B_BY_K>(T(), c, a, b, keep);
 #else
-    __trap(); // the launcher refuses the device before this
+    __trap(); // the launcher refuses the device before
 #endif
 }
 
 /* tf32 with a (64,8) in registers: warp w, lane 4 g + t holds rows 16 w + g and
- * 8 further on at column t in a[0] and a[1], at column t + 4 in a[2] and a[3].
- * They must stay as they are until wgmma_wait(). */
+ * 8 further on, at column t in a[0] and a[1], at column t + 4 in a[2] and a[3].
+ * They must not change until wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

@@ -1,21 +1,21 @@
-/* wgmma_launch.cuh -- how wide a wgmma rung's tiles are, which of them are made
- * in parts, and how it is started. */
+/* wgmma_launch.cuh -- how wide a wgmma rung's tiles are, which of them are
+ * computed in parts, and how the rung is launched. */
 #ifndef WEFT_WGMMA_LAUNCH_CUH
 #define WEFT_WGMMA_LAUNCH_CUH
 #include "awkward_sizes.h"
 #include "wgmma_parts.cuh"
 #include "wgmma_us.h"
 
-/* What the kernels of a rung are like. */
+/* Properties of a rung's kernels. */
 struct making {
     int element;      /* bytes of a number */
-    int bk, grain;    /* of k in a stage; stages that are taken together */
+    int bk, grain;    /* k in a stage; stages that are taken together */
     int widest;       /* columns of a tile: 64, 128, ... */
     int clusters;     /* whether tiles of that width come in pairs */
     double stages[4]; /* cycles of a stage with 64, 128, 192, 256 columns */
 };
 
-/* q in tiles of BM x width, none of them in parts. */
+/* Return q in tiles of BM x width, none of them in parts. */
 static inline struct tiles
 cut(const struct product *q, const struct making *how, int width, int cluster) {
     struct tiles t = {};
@@ -24,7 +24,7 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     t.down = CEIL_DIV(q->m, BM * cluster);
     t.across = CEIL_DIV(q->n, width);
     t.count = t.whole = t.down * t.across * q->batch;
-    // A loop that ends in the middle makes ptxas wait after each product.
+    // A loop that may end in the middle makes ptxas wait after each product.
     t.k_steps = CEIL_DIV(q->k, how->bk * how->grain) * how->grain;
     t.strip = 16 / cluster;
     t.cluster = cluster;
@@ -34,8 +34,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     return t;
 }
 
-/* The same with the last round's tiles, of `slots` a round, in at most `parts`
- * parts each. */
+/* Return t with the tiles of the last round (of `slots` per round) in at most
+ * `parts` parts each. */
 static inline struct tiles in_parts(struct tiles t, int slots, int parts,
                                     int grain) {
     t.whole = t.count - t.count % slots;
@@ -44,15 +44,15 @@ static inline struct tiles in_parts(struct tiles t, int slots, int parts,
     return t;
 }
 
-/* Bytes of the parts' sums. */
+/* Return the bytes of the parts' sums. */
 static inline size_t sums_bytes(const struct tiles &t) {
     const size_t each = (size_t)BM * t.width * t.cluster * sizeof(float);
     return (t.count - t.whole) * (size_t)t.parts * each;
 }
 
-/* Cycles of a stage. TMA takes 4 for a row of 128 bytes that starts in the
- * middle of 32, as every other one does where the pitch is an odd multiple of
- * 16. */
+/* Return the cycles of a stage. TMA takes 4 for a row of 128 bytes that starts
+ * in the middle of 32, as every other one does if the pitch is an odd multiple
+ * of 16. */
 static inline double stage_cycles(const struct product *q,
                                   const struct tiles &t,
                                   const struct making *how) {
@@ -63,9 +63,9 @@ static inline double stage_cycles(const struct product *q,
     return loads > multiplies ? loads : multiplies;
 }
 
-/* About how many cycles it takes, of 1.7 GHz, as measured on an H200. Tiles of
- * 256 columns need the fewest loads, those of 64 twice the bytes for each
- * product, but where there are few tiles multiprocessors stand idle. */
+/* Estimate the cycles of a product, at 1.7 GHz, as measured on an H200. Tiles
+ * of 256 columns need the fewest loads, those of 64 twice the bytes for each
+ * product; but with few tiles, multiprocessors are idle. */
 static inline double cycles(const struct product *q, const struct tiles &t,
                             const struct making *how, int sms) {
     const int slots = sms / t.cluster;
@@ -79,8 +79,8 @@ static inline double cycles(const struct product *q, const struct tiles &t,
     return whole + cut_rounds * (t.part_steps * stage + start) + add;
 }
 
-/* A cluster pays where blocks come back for many long tiles; it waits for the
- * slower of two. The CPU target has none. */
+/* Return the cluster size. A cluster pays if blocks compute many long tiles; it
+ * waits for the slower of two. The CPU target has none. */
 static inline int best_cluster(const struct product *q,
                                const struct making *how, int width, int sms) {
     const struct tiles t = cut(q, how, width, 1);
@@ -90,8 +90,8 @@ static inline int best_cluster(const struct product *q,
                : 1;
 }
 
-/* Of all widths and numbers of parts the fastest: parts for a round or two, or
- * up to 8, of which several rounds waste less of the last one. */
+/* Return the fastest of all widths and numbers of parts: parts for a round or
+ * two, or up to 8, since several rounds waste less of the last one. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -116,12 +116,12 @@ static inline struct tiles best_tiles(const struct product *q,
     return best;
 }
 
-/* matmul_wgmma_..._us() of a rung: launches and, where a, b and c take longer
- * to read and write, these. */
+/* Return a rung's matmul_wgmma_..._us(): launches, plus the time to read and
+ * write a, b and c if that is longer. */
 static inline double best_us(const struct product *q,
                              const struct making *how) {
     const int sms = matmul_multiprocessors();
-    const double per_us = 30e3 * sms; // bytes, of memory
+    const double per_us = 30e3 * sms; // bytes of memory
     const double a = (double)q->m * q->k, b = (double)q->k * q->n;
     const double bytes = (a + b) * how->element + 4.0 * q->m * q->n;
     const double memory = bytes * q->batch / per_us;
@@ -129,16 +129,17 @@ static inline double best_us(const struct product *q,
     return 2.5 + (makes > memory ? makes : memory);
 }
 
-/* Whether the library may call the kernels at all. One for another GPU spares
- * the compiler their many shapes: launchers ask `if constexpr`. */
+/* Whether the library may call the kernels at all. A library for another GPU
+ * spares the compiler their many shapes: launchers test it with `if
+ * constexpr`. */
 enum { WGMMA_RUNS = (WGMMA_TARGETS & WEFT_TARGET) != 0 };
 
 static inline int no_wgmma(void) {
     return weft_fail(WEFT_EINVAL, "matmul: wgmma needs an sm_90a library");
 }
 
-/* A rung's kernel on as many blocks as there are multiprocessors, or pieces. It
- * may begin while the kernel before it ends: it calls pdl_wait(). */
+/* Launch a rung's kernel on as many blocks as there are multiprocessors, or
+ * pieces. It may begin before the previous kernel ends: it calls pdl_wait(). */
 template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
                         const struct tiles &t, size_t shared,
@@ -151,7 +152,7 @@ static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
     return launch_kernel(how, kernel, arguments...);
 }
 
-/* Then, where tiles were cut, `add`: the kernel that calls add_sums(). */
+/* If tiles were cut, launch `add` next: the kernel that calls add_sums(). */
 static inline int add_parts(const struct product *q, const struct tiles &t,
                             void (*add)(float *, int, struct tiles,
                                         struct extras),

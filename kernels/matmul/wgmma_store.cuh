@@ -1,34 +1,35 @@
 /* wgmma_store.cuh -- how a tile of c leaves the registers of a wgmma rung.
  *
  * Before:  each lane stored its own pairs: a warp wrote to 8 lines at once, 32
- *          bytes of each, and all multiprocessors at the same time, between
+ *          bytes of each. All multiprocessors stored at the same time, between
  *          two tiles, while the tensor cores had nothing to do.
  * Idea:    two boxes of 32 columns in shared memory. While TMA takes one away,
- *          in whole lines, the threads write the other. Where rows of c do not
- *          start at multiples of 16 bytes, warps carry the lines instead.
+ *          in whole lines, the threads write the other. If rows of c do not
+ *          start at multiples of 16 bytes, warps store the lines instead.
  * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
  *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
- *          8192 where cuBLAS takes 181 and 1414. Lines that are carried:
- *          4097x17x4097 takes 51 us where 4096x17x4096 takes 23. Two boxes at
- *          once, rows cut where sectors of 32 bytes begin: 103.
+ *          8192; cuBLAS takes 181 and 1414. Lines stored by warps: 4097x17x4097
+ *          takes 51 us, 4096x17x4096 takes 23. Two boxes at once, rows cut
+ *          where sectors of 32 bytes begin: 103.
+ *
  * Measured (H200, bf16, cool, of cuBLAS): 4096 from 0.963 to 0.985, 8192 from
- *          0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. Three stages and
- *          room for four boxes, instead of four and two: 0.947 at 4096. */
+ * 0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. Three stages and room for
+ * four boxes, instead of four and two: 0.947 at 4096. */
 #ifndef WEFT_WGMMA_STORE_CUH
 #define WEFT_WGMMA_STORE_CUH
 #include "wgmma_tile.cuh"
 
-/* Where a thread's accumulators lie in c: of the first one row and column, of
- * the others how much further on. `TURNED`: of a rung that computes c^T.
+/* Where a thread's accumulators belong in c: row and column of the first, and
+ * the offsets of the others. `TURNED`: for a rung that computes c^T.
  *
- * There wgmma's rows are columns of c, and not in order: rows g < 4 of 8 are
- * four neighbours, rows 4 to 7 are 16 columns further on, and the next 8 rows
- * lie 4 columns on, so that the lanes of turned_fragments() read from different
+ * There wgmma's rows are columns of c, and not in order. Rows 0 to 3 of 8 are
+ * four neighbours, rows 4 to 7 are 16 columns further on, and the next 8 rows 4
+ * columns further on. So the lanes of turned_fragments() read from different
  * banks. */
 template <int TURNED> struct spot {
     int row, col, rows, cols; // of the first one, and of c
 
-    /* `thread`: of those of both consumers. */
+    /* `thread` counts those of both consumers. */
     __device__ __forceinline__ spot(const struct tile &at,
                                     const struct tiles &t, int thread) {
         const int warp = thread % WARPGROUP / 32;
@@ -47,7 +48,7 @@ template <int TURNED> struct spot {
         }
     }
 
-    /* Of accumulator i. */
+    /* The offset of accumulator i. */
     static __device__ __forceinline__ int down(int i) {
         return TURNED ? i / 4 * 8 + i % 2 : i / 2 % 2 * 8;
     }
@@ -62,8 +63,8 @@ template <int TURNED> struct spot {
     }
 };
 
-/* finish() for a consumer's part of a tile, kind by kind: what a call does not
- * want costs one branch for all. */
+/* Apply finish() to a consumer's part of a tile, one operation after another:
+ * an operation that a call does not use costs one branch in all. */
 template <int TURNED, int COUNT>
 PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
                             const spot<TURNED> &own, const struct extras &x) {
@@ -86,7 +87,7 @@ PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
 
 enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // of a box of c
 
-/* A box at box_s: 32 columns of a consumer's 64 rows. */
+/* Write a box at box_s: 32 columns of a consumer's 64 rows. */
 template <int COUNT>
 PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
                           const spot<0> &) {
@@ -103,9 +104,10 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-/* Turned: two boxes of 32 columns and 32 rows, side by side in c. The lanes of
- * one instruction have rows 2 t + j and chunks c and c ^ 4 of 16 bytes; those
- * with c ^ 4 take the other j, or rows 4 apart would meet in a bank. */
+/* Turned: write two boxes of 32 columns and 32 rows, adjacent in c. The lanes
+ * of one instruction have rows 2 t + j and chunks c and c ^ 4 of 16 bytes.
+ * Those with c ^ 4 take the other j; otherwise rows 4 apart would collide in a
+ * bank. */
 template <int COUNT>
 PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
                           const spot<1> &) {
@@ -130,8 +132,8 @@ struct corner {
     int row, col;
 };
 
-/* Where line `line` of 64 in a consumer's box begins: rows of c side by side;
- * turned, 32 rows of each of two boxes. */
+/* Return where line `line` of 64 in a consumer's box begins: adjacent rows of
+ * c; turned, 32 rows of each of two boxes. */
 PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
                                  const spot<0> &) {
     const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
@@ -144,7 +146,7 @@ PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
             at.row0 + first + line / 32 * OUT_COLS};
 }
 
-/* One thread: TMA takes a box away. */
+/* Store a box by TMA; one thread calls this. */
 template <int TURNED>
 PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
                          const struct tile &at, const spot<TURNED> &own) {
@@ -155,8 +157,8 @@ PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
     tma_store_commit();
 }
 
-/* All threads of a consumer: the same where c lies so that TMA cannot, each
- * warp a line at a time. */
+/* Store the same box if TMA cannot, because of c's alignment; all threads of a
+ * consumer call this, and each warp stores a line at a time. */
 template <int TURNED>
 PTX_INLINE void carry_box(float *c, const char *box_s, int box,
                           const struct tile &at, const spot<TURNED> &own) {
@@ -172,21 +174,21 @@ PTX_INLINE void carry_box(float *c, const char *box_s, int box,
     }
 }
 
-/* Store a consumer's part of a tile by way of shared memory, a box at a time:
- * while one leaves, the threads write the next. BOXES: how many there are room
- * for at own_s, at least 2. */
+/* Store a consumer's part of a tile through shared memory, a box at a time:
+ * while one leaves, the threads write the next. BOXES: how many fit at own_s,
+ * at least 2. */
 template <int BOXES, int TURNED, int COUNT>
 PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
                             char *own_s, const float (&acc)[COUNT],
                             const struct tile &at, const spot<TURNED> &own) {
     const int consumer =
-        (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
+        (int)threadIdx.x / WARPGROUP; // 1 or 2, also its barrier's number
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
         if (boxed) {
-            if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
+            if (leader) tma_store_wait<BOXES - 1>(); // box_s is free
             named_barrier(consumer, WARPGROUP);
         }
         write_box(box_s, acc, box, own);
@@ -199,7 +201,8 @@ PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
     }
 }
 
-/* Store a consumer's part of a tile, what the call wants besides done to it. */
+/* Store a consumer's part of a tile after applying the call's other
+ * operations. */
 template <class S, int TURNED>
 PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
                            float (&acc)[S::BN / 2], const struct tile &at,
@@ -213,13 +216,15 @@ PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
                           own);
 }
 
-/* TMA wants rows and matrices in multiples of 16 bytes. */
+/* Whether TMA can store c: it needs rows and matrices in multiples of 16
+ * bytes. */
 static inline int can_box(const struct product *q) {
     const size_t step = q->batch > 1 ? q->extras.step_c : 4;
     return q->n % 4 == 0 && (size_t)q->c % 16 == 0 && step && step % 4 == 0;
 }
 
-/* How TMA stores c, of which q says where it lies; *t learns whether it can. */
+/* Make the map with which TMA stores c, whose layout is in q; t->boxed receives
+ * whether it can. */
 static inline int make_c_map(tensor_map *map, const struct product *q,
                              int turned, struct tiles *t) {
     const struct tensor c = {TENSOR_FLOAT,    q->c,         (size_t)q->n,
@@ -227,7 +232,7 @@ static inline int make_c_map(tensor_map *map, const struct product *q,
                              q->extras.step_c};
     t->boxed = can_box(q);
     if (!t->boxed) {
-        *map = tensor_map(); // not looked at
+        *map = tensor_map(); // unused
         return WEFT_OK;
     }
     return tensor_map_make(map, &c,

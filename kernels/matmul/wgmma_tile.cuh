@@ -1,22 +1,22 @@
-/* wgmma_tile.cuh -- what the wgmma rungs share: how c is cut into tiles and in
- * which order, and the ring of stages that one thread keeps full. How a tile
- * leaves the registers is in wgmma_store.cuh, how all of it is started in
- * wgmma_launch.cuh.
+/* wgmma_tile.cuh -- code that the wgmma rungs share: how c is cut into tiles
+ * and in which order, and the ring of stages that one thread keeps full.
+ * wgmma_store.cuh stores a tile from the registers; wgmma_launch.cuh launches
+ * everything.
  *
  * A block is three warpgroups and stays for the whole product. One is the
- * producer: one of its threads asks TMA for the next stage of a and b as soon
- * as a place in the ring is free, and gives its registers away. The other two
- * multiply, each 64 of the tile's BM rows with the same b.
+ * producer. One of its threads requests the next stage of a and b from TMA as
+ * soon as a place in the ring is free; the warpgroup gives its registers away.
+ * The other two multiply, each 64 of the tile's BM rows with the same b.
  *
  * A rung may compute c^T = b^T a^T instead ("turned"): then a is b^T here, b is
- * a^T, m is n, and only wgmma_store.cuh knows how c really lies.
+ * a^T, m is n, and only wgmma_store.cuh uses c's real layout.
  *
- * Two blocks side by side (a cluster) work on tiles that share their columns:
- * each loads half of b's stage and sends it to both, so that b crosses from the
- * L2 cache once for two.
+ * Two neighbouring blocks (a cluster) work on tiles that share their columns:
+ * each loads half of b's stage and sends it to both, so b crosses from the L2
+ * cache once for two.
  *
- * Bytes:   of a stage, 128 of k of every row of a and b: with BN = 256 and
- *          bf16 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles of the
+ * Bytes:   a stage has 128 of k of every row of a and b. With BN = 256 and bf16
+ *          that is 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles of the
  *          tensor cores; with a cluster 32 KB from L2: 32 bytes a cycle. */
 #ifndef WEFT_WGMMA_TILE_CUH
 #define WEFT_WGMMA_TILE_CUH
@@ -28,7 +28,7 @@ enum {
     WARPGROUP = 128,
     WGMMA_THREADS = 3 * WARPGROUP,
     BM = 128,
-    OWN_ROWS = 64, // of the tile, a consumer's
+    OWN_ROWS = 64, // of the tile, for each consumer
     // 65536 registers for 3 warpgroups: 168 each at the start
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
@@ -43,31 +43,31 @@ struct tiles {
     int down, across;     /* clusters of tiles over m, tiles over n */
     int count;            /* of all matrices, in clusters */
     int k_steps;          /* stages for one tile */
-    int whole;            /* the first so many tiles are made in one piece */
-    int parts;            /* of k, of each of the others */
-    int part_steps;       /* stages for one, but for the last */
+    int whole;            /* this many first tiles are computed in one piece */
+    int parts;            /* of k, for each of the others */
+    int part_steps;       /* stages for one, except the last */
     float *sums;          /* of the parts: wgmma_parts.cuh */
     int strip;            /* rows of clusters that are walked together */
     int cluster;          /* 1 or 2 blocks, one below the other */
-    int boxed;            /* whether TMA can store c: make_c_map() says */
-    int a_moves, b_moves; /* 0 where all matrices of the batch are the same */
+    int boxed;            /* whether TMA can store c: see make_c_map() */
+    int a_moves, b_moves; /* 0 if all matrices of the batch are the same */
 };
 
 struct tile {
     int row0, col0, item;
 };
 
-/* What a block makes at a time: stages `first` to `last` - 1 of a tile. */
+/* A block's unit of work: stages `first` to `last` - 1 of a tile. */
 struct piece {
     struct tile at;
     int first, last;
     int part; /* its number among all parts, or -1: a whole tile */
 };
 
-/* The number-th tile, of block `rank` of the cluster. Blocks that run at the
- * same time should share rows of a and columns of b in the L2 cache, so they
- * take neither a row nor a column of tiles but a rectangle: t.strip down, then
- * the next column. */
+/* Return the number-th tile, for block `rank` of the cluster. Concurrent blocks
+ * should share rows of a and columns of b in the L2 cache. So they take neither
+ * a row nor a column of tiles but a rectangle: t.strip down, then the next
+ * column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
                                int bn) {
     const int item = number / (t.down * t.across);
@@ -81,7 +81,7 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
     return {row * BM, left / height * bn, item};
 }
 
-/* All pieces of all tiles, and the number-th one. */
+/* Return the number of pieces of all tiles, and the number-th piece. */
 __host__ __device__ inline int pieces(const struct tiles &t) {
     return t.whole + (t.count - t.whole) * t.parts;
 }
@@ -96,7 +96,7 @@ PTX_INLINE struct piece piece_at(const struct tiles &t, int number, int bn) {
             first + (left < t.part_steps ? left : t.part_steps), part};
 }
 
-/* The calling block's first piece, and how far it is to the next. */
+/* Return the calling block's first piece, and the distance to its next. */
 PTX_INLINE int first_piece(const struct tiles &t) {
     return (int)blockIdx.x / t.cluster;
 }
@@ -127,9 +127,9 @@ template <int STAGES> struct place {
     }
 };
 
-/* Full when the bytes are there, empty when two consumers in every block of the
- * cluster have said so. All threads call it; the kernel before this one may
- * still run until it returns. */
+/* Initialise the ring. A stage is full when its bytes have arrived, and empty
+ * when two consumers in every block of the cluster have arrived. All threads
+ * call it; until it returns, the previous kernel may still run. */
 template <int STAGES>
 PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty,
                            const tensor_map *a_map, const tensor_map *b_map,
@@ -144,24 +144,24 @@ PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty,
         fence_barrier_init();
     }
     cluster_sync(cluster);
-    pdl_wait(); // what came before has written a and b
+    pdl_wait(); // earlier kernels have written a and b
 }
 
-/* A block stays until nobody reaches into its shared memory any more. */
+/* Keep the block alive until no other block accesses its shared memory. */
 PTX_INLINE void end_ring(int cluster) {
     tma_store_wait<0>();
     if (cluster > 1) cluster_sync(cluster);
 }
 
-/* Both consumers of both blocks are done with a stage, which the other block
- * fills as well: tell both producers. */
+/* Report to the producers of both blocks that this consumer is done with a
+ * stage, which the other block fills as well. */
 PTX_INLINE void release(mbarrier *empty, int cluster) {
     const unsigned rank = threadIdx.x % WARPGROUP;
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
 }
 
-/* Rows of a (or columns of b) and k of one stage, as bytes and boxes of T:
- * where k runs along the rows one box, else a box for every 128 bytes. */
+/* Rows of a (or columns of b) and k of one stage, as bytes and boxes of T: one
+ * box if k runs along the rows, else a box for every 128 bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {
         BK = WGMMA_ROW / sizeof(T),
@@ -172,8 +172,8 @@ template <typename T, int WIDTH, int BY_K> struct operand {
         APART = BK * WGMMA_ROW, // of two boxes that are not by k
     };
 
-    /* Part `part` of `parts` of the stage at `to`, for `blocks` of the cluster
-     * or, where parts is 1, only for this one. */
+    /* Load part `part` of `parts` of the stage at `to`, for all blocks of the
+     * cluster or, if parts is 1, only for this one. */
     static __device__ __forceinline__ void load(char *to, const tensor_map *map,
                                                 mbarrier *full, int k0,
                                                 int start, int item, int part,
@@ -200,7 +200,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
                                (unsigned short)((1 << parts) - 1));
     }
 
-    /* The map of an array of `width` rows (columns) and k. */
+    /* Make the map of an array of `width` rows (columns) and k. */
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
                         int batch, size_t step, int parts) {
@@ -219,17 +219,18 @@ template <typename T, int WIDTH, int BY_K> struct operand {
 
 /* ---- a in registers, from a tile that is not by k ------------------------ */
 
-/* Of a consumer's 64 rows the one that is row g of wgmma's for warp `warp`; its
+/* Return which of a consumer's 64 rows is row g of wgmma's for warp `warp`; its
  * row g + 8 is four further on. */
 PTX_INLINE int turned_row(int warp, int g) {
     return warp / 2 * 32 + warp % 2 * 8 + g / 4 * 16 + g % 4;
 }
 
-/* The calling thread's part of 64 rows x 32 of k as wgmma_tf32() wants it, from
- * boxes of 32 rows that lie across: k after k, 128 bytes each. The lanes of one
- * load have k = t and chunks c and c ^ 4 of 16 bytes; the swizzle makes chunks
- * c ^ t and c ^ t ^ 4 of them, all 32 banks: no conflicts. With rows in their
- * order the chunks would be c and c ^ 1, and meet in pairs. */
+/* Load the calling thread's part of 64 rows x 32 of k in the layout of
+ * wgmma_tf32(), from boxes of 32 rows that are stored k after k, 128 bytes
+ * each. The lanes of one load have k = t and chunks c and c ^ 4 of 16 bytes.
+ * The swizzle turns these into chunks c ^ t and c ^ t ^ 4, all 32 banks: no
+ * conflicts. With rows in order the chunks would be c and c ^ 1, and collide in
+ * pairs. */
 static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
                                                         const char *a_s) {
     const int thread = (int)threadIdx.x % WARPGROUP, t = thread % 4;
@@ -246,12 +247,12 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
         }
 }
 
-/* One thread of the producer: keep the ring full, piece after piece. S: how the
- * rung's stages look; of STAGE bytes LOADED are a, then b, and of a rung with a
- * lo_map as much of what it says.
+/* The work of one producer thread: keep the ring full, piece after piece. S
+ * describes the rung's stages. LOADED of their STAGE bytes are a, then b; with
+ * a lo_map, b's low parts follow in the same layout.
  *
- * Every other piece takes its k from the end: what the blocks took last is what
- * the L2 cache still has. */
+ * Every other piece reads its k from the end: the L2 cache still has the parts
+ * that the blocks read last. */
 template <class S>
 static __device__ __forceinline__ void
 produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,

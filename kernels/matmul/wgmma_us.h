@@ -1,6 +1,7 @@
-/* wgmma_us.h -- about how many microseconds the wgmma rungs take, for who picks
- * a rung: by rates measured on an H200 and this device's multiprocessors. a and
- * b lie as the rung wants them, copies are not counted. */
+/* wgmma_us.h -- estimates of the microseconds that the wgmma rungs take, for
+ * code that picks a rung. They use rates measured on an H200 and this device's
+ * multiprocessors. a and b have the layout that the rung needs; copies are not
+ * counted. */
 #ifndef WEFT_MATMUL_WGMMA_US_H
 #define WEFT_MATMUL_WGMMA_US_H
 #include "matmul.h"

@@ -1,18 +1,18 @@
 /* wmma_tile.cuh -- the kernel of the wmma rungs, for any of their precisions.
  *
- * wmma is the tensor cores as CUDA C++ has them: a warp loads a fragment of 16
- * x 16 from shared memory, multiplies two and adds a third. Which lane holds
- * which element is not told, and so c takes the way through shared memory, too,
- * to where a thread knows its rows and columns.
+ * wmma is the CUDA C++ interface of the tensor cores: a warp loads a fragment
+ * of 16 x 16 from shared memory, multiplies two and adds a third. It is not
+ * specified which lane holds which element. So c passes through shared memory,
+ * too, where a thread can find its rows and columns.
  *
  * Block:   BM x BN of c by 8 warps, 2 down and 4 across. A warp has 4 x 2
- *          fragments of sums (64 registers) and loads 4 of a and 2 of b for
- *          8 products: 3 loads to 4 products, where one fragment alone has 2
- *          to 1.
- * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so
- *          that 8 rows of 16 bytes lie in all 32 banks; those of tf32's b,
- *          which is read word by word, 32 bytes longer: 4 rows of 8 words.
- * Flight:  the next tiles come to registers while these are multiplied. */
+ *          fragments of sums (64 registers) and loads 4 of a and 2 of b for 8
+ *          products: 3 loads to 4 products; one fragment alone has 2 to 1.
+ * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so that 8
+ *          rows of 16 bytes use all 32 banks. tf32's b is read word by word,
+ *          and its rows are 32 bytes longer: 4 rows of 8 words.
+ * Flight:  the next tiles are loaded to registers while these are
+ *          multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH
 #define WEFT_WMMA_TILE_CUH
 #include "common/ptx.cuh"
@@ -30,12 +30,12 @@ enum {
     WARPS_N = 4,
     THREADS = WARPS_M * WARPS_N * 32,
     SIDE = 16,                    // of a fragment of sums
-    DOWN = BM / WARPS_M / SIDE,   // fragments of a warp
+    DOWN = BM / WARPS_M / SIDE,   // fragments per warp
     ACROSS = BN / WARPS_N / SIDE, //
 };
 
-/* What depends on the numbers: P::stored, as they lie in memory, P::element, as
- * wmma calls them, and P::K of them in a product. */
+/* The types and sizes that depend on the numbers: P::stored, their type in
+ * memory, P::element, wmma's name for it, and P::K of them in a product. */
 template <class P> struct wmma_tile {
     typedef typename P::stored T;
     enum {
@@ -52,8 +52,8 @@ template <class P> struct wmma_tile {
                   "a fragment of sums of every warp fits where the tiles lay");
 };
 
-/* This thread's LOADS sixteens of bytes of a tile at (row0,col0) of a matrix
- * (rows,cols), whose rows end in zeros; outside it zeros. */
+/* Load this thread's LOADS sixteens of bytes of a tile at (row0,col0) of a
+ * matrix (rows,cols), whose rows end in zeros; outside it zeros. */
 template <int LOADS, int IN_ROW, class T>
 static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
                                              size_t pitch, int rows, int cols,
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
     }
 }
 
-/* The same to a tile in shared memory, as the tensor cores want the numbers. */
+/* Store the same to a tile in shared memory, converted for the tensor cores. */
 template <class P, int LOADS, int IN_ROW>
 static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
                                            const uint4 v[LOADS]) {
@@ -113,8 +113,8 @@ static __device__ __forceinline__ void multiply(SUM sums[DOWN][ACROSS],
     }
 }
 
-/* The warp's sums to c, a fragment at a time through SIDE x SIDE floats of
- * shared memory that are the warp's own. */
+/* Store the warp's sums to c, a fragment at a time through the warp's own SIDE
+ * x SIDE floats of shared memory. */
 template <class SUM>
 static __device__ __forceinline__ void
 store_sums(float *c, int m, int n, const SUM sums[DOWN][ACROSS], float *own,
@@ -134,12 +134,12 @@ store_sums(float *c, int m, int n, const SUM sums[DOWN][ACROSS], float *own,
                 store4(c, m, n, row0 + i * SIDE + half + row,
                        col0 + j * SIDE + col, own + (half + row) * SIDE + col,
                        x);
-            __syncwarp(); // ... and read
+            __syncwarp(); // ... and has been read
         }
 }
 
-/* The block's tile of c (m,n) = a (m,k) @ b (k,n), row-major, aligned as
- * ALIGNED says; `shared` has wmma_tile<P>::BYTES at a multiple of 32. */
+/* Compute the block's tile of c (m,n) = a (m,k) @ b (k,n), row-major, aligned
+ * as ALIGNED requires. `shared` has wmma_tile<P>::BYTES at a multiple of 32. */
 template <class P>
 static __device__ __forceinline__ void
 wmma_block(void *shared, float *c, const typename P::stored *a,
@@ -165,11 +165,11 @@ wmma_block(void *shared, float *c, const typename P::stored *a,
         put<P, tile::LOADS_A, tile::ROW_A>(a_s, tile::PITCH_A, a_v);
         put<P, tile::LOADS_B, tile::ROW_B>(b_s, tile::PITCH_B, b_v);
         __syncthreads(); // the tiles are complete ...
-        // The next ones; past the end of k they are zeros that nobody uses.
+        // Load the next ones; past the end of k they are unused zeros.
         fetch<tile::LOADS_A, tile::ROW_A>(a_v, a, x.pitch_a, m, k, row0, k0);
         fetch<tile::LOADS_B, tile::ROW_B>(b_v, b, x.pitch_b, k, n, k0, col0);
         multiply<P>(sums, a_s, b_s);
-        __syncthreads(); // ... and read
+        __syncthreads(); // ... and have been read
     }
     float *const own = (float *)shared + threadIdx.x / 32 * SIDE * SIDE;
     store_sums(c, m, n, sums, own, x);

@@ -1,13 +1,13 @@
 /* cnn.cu -- weft_cnn: the table of rungs, building and freeing, weights.
  *
- * A context is what is common to all rungs of the CNN trainer: the checks, the
- * data sets (data.cu), the order of the images, the losses and the timer
- * (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory and runs
- * one step: layers.cu a layer at a time, fused/ in few kernels. All memory is
- * taken before the first step is queued, and no step waits for anything, so a
- * rung may capture its step in a CUDA graph.
- * Lesson:  notebooks/15a_mnist.ipynb
- */
+ * A context holds everything that all rungs of the CNN trainer share: the
+ * checks, the data sets (data.cu), the order of the images, the losses and the
+ * timer (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory
+ * and runs one step: layers.cu a layer at a time, fused/ in few kernels. All
+ * memory is allocated before the first step is queued, and no step waits for
+ * anything, so a rung may capture its step in a CUDA graph.
+ *
+ * Lesson:  notebooks/15a_mnist.ipynb */
 #include <math.h>
 #include <stdlib.h>
 
@@ -93,8 +93,8 @@ static int check_array(const char *what, double elements) {
     return WEFT_OK;
 }
 
-/* Batch norm needs two values per channel: at heights and widths of 4 or more
- * even one image has four of them in the smaller of the two layers. */
+/* Batch norm needs two values per channel. With heights and widths of at least
+ * 4, even one image has four of them in the smaller of the two layers. */
 static int check_config(const struct weft_cnn_config *c) {
     static const char *const want =
         "weft_cnn_create: %s = %d, want at least %d";
@@ -134,7 +134,7 @@ static int check_config(const struct weft_cnn_config *c) {
 
 /* ---- building and freeing ------------------------------------------------ */
 
-/* Fill the zeroed context; what a failure leaves, destroy() frees. */
+/* Fill the zeroed context; after a failure, destroy() frees the rest. */
 static int build(weft_cnn *cnn, weft_stream stream) {
     const struct weft_cnn_config *c = &cnn->config;
     WEFT_CUDA_TRY(cudaEventCreateWithFlags(&cnn->done, cudaEventDisableTiming));
@@ -178,7 +178,7 @@ void weft_cnn_destroy(weft_cnn *cnn) {
     int outside = cnn->device;
     cudaGetDevice(&outside);
     if (outside != cnn->device) cudaSetDevice(cnn->device);
-    cudaDeviceSynchronize(); // steps may still read what is freed here
+    cudaDeviceSynchronize(); // steps may still read the memory freed here
     if (cnn->state) cnn->impl->destroy(cnn->state);
     for (int i = 0; i < COUNT_OF(cnn->sets); i++)
         cnn_release(&cnn->sets[i].memory);

@@ -1,9 +1,9 @@
-/* cnn.h -- what a rung of the CNN trainer implements.
+/* cnn.h -- the interface that a rung of the CNN trainer implements.
  *
- * A weft_cnn (context.cuh) owns what is common to all rungs: checks, data sets,
- * the order of the images, losses, timing. A rung owns weights, gradients and
- * scratch memory, in any layout it likes, and runs steps. All pointers are to
- * memory of the rung's target unless they are said to be on the host; work is
+ * A weft_cnn (context.cuh) owns everything that all rungs share: checks, data
+ * sets, the order of the images, losses, timing. A rung owns weights, gradients
+ * and scratch memory, in any layout it chooses, and runs steps. All pointers
+ * are to memory of the rung's target unless a comment names the host; work is
  * queued on `stream`. Functions return a status as in weft.h. */
 #ifndef WEFT_CNN_H
 #define WEFT_CNN_H
@@ -12,15 +12,14 @@
 extern "C" {
 #endif
 
-/* Where a step notes that a section has ended; NULL: nobody asks. */
+/* Where a step records the ends of its sections; NULL: no timing. */
 struct cnn_marks;
 
-/* Note the end of section `name` (a string constant; see weft_section). */
+/* Record the end of section `name` (a string constant; see weft_section). */
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
 /* Whether Ctrl-C was pressed during the call, which then ends with WEFT_EINTR.
- * Only on the CPU target: on a GPU steps are queued, which is over in no time.
- */
+ * Always 0 on a GPU, where queueing steps takes almost no time. */
 int cnn_interrupted(void);
 
 /* `count` steps on `batch` images each, one after the other: the first takes
@@ -30,41 +29,42 @@ struct cnn_run {
     const int32_t *order;
     float *losses;
     int ring;
-    int64_t first; /* the first of these steps */
+    int64_t first; /* number of the first of these steps */
     int64_t count;
     int batch;
     float lr;
 };
 
 struct cnn_impl {
-    /* *state receives the rung's own context: all memory is taken here. After a
-     * failure it is NULL or what destroy() takes. */
+    /* *state receives the rung's own context: all memory is allocated here.
+     * After a failure it is NULL or a context that destroy() accepts. */
     int (*create)(void **state, const struct weft_cnn_config *config,
                   weft_stream stream);
     void (*destroy)(void *state);
 
-    /* One training step on the images order[0..batch) of the data set
-     * (images (count,height,width), labels (count)): *loss receives the mean
+    /* Take one training step on the images order[0..batch) of the data set
+     * (images (count,height,width), labels (count)). *loss receives the mean
      * loss before the update. */
     int (*step)(void *state, float *loss, const uint8_t *images,
                 const uint8_t *labels, const int32_t *order, int batch,
                 float lr, struct cnn_marks *marks, weft_stream stream);
 
-    /* logits (count,classes) of the images order[0..count), as one batch. */
+    /* Compute logits (count,classes) of the images order[0..count), as one
+     * batch. */
     int (*forward)(void *state, float *logits, const uint8_t *images,
                    const int32_t *order, int count, weft_stream stream);
 
-    /* Parameter `index` or its gradient (kind: weft_cnn_kind) to the host
-     * array `out`, a weight from the host array `in`; PyTorch's layout. */
+    /* Copy parameter `index` or its gradient (kind: weft_cnn_kind) to the host
+     * array `out`, or a weight from the host array `in`; PyTorch's layout. */
     int (*get)(void *state, int kind, int index, float *out,
                weft_stream stream);
     int (*set)(void *state, int index, const float *in, weft_stream stream);
 
-    /* Bytes that `state` holds on its target. */
+    /* Return the bytes that `state` holds on its target. */
     size_t (*bytes)(const void *state);
 
-    /* The rest may be NULL. Many steps at once; *queued counts those that were
-     * queued, also when one of them fails. */
+    /* The rest may be NULL. Queue many steps at once; *queued counts those that
+     * were queued, even if one of them fails. */
     int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
                  weft_stream stream);
 
@@ -73,10 +73,10 @@ struct cnn_impl {
                 size_t count, weft_stream stream);
 };
 
-/* Floats in parameter `index` of a model of this shape. */
+/* Return the floats in parameter `index` of a model of this shape. */
 size_t cnn_param_count(const struct weft_cnn_config *config, int index);
 
-/* Memory on the target that is taken piece by piece and freed at once. */
+/* Memory on the target that is allocated piece by piece and freed at once. */
 enum { CNN_PIECES = 64 };
 struct cnn_memory {
     void *pieces[CNN_PIECES];
@@ -84,20 +84,20 @@ struct cnn_memory {
     size_t bytes;
 };
 
-/* Take `count` elements of `size` bytes into *pointer (a void ** in effect),
- * every byte 0xff: read before it is written, a float is then a NaN. If there
- * is no room the message names `what` and how much was asked; what `memory`
- * has taken before stays with it. */
+/* Allocate `count` elements of `size` bytes into *pointer (a void ** in
+ * effect), with every byte 0xff: a float read before it is written is then a
+ * NaN. If there is no room, the message names `what` and the bytes requested;
+ * `memory` keeps its earlier pieces. */
 int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
              size_t size, const char *what, weft_stream stream);
 
-/* Free all that was taken. */
+/* Free all pieces. */
 void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/mnist/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
-extern const struct cnn_impl cnn_tiled;     /* there, too */
-extern const struct cnn_impl cnn_cudnn;     /* and this, if WEFT_HAS_CUDNN */
+extern const struct cnn_impl cnn_tiled;     /* the same file */
+extern const struct cnn_impl cnn_cudnn;     /* the same, if WEFT_HAS_CUDNN */
 /* kernels/mnist/fused/fused.cu */
 extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
     cnn_fp16;

@@ -1,6 +1,6 @@
-/* context.cuh -- what a weft_cnn is, for the files that make it up: cnn.cu
- * (building, weights), data.cu (memory, data sets), step.cu (steps, timing).
- * Rungs know none of this; they see cnn.h. */
+/* context.cuh -- the definition of a weft_cnn, for the files that implement it:
+ * cnn.cu (building, weights), data.cu (memory, data sets), step.cu (steps,
+ * timing). Rungs do not use this; they use cnn.h. */
 #ifndef WEFT_CNN_CONTEXT_CUH
 #define WEFT_CNN_CONTEXT_CUH
 #include "cnn.h"
@@ -17,7 +17,7 @@ struct dataset {
 /* The images that the queued steps take, in their order. */
 struct order {
     struct cnn_memory memory;
-    int32_t *device;    /* what the steps read */
+    int32_t *device;    /* read by the steps */
     int32_t *host;      /* page-locked, so that the copy need not wait */
     int capacity;       /* of both */
     cudaEvent_t copied; /* `host` may be written again */
@@ -27,7 +27,7 @@ struct cnn_marks {
     cudaEvent_t events[MAX_SECTIONS + 1]; /* the start, the end of each */
     const char *names[MAX_SECTIONS];
     int made;  /* events that exist */
-    int count; /* sections that ended, also those there was no room for */
+    int count; /* sections that ended, even without room for them */
     cudaError_t error;
 };
 
@@ -38,17 +38,17 @@ struct weft_cnn {
     int device;
     struct cnn_memory memory;
     float *losses;            /* a ring: step i writes losses[i % LOSSES] */
-    int64_t steps, collected; /* steps queued; of these handed out */
+    int64_t steps, collected; /* steps queued; of these, collected */
     float *logits;            /* (max_batch,classes) */
-    struct dataset sets[2];   /* by weft_cnn_dataset */
+    struct dataset sets[2];   /* indexed by weft_cnn_dataset */
     struct order order;
     cudaEvent_t done; /* the end of the last call's work */
     struct cnn_marks marks;
 };
 
-/* For the length of a call: the context's device is the current one, its work
- * follows that of the last call (which may have used another stream), and on
- * the CPU Ctrl-C is heard. */
+/* For the duration of a call: the context's device is current, its work follows
+ * that of the last call (which may have used another stream), and on the CPU
+ * Ctrl-C is watched. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;
@@ -64,7 +64,7 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // A failure here is one of the work itself; weft_sync() reports that.
+        // A failure here comes from the work itself; weft_sync() reports it.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }
@@ -82,12 +82,12 @@ struct visit {
 int cnn_grow_order(struct order *order, int count, weft_stream stream);
 void cnn_release_order(struct order *order);
 
-/* Copy the order to the device, without waiting for the steps queued before. */
+/* Copy the order to the device without waiting for the steps queued before. */
 int cnn_send_order(struct order *to, const int32_t *order, int count,
                    weft_stream stream);
 
-/* Refuse a number that is no data set, a data set that is not there and
- * indices past it; `function` is who asks. */
+/* Refuse a number that is no data set, a data set that does not exist, and
+ * indices beyond it; messages name `function`. */
 int cnn_check_set(const char *function, int set);
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count);

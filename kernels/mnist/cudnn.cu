@@ -1,21 +1,21 @@
-/* cudnn.cu -- the layers as NVIDIA's libraries have them: convolution, batch
- * norm, ReLU and pool by cuDNN, the linear layers by cuBLAS; strict float32.
+/* cudnn.cu -- the layers from NVIDIA's libraries: convolution, batch norm, ReLU
+ * and pool by cuDNN, the linear layers by cuBLAS; strict float32.
  *
- * Idea:    what the vendor's kernels give without PyTorch around them.
- * Limit:   still a kernel or more for each layer.
+ * Idea:    the speed of the vendor's kernels without PyTorch around them.
+ * Limit:   still one kernel or more for each layer.
  *
- * Which algorithm a convolution takes, and which kernels a batch norm, is found
- * by search at the first step of each batch size (cudnn_plans.cuh): all are
- * timed on the step's own arrays and the fastest stays, as with PyTorch's
+ * A search at the first step of each batch size chooses the algorithm of a
+ * convolution and the kernels of a batch norm (cudnn_plans.cuh). It times all
+ * of them on the step's own arrays and keeps the fastest, as with PyTorch's
  * cudnn.benchmark. The choice, and with it the order of sums and the last bits
  * of a result, may vary between runs: the fastest need not be deterministic.
  *
- * The headers are needed where this is compiled, else the rung is absent. The
- * libraries are opened when a model is made, so that one without them, or with
- * them in an odd place, has all other rungs: PyTorch, which has its own, has
- * usually opened them already.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Compiling this file requires the headers; without them the rung is absent.
+ * The libraries are opened when a model is built. So a machine without them, or
+ * with them in an odd place, still has all other rungs. PyTorch, which brings
+ * its own copies, has usually opened them already.
+ *
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "layer_ops.h"
 
 #if WEFT_HAS_CUDNN
@@ -52,7 +52,7 @@ static int fill(struct vendor *v) {
     WEFT_CUDA_TRY(cudaMalloc((void **)&v->ones, ONES * sizeof *v->ones));
     WEFT_TRY(describe(v, v->x, {1, 1, 1, ONES}));
     CUDNN(cudnnSetTensor(v->cudnn, v->x, v->ones, &one));
-    WEFT_CUDA_TRY(cudaDeviceSynchronize()); // the steps have other streams
+    WEFT_CUDA_TRY(cudaDeviceSynchronize()); // the steps use other streams
     return WEFT_OK;
 }
 
@@ -88,7 +88,7 @@ size_t vendor_bytes(const struct vendor *v) {
     return v ? v->workspace_bytes + ONES * sizeof *v->ones : 0;
 }
 
-/* The two arrays of a layer, (n,c,h,w) both, and the stream it goes to. */
+/* Describe the two arrays of a layer, both (n,c,h,w), and set its stream. */
 static int begin(struct vendor *v, struct shape4 x, struct shape4 y,
                  weft_stream stream) {
     v->stream = weft_cuda_stream(stream);
@@ -100,14 +100,14 @@ static int begin(struct vendor *v, struct shape4 x, struct shape4 y,
 
 /* ---- gradients of biases ------------------------------------------------- */
 
-/* sums (cols) of the columns of a (rows,cols), row-major. cuBLAS gives a thread
- * or so to a sum, and these arrays have few columns and many rows: first
- * `folds` rows are taken for one of folds * cols columns, then those sums are
- * added. `scratch`: folds * cols floats. */
+/* sums (cols) = the sums of the columns of a (rows,cols), row-major. cuBLAS
+ * uses about one thread per sum, and these arrays have few columns and many
+ * rows. So `folds` rows are first treated as one of folds * cols columns, then
+ * those sums are added. `scratch`: folds * cols floats. */
 static int column_sums(struct vendor *v, float *sums, const float *a, int rows,
                        int cols, float *scratch) {
     int folds = 1;
-    if (rows > 128) // else a second launch costs more
+    if (rows > 128) // otherwise a second launch costs more
         while (rows % (2 * folds) == 0 && 16 * folds * folds <= rows)
             folds *= 2;
     WEFT_REQUIRE(rows <= ONES, "mnist rung 'cudnn': %d rows, at most %d", rows,
@@ -121,9 +121,8 @@ static int column_sums(struct vendor *v, float *sums, const float *a, int rows,
     return WEFT_OK;
 }
 
-/* dbias (c) of a convolution: the sums of dy (n,c,h,w) over all but channels,
- * first of each picture. (cudnnConvolutionBackwardBias is slow if n is large.)
- */
+/* dbias (c) of a convolution: sum dy (n,c,h,w) over all but channels, first
+ * within each picture. (cudnnConvolutionBackwardBias is slow if n is large.) */
 static int channel_sums(struct vendor *v, float *sums, const float *dy,
                         struct shape4 s) {
     const int pictures = s.n * s.c, pixels = s.h * s.w;
@@ -138,7 +137,7 @@ static int channel_sums(struct vendor *v, float *sums, const float *dy,
 
 /* ---- convolution --------------------------------------------------------- */
 
-/* Describes the convolution's arrays, and finds its plan or begins one. */
+/* Describe the convolution's arrays, and find its plan or begin one. */
 static int begin_conv(struct vendor *v, struct shape4 in, int oc,
                       struct plan **plan, weft_stream stream) {
     WEFT_TRY(begin(v, in, {in.n, oc, in.h, in.w}, stream));
@@ -253,9 +252,9 @@ int vendor_maxpool2d_backward(struct vendor *v, float *dx, const float *dy,
 
 /* ---- linear -------------------------------------------------------------- */
 
-/* c (rows,cols) = a @ b, all row-major: to cuBLAS, which keeps columns
- * together, these arrays are the transposed ones, and c^T = b^T a^T. `a_turned`
- * and `b_turned`: the array holds the factor's transpose. */
+/* c (rows,cols) = a @ b, all row-major. cuBLAS stores columns contiguously, so
+ * to it these arrays are the transposed ones, and c^T = b^T a^T. `a_turned` and
+ * `b_turned`: the array holds the factor's transpose. */
 static int product(struct vendor *v, float *c, const float *a, bool a_turned,
                    const float *b, bool b_turned, int rows, int cols,
                    int depth) {

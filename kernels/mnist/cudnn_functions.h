@@ -1,5 +1,5 @@
 /* cudnn_functions.h -- the functions of cuDNN and cuBLAS that cudnn.cu calls,
- * found in the libraries when they are first needed; see there. */
+ * looked up in the libraries on first use; see there. */
 #ifndef WEFT_CUDNN_FUNCTIONS_H
 #define WEFT_CUDNN_FUNCTIONS_H
 #include <cublas_v2.h>
@@ -11,7 +11,7 @@
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)
 
-/* Each function: X(name). */
+/* Apply X(name) to each function. */
 // clang-format off
 #define CUDNN_FUNCTIONS(X) \
     X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream)                      \
@@ -50,12 +50,12 @@ struct functions {
 #undef POINTER
 
 static inline int open_library(void **library, const char *file) {
-    *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL); // stays open
+    *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL); // never closed
     WEFT_REQUIRE(*library, "mnist rung 'cudnn': %s", dlerror());
     return WEFT_OK;
 }
 
-/* Fills `f`; a message names the library or the function that is not there. */
+/* Fill `f`; an error message names the missing library or function. */
 static inline int find_functions(struct functions *f) {
     void *cudnn, *cublas;
     WEFT_TRY(open_library(&cudnn, "libcudnn.so." TEXT(CUDNN_MAJOR)));

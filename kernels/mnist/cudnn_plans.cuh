@@ -1,16 +1,17 @@
-/* cudnn_plans.cuh -- what cudnn.cu keeps, and its search: the first step of a
- * batch size times every way there is on its own arrays and remembers the
- * fastest. What a search overwrites, the step writes again afterwards.
+/* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step of a
+ * batch size times all algorithms on its own arrays and remembers the fastest.
+ * The step afterwards rewrites everything that the search overwrites.
  *
- * A stream that is being captured cannot be timed: there cuDNN's own guess is
- * taken. Strict float32: convolutions that are not made of FMAs are refused. */
+ * A stream under capture cannot be timed: there the code uses cuDNN's own
+ * guess. In strict float32, convolutions that do not consist of FMAs are
+ * refused. */
 #ifndef WEFT_CUDNN_PLANS_CUH
 #define WEFT_CUDNN_PLANS_CUH
 #include "cudnn_functions.h"
 #include "layer_ops.h"
 
-/* The choices for a layer of this shape: algorithms of a convolution, or, with
- * BATCH_NORM for oc, modes of a batch norm (`data` is its backward one). */
+/* The choices for a layer of this shape: algorithms of a convolution, or modes
+ * of a batch norm (`data` is its backward one) if oc is BATCH_NORM. */
 struct plan {
     struct shape4 in;
     int oc;
@@ -19,14 +20,14 @@ struct plan {
 
 enum { UNKNOWN = -1, BATCH_NORM = 0 };
 enum { PLANS = 64 };                // four for each batch size
-enum { ONES = 1 << 20 };            // the longest sum cuBLAS makes here
+enum { ONES = 1 << 20 };            // the longest sum by cuBLAS here
 #define WORKSPACE ((size_t)2 << 30) // at most
 
 struct vendor {
     struct functions f;
     cudnnHandle_t cudnn;
     cublasHandle_t cublas;
-    cudaStream_t stream;                    // set anew for each call, as are
+    cudaStream_t stream;                    // set for each call, as are
     cudnnTensorDescriptor_t x, y, channels; // the shapes of these
     cudnnFilterDescriptor_t filter;
     cudnnConvolutionDescriptor_t conv;
@@ -63,7 +64,7 @@ static int describe(struct vendor *v, cudnnTensorDescriptor_t tensor,
     return WEFT_OK;
 }
 
-/* The plan for such a layer, with everything UNKNOWN if it is the first. */
+/* Return the plan for such a layer, with everything UNKNOWN for a new one. */
 static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
     for (int i = 0; i < v->plan_count; i++) {
         struct plan *p = &v->plans[i];
@@ -71,7 +72,7 @@ static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
             p->in.w == in.w && p->oc == oc)
             return p;
     }
-    if (v->plan_count == PLANS) v->plan_count = 0; // forget them all
+    if (v->plan_count == PLANS) v->plan_count = 0; // discard all plans
     struct plan *made = &v->plans[v->plan_count++];
     *made = {in, oc, UNKNOWN, UNKNOWN, UNKNOWN};
     return made;
@@ -85,9 +86,10 @@ static bool may_search(const struct vendor *v) {
 
 /* ---- convolution --------------------------------------------------------- */
 
-enum { MOST = 16 }; // algorithms asked for; there are at most ten
+enum { MOST = 16 }; // algorithms to consider; there are at most ten
 
-/* The first of `found`, the best first, that works, fits and is FMAs. */
+/* Choose the first of `found`, sorted by speed, that works, fits and uses
+ * FMAs. */
 template <class Found>
 static bool choose(const struct vendor *v, const Found *found, int count,
                    int *chosen) {
@@ -101,8 +103,8 @@ static bool choose(const struct vendor *v, const Found *found, int count,
     return false;
 }
 
-/* After a search that found nothing, or instead of one: the first of cuDNN's
- * guesses that fits. They are for the math that v->conv asks for, FMAs. */
+/* After a search without result, or instead of one: choose the first of cuDNN's
+ * guesses that fits. They are for the math set in v->conv, FMAs. */
 template <class Found>
 static int choose_guess(const struct vendor *v, const Found *guess, int count,
                         int *chosen) {
@@ -118,10 +120,9 @@ static int choose_guess(const struct vendor *v, const Found *guess, int count,
                      count);
 }
 
-/* Whether search(found, &count) finds one. It is called twice, for the first
- * call's times have in them what it takes to load each kernel. A kernel tried
- * in vain may leave an error, which is not to be taken for the next launch's.
- */
+/* Whether search(found, &count) finds an algorithm. It is called twice, since
+ * the first call's times include the loading of each kernel. A kernel tried in
+ * vain may leave an error, which the next launch must not report. */
 template <class Found, class Search>
 static bool found_one(const struct vendor *v, Search search, int *chosen) {
     Found found[MOST];
@@ -183,7 +184,7 @@ static int search_filter(struct vendor *v, struct plan *plan, float *dweight,
 
 /* ---- batch norm ---------------------------------------------------------- */
 
-/* Milliseconds into *ms that run(mode) takes, the second time it runs. */
+/* Store the milliseconds of the second run(mode) in *ms. */
 template <class Run>
 static cudnnStatus_t time_mode(struct vendor *v, const cudaEvent_t ends[2],
                                Run run, cudnnBatchNormMode_t mode, float *ms) {
@@ -197,8 +198,8 @@ static cudnnStatus_t time_mode(struct vendor *v, const cudaEvent_t ends[2],
     return status;
 }
 
-/* The faster mode into *mode: persistent, which cuDNN has not for all shapes,
- * or not. */
+/* Store the faster mode in *mode: persistent, which cuDNN lacks for some
+ * shapes, or not. */
 template <class Run>
 static int search_mode(struct vendor *v, int *mode, Run run) {
     cudaEvent_t ends[2];
@@ -209,7 +210,7 @@ static int search_mode(struct vendor *v, int *mode, Run run) {
         time_mode(v, ends, run, CUDNN_BATCHNORM_SPATIAL, &plain);
     const cudnnStatus_t second = time_mode(
         v, ends, run, CUDNN_BATCHNORM_SPATIAL_PERSISTENT, &persistent);
-    (void)cudaGetLastError(); // of a mode that is not there
+    (void)cudaGetLastError(); // of an unavailable mode
     cudaEventDestroy(ends[0]);
     cudaEventDestroy(ends[1]);
     const bool wins = !second && (first || persistent < plain);
@@ -217,7 +218,7 @@ static int search_mode(struct vendor *v, int *mode, Run run) {
     return WEFT_OK;
 }
 
-/* run(mode), in the mode that is fastest. */
+/* Call run(mode) with the fastest mode. */
 template <class Run>
 static int run_fastest(struct vendor *v, int *mode, Run run) {
     if (*mode == UNKNOWN && may_search(v)) WEFT_TRY(search_mode(v, mode, run));

@@ -1,5 +1,5 @@
-/* data.cu -- what a weft_cnn reads: its memory, data sets and order of images.
- */
+/* data.cu -- the inputs of a weft_cnn: its memory, data sets and order of
+   images. */
 #include <string.h>
 
 #include "context.cuh"
@@ -22,8 +22,8 @@ int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
     size_t available = 0, total = 0;
     WEFT_REQUIRE(memory->count < CNN_PIECES, "weft_cnn: more than %d pieces",
                  CNN_PIECES);
-    // Asked first because a CPU gives out more memory than it has, and then
-    // ends the process that writes to it.
+    // Checked first because a CPU overcommits its memory, and then kills the
+    // process that writes to it.
     WEFT_CUDA_TRY(cudaMemGetInfo(&available, &total));
     if (bytes > available) return no_room(what, bytes);
     void *piece = NULL;
@@ -90,7 +90,7 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
     struct dataset made = {};
     const size_t pixels = (size_t)cnn->config.height * cnn->config.width;
     int status = copy_set(&made, images, labels, count, pixels, stream);
-    // The old set goes only now: if there is no room for both, it stays.
+    // The old set is freed only now: if both do not fit, it stays.
     struct dataset *gone = status ? &made : &cnn->sets[set];
     cnn_release(&gone->memory);
     if (!status) cnn->sets[set] = made;

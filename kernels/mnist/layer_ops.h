@@ -1,6 +1,6 @@
-/* layer_ops.h -- the layers that layers.cu puts together: our ops by one rung's
- * name, or the vendor's (cudnn.cu). Arguments as those of the op in weft.h, all
- * convolutions 3 x 3 with padding 1, all windows 2 x 2. */
+/* layer_ops.h -- the layers that layers.cu combines: our ops with one rung's
+ * name, or the vendor's (cudnn.cu). Arguments are those of the op in weft.h;
+ * all convolutions are 3 x 3 with padding 1, all windows 2 x 2. */
 #ifndef WEFT_LAYER_OPS_H
 #define WEFT_LAYER_OPS_H
 #include "common/internal.cuh"
@@ -20,7 +20,7 @@ struct layer_ops {
     int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
 };
 
-/* Our ops' rungs called `rung`, or "naive" where there is none. */
+/* Find our ops' rungs named `rung`, or "naive" if there is none. */
 int layer_ops_find(struct layer_ops *ops, const char *rung);
 
 /* n images of c channels, h x w. */
@@ -65,7 +65,7 @@ int layer_linear_backward(const struct layer_ops *ops, float *dx,
 
 /* ---- the vendor's, in cudnn.cu ------------------------------------------- */
 
-/* NULL into *vendor after a failure. */
+/* *vendor is NULL after a failure. */
 int vendor_create(struct vendor **vendor);
 void vendor_destroy(struct vendor *vendor);
 size_t vendor_bytes(const struct vendor *vendor);

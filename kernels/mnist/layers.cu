@@ -1,14 +1,13 @@
-/* layers.cu -- the CNN a layer at a time: rungs "naive" and "tiled", in which
- * every layer is one op's rung of that name (or its naive one, if it has none),
- * and "cudnn", in which it is the vendor's.
+/* layers.cu -- the CNN a layer at a time. In rungs "naive" and "tiled", every
+ * layer is one op's rung of that name (or its naive one, if it has none); in
+ * "cudnn", it is the vendor's.
  *
  * Idea:    the ops' public launchers, one after the other, as the lesson
  *          derives them: each layer reads its input from memory and writes its
  *          output there, forward and backward.
  * Limit:   about forty launches for a step, and nothing stays in registers or
  *          shared memory between two of them.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "common/internal.cuh"
 
 #include <stdlib.h>
@@ -22,7 +21,8 @@
 enum { CONV_WEIGHT, CONV_BIAS, BN_WEIGHT, BN_BIAS, BLOCK_PARAMS };
 enum { FC1_WEIGHT = 8, FC1_BIAS, FC2_WEIGHT, FC2_BIAS };
 
-/* Convolution, batch norm, ReLU and pool, with what the backward pass needs. */
+/* Convolution, batch norm, ReLU and pool, with the arrays of the backward
+ * pass. */
 struct block {
     int ic, oc, h, w; /* of the convolution */
     float *conv, *bn, *relu, *pool;
@@ -34,18 +34,18 @@ struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
     struct layer_ops ops;
-    /* All parameters one after the other, their gradients likewise: parameter
-     * i starts at offset[i]. */
+    /* All parameters one after the other, and their gradients likewise:
+     * parameter i starts at offset[i]. */
     float *params, *grads;
     size_t offset[WEFT_CNN_PARAMS + 1];
 
     float *x; /* the batch, normalised */
     int64_t *target;
     struct block blocks[2];
-    int features; /* what one image is after the second pool */
+    int features; /* values per image after the second pool */
     float *fc1, *relu3, *logits, *prob;
-    /* Going backward, each layer makes dx from dy. No more than these two are
-     * alive at a time, so two arrays take turns for all layers. */
+    /* In the backward pass each layer computes dx from dy. No more than these
+     * two are alive at a time, so all layers alternate between two arrays. */
     float *dy, *dx;
 };
 
@@ -77,7 +77,7 @@ static int take_block(struct layers *n, struct block *b, weft_stream stream) {
     return WEFT_OK;
 }
 
-/* The most elements that the output of any layer has. */
+/* Return the largest number of elements of any layer's output. */
 static size_t widest(const struct layers *n) {
     const struct weft_cnn_config *c = &n->config;
     size_t most = c->hidden > c->classes ? c->hidden : c->classes;
@@ -118,7 +118,7 @@ static void set_sizes(struct layers *n, const struct weft_cnn_config *c) {
     b[0].oc = b[1].ic = c->channels1;
     b[1].oc = c->channels2;
     for (int i = 0; i < 2; i++) {
-        b[i].h = c->height >> i; // after the first pool half of it
+        b[i].h = c->height >> i; // the first pool halves it
         b[i].w = c->width >> i;
     }
     n->features = c->channels2 * (c->height / 4) * (c->width / 4);
@@ -140,7 +140,7 @@ static int create(void **state, const struct weft_cnn_config *config,
     struct layers *n = (struct layers *)calloc(1, sizeof *n);
     if (!n)
         return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
-    *state = n; // whoever called frees it, also after a failure
+    *state = n; // the caller frees it, even after a failure
     set_sizes(n, config);
     WEFT_TRY(layer_ops_find(&n->ops, rung));
     return take_all(n, stream);
@@ -223,7 +223,7 @@ static int load(struct layers *n, const uint8_t *images, const uint8_t *labels,
 
 /* ---- forward ------------------------------------------------------------- */
 
-/* Queue a layer and, once it is queued, note the end of its section. */
+/* Queue a layer, then record the end of its section. */
 #define LAYER(section, call)              \
     do {                                  \
         WEFT_RANGE(section);              \
@@ -255,7 +255,7 @@ static int block_forward(struct layers *n, int which, const float *x, int batch,
     return WEFT_OK;
 }
 
-/* logits (batch,classes) of the batch in n->x. */
+/* Compute logits (batch,classes) of the batch in n->x. */
 static int forward(struct layers *n, float *logits, int batch,
                    struct cnn_marks *marks, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
@@ -275,7 +275,7 @@ static int forward(struct layers *n, float *logits, int batch,
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* A layer's dx is the dy of the layer before it. */
+/* A layer's dx becomes the dy of the layer before it. */
 static void turn(struct layers *n) {
     float *made = n->dx;
     n->dx = n->dy;
@@ -306,7 +306,7 @@ static int block_backward(struct layers *n, int which, const float *x,
                                      param(n, first + BN_WEIGHT), b->mean,
                                      b->rstd, made, n->config.eps, stream));
     turn(n);
-    // Nobody asks how the loss changes with the images: no dx at the end.
+    // The gradient of the images is not needed: no dx at the end.
     LAYER(section[3],
           layer_conv2d_backward(&n->ops, which ? n->dx : NULL,
                                 grad(n, first + CONV_WEIGHT),
@@ -317,7 +317,7 @@ static int block_backward(struct layers *n, int which, const float *x,
     return WEFT_OK;
 }
 
-/* All gradients, from the softmax in n->prob. */
+/* Compute all gradients, from the softmax in n->prob. */
 static int backward(struct layers *n, int batch, struct cnn_marks *marks,
                     weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
@@ -348,10 +348,10 @@ static int backward(struct layers *n, int batch, struct cnn_marks *marks,
 /* ---- a step -------------------------------------------------------------- */
 
 static int zero(struct layers *n, weft_stream stream) {
-    // Our ops overwrite their outputs and would not need it. PyTorch's add to
-    // the gradients, so its loop zeroes them; so does this one, that the two
-    // are compared like for like. Before the pass, not after the update: the
-    // gradients of the last step can then be read.
+    // Our ops overwrite their outputs and would not need this. PyTorch's ops
+    // add to the gradients, so its loop zeroes them; this one does too, to
+    // compare like with like. It zeroes before the pass, not after the update:
+    // the gradients of the last step can then be read.
     WEFT_CUDA_TRY(cudaMemsetAsync(n->grads, 0,
                                   n->offset[WEFT_CNN_PARAMS] * sizeof *n->grads,
                                   weft_cuda_stream(stream)));
@@ -369,7 +369,7 @@ static int layers_step(void *state, float *loss, const uint8_t *images,
           weft_cross_entropy(n->ops.cross_entropy, loss, n->prob, n->logits,
                              n->target, batch, n->config.classes, stream));
     WEFT_TRY(backward(n, batch, marks, stream));
-    // The parameters lie in one array, so one launch updates them all.
+    // The parameters are in one array, so one launch updates them all.
     LAYER("update", weft_sgd(n->ops.sgd, n->params, n->grads,
                              n->offset[WEFT_CNN_PARAMS], lr, stream));
     return WEFT_OK;

@@ -1,4 +1,4 @@
-/* step.cu -- what a weft_cnn does: training, inference, and their times. */
+/* step.cu -- the work of a weft_cnn: training, inference, and their times. */
 #include <math.h>
 
 #include "context.cuh"
@@ -36,7 +36,7 @@ int cnn_interrupted(void) {
 #endif
 }
 
-/* One step on the images at `first` of the order that was sent. */
+/* Take one step on the images from `first` on in the order on the device. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
                 struct cnn_marks *marks, weft_stream stream) {
     WEFT_RANGE("step");
@@ -48,11 +48,11 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     WEFT_TRY(cnn->impl->step(cnn->state, loss, set->images, set->labels,
                              cnn->order.device + first, batch, lr, marks,
                              stream));
-    cnn->steps++; // a step that failed leaves no loss
+    cnn->steps++; // a failed step leaves no loss
     return WEFT_OK;
 }
 
-/* All steps that take whole batches, where the rung runs many at once. */
+/* Take all steps with whole batches, if the rung runs many at once. */
 static int whole_batches(weft_cnn *cnn, int count, int batch, float lr,
                          weft_stream stream) {
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
@@ -95,7 +95,7 @@ int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
     WEFT_REQUIRE(out || !*count, "%s: the array for %d losses is NULL",
                  __func__, *count);
     for (int64_t i = oldest; i < cnn->steps;) {
-        // As far as the ring's end, then the rest from its start.
+        // Up to the ring's end, then the rest from its start.
         const int64_t at = i % LOSSES, left = cnn->steps - i;
         const int64_t run = left < LOSSES - at ? left : LOSSES - at;
         WEFT_CUDA_TRY(cudaMemcpyAsync(out + (i - oldest), cnn->losses + at,
@@ -130,7 +130,7 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream) {
     if (!marks) return;
     const int i = marks->count++;
-    if (i >= MAX_SECTIONS || marks->error) return; // weft_cnn_profile() tells
+    if (i >= MAX_SECTIONS || marks->error) return; // weft_cnn_profile() fails
     marks->names[i] = name;
     marks->error =
         cudaEventRecord(marks->events[i + 1], weft_cuda_stream(stream));
@@ -142,7 +142,7 @@ static int make_marks(struct cnn_marks *marks) {
     return WEFT_OK;
 }
 
-/* The times between the marks of a step that is done. */
+/* Compute the times between the marks of a finished step. */
 static int read_marks(const struct cnn_marks *marks,
                       struct weft_section *sections, int capacity) {
     if (marks->error) return weft_cuda_fail(marks->error, "cudaEventRecord");

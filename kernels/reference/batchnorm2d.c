@@ -1,10 +1,10 @@
 /* batchnorm2d.c -- batch normalisation in plain C, a channel at a time.
  *
  * The variance is the mean of the squared distances from the mean, in a second
- * pass: the one-pass mean(x^2) - mean(x)^2 loses every digit where the mean is
- * large beside the spread. Sums are taken in double, so their error does not
- * grow with the batch. A channel is read three times, the second and third
- * time out of the cache if it fits. */
+ * pass: the one-pass mean(x^2) - mean(x)^2 loses every digit if the mean is
+ * large compared with the spread. Sums are taken in double, so their error does
+ * not grow with the batch. A channel is read three times, the second and third
+ * time from the cache if it fits. */
 #include <math.h>
 
 #include "reference.h"
@@ -35,7 +35,7 @@ static double sum_squares(const float *x, double mean, struct channel s) {
     return total;
 }
 
-/* The sum of dy times x - mean. */
+/* Return the sum of dy times x - mean. */
 static double sum_products(const float *dy, const float *x, double mean,
                            struct channel s) {
     double total = 0.0;
@@ -62,7 +62,7 @@ int batchnorm2d_reference(float *y, float *mean, float *rstd, const float *x,
         const double var = sum_squares(x + k * plane, m, s) / count;
         mean[k] = (float)m;
         rstd[k] = (float)(1.0 / sqrt(var + eps));
-        // x - mean first: scale * x + shift would cancel where mean is large.
+        // x - mean first: scale * x + shift would cancel if the mean is large.
         const float scale = rstd[k] * weight[k], center = mean[k];
         const float shift = bias[k];
         for (size_t i = 0; i < s.n; i++) {
@@ -82,7 +82,7 @@ int batchnorm2d_reference(float *y, float *mean, float *rstd, const float *x,
  *     dweight = sum of dy * xhat
  *     dx      = weight * rstd * (dy - dbias / N - xhat * dweight / N)
  *
- * The last two terms are what x does to mean and rstd. */
+ * The last two terms are the effect of x on mean and rstd. */
 int batchnorm2d_reference_backward(float *dx, float *dweight, float *dbias,
                                    const float *dy, const float *x,
                                    const float *weight, const float *mean,

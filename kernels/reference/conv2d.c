@@ -1,18 +1,18 @@
 /* conv2d.c -- convolution and its gradients in plain C, as matrix products.
  *
- * Let column q stand for one output pixel (image, row, col) and row
- * k = (c, r, s) for one position of the filter. The matrix "cols" has in
- * (k,q) the input pixel that filter position k sees from output pixel q. Then
+ * Let column q stand for one output pixel (image, row, col), and row k for one
+ * position (c, r, s) of the filter. Element (k,q) of the matrix "cols" is the
+ * input pixel under filter position k for output pixel q. Then
  *
  *     y (oc,q)        = weight (oc,k) @ cols (k,q)         plus bias
  *     dweight (oc,k)  = dy (oc,q) @ cols (k,q)^T
  *     dx              = the convolution of dy with the filters turned by 180
  *                       degrees, inputs and outputs exchanged
  *
- * cols would be kh * kw times as large as x, so it is never made as a whole:
+ * cols would be kh * kw times as large as x, so it is never built as a whole:
  * each thread builds DEPTH x COLS of it in its own L2 cache, where the inner
- * loop (gemm.h) reads it `oc` times. Columns are counted through all images,
- * so that small images waste nothing. Every sum is built in the same order
+ * loop (gemm.h) reads it `oc` times. Columns are counted through all images, so
+ * that small images waste nothing. Every sum is added in the same order,
  * however many threads there are. */
 #include <limits.h>
 #include <omp.h>
@@ -24,7 +24,7 @@ enum {
     DEPTH = 252,            // rows of cols at a time, a multiple of TILE_ROWS
     COLS = 192,             // and columns: 205 KiB with the slack
     COLS_ROW = COLS + VLEN, // a row's last vector may run past its end
-    CELLS = 32              // parts the weight gradient is made in, at least
+    CELLS = 32              // the minimum parts of the weight gradient
 };
 
 typedef uint32_t vunsigned
@@ -32,17 +32,17 @@ typedef uint32_t vunsigned
 
 struct conv {
     int n, ic, h, w, oc, kh, kw;
-    int pad_y, pad_x; // may be negative: the input's edge is never seen
+    int pad_y, pad_x; // may be negative: the input's edge is never read
     int oh, ow;       // of the output
     int k;            // ic * kh * kw
-    int depth;        // of a block of k, at most DEPTH; the last may have less
+    int depth;        // of a block of k, at most DEPTH; the last may be less
     size_t plane;     // oh * ow
     size_t columns;   // n * plane
 };
 
 static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                               int kw, int pad_y, int pad_x) {
-    // A 1x1 filter looks at pixels, not at rows: make an image one long row.
+    // A 1x1 filter uses pixels, not rows: make an image one long row.
     if (kh == 1 && kw == 1 && !pad_y && !pad_x && (size_t)h * w <= INT_MAX) {
         w *= h;
         h = 1;
@@ -76,7 +76,7 @@ struct piece {
     int row, col, at;
 };
 
-/* Columns [q,q+count) in pieces; returns how many, at most count. */
+/* Split columns [q,q+count) into pieces; return how many, at most count. */
 static int find_pieces(struct piece *pieces, const struct conv *s, size_t q,
                        int count) {
     int found = 0;
@@ -97,18 +97,18 @@ static int find_pieces(struct piece *pieces, const struct conv *s, size_t q,
     return found;
 }
 
-/* A row of cols: `pieces` as seen from filter position (dy,dx), which lies
- * `shift` elements of x further on. Each piece is written as a whole vector;
- * what is too much of it the next piece overwrites, so their order matters.
- * A whole vector is also read, beyond its row as well: that is why x must
- * reach that far, and why what is not in the row is masked out. */
+/* Write a row of cols: `pieces` from filter position (dy,dx), which is `shift`
+ * elements of x further on. Each piece is written as a whole vector, and the
+ * next piece overwrites the excess, so their order matters. A whole vector is
+ * also read, even beyond its row. Therefore x must extend that far, and
+ * elements outside the row are masked out. */
 static void gather_row(float *cols, const struct piece *pieces, int count,
                        const struct conv *s, const float *x, ptrdiff_t shift,
                        int dy, int dx) {
     for (int i = 0; i < count; i++) {
         const struct piece *p = &pieces[i];
         const int seen = (unsigned)(p->row + dy) < (unsigned)s->h;
-        // As unsigned numbers, columns left of the row are large ones.
+        // As unsigned numbers, columns left of the row are large.
         const vunsigned col = (vunsigned)(viota() + (p->col + dx));
         const vint inside = (vint)(col < (unsigned)(seen ? s->w : 0));
         vstore(cols + p->at,
@@ -116,7 +116,7 @@ static void gather_row(float *cols, const struct piece *pieces, int count,
     }
 }
 
-/* The same near the ends of x, an element at a time. */
+/* Do the same near the ends of x, an element at a time. */
 static void gather_row_at_end(float *cols, const struct piece *pieces,
                               int count, const struct conv *s, const float *x,
                               ptrdiff_t shift, int dy, int dx) {
@@ -131,12 +131,13 @@ static void gather_row_at_end(float *cols, const struct piece *pieces,
     }
 }
 
-/* Rows [k0,k0+k) of cols, COLS_ROW apart, for the columns in `pieces`. */
+/* Write rows [k0,k0+k) of cols, COLS_ROW apart, for the columns in `pieces`. */
 static void gather(float *cols, const struct piece *pieces, int count,
                    const struct conv *s, const float *x, int k0, int k) {
     const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
-    // Not the first and the last piece's: with more padding than image, the
-    // end of one image's output lies further on in x than the next one's start.
+    // The first and the last piece do not suffice: with more padding than
+    // image, the end of one image's output is further on in x than the next
+    // one's start.
     ptrdiff_t least = pieces[0].start, most = least;
     for (int i = 1; i < count; i++) {
         least = pieces[i].start < least ? pieces[i].start : least;
@@ -156,7 +157,8 @@ static void gather(float *cols, const struct piece *pieces, int count,
 
 /* ---- forward ------------------------------------------------------------- */
 
-/* The filters as panels: block after block of k, in each tile after tile. */
+/* Pack the filters as panels: block after block of k, in each tile after
+ * tile. */
 static void pack_filters(float *panels, const float *weight,
                          const struct conv *s, int rows) {
     const int tiles = ceil_div(s->oc, rows);
@@ -171,8 +173,8 @@ static void pack_filters(float *panels, const float *weight,
         }
 }
 
-/* Put `cols` columns of a tile, from column q on, into y from filter o on;
- * the first block of k brings the bias with it, later ones are added. */
+/* Store `cols` columns of a tile, from column q on, in y from filter o on. The
+ * first block of k includes the bias; later ones are added. */
 static void store_columns(float *y, const float *tile, const float *bias,
                           const struct conv *s, size_t q, int cols, int o,
                           int rows, int first) {
@@ -195,7 +197,7 @@ static void store_columns(float *y, const float *tile, const float *bias,
     }
 }
 
-/* All filters at columns [q,q+count). */
+/* Compute all filters at columns [q,q+count). */
 static void forward_columns(float *y, const float *x, const float *panels,
                             const float *bias, const struct conv *s, int rows,
                             float *cols, size_t q, int count) {
@@ -205,7 +207,8 @@ static void forward_columns(float *y, const float *x, const float *panels,
     for (int k0 = 0; k0 < s->k; k0 += s->depth) {
         const int k = min_int(s->depth, s->k - k0);
         gather(cols, pieces, found, s, x, k0, k);
-        // Filters outside: a panel of theirs stays in L1 for all columns.
+        // The loop over filters is outside: their panel stays in L1 for all
+        // columns.
         for (int o = 0; o < s->oc;
              o += rows, panels += panel_size(rows, s->depth))
             for (int j = 0; j < count; j += TILE_COLS) {
@@ -255,9 +258,9 @@ int conv2d_reference(float *y, const float *x, const float *weight,
 
 /* ---- gradients ----------------------------------------------------------- */
 
-/* dx: every input pixel collects from the outputs that saw it, so filter
- * position (r,s) looks the other way, and what was kh - 1 - padding rows
- * outside of y is now the padding. */
+/* dx: every input pixel collects from the outputs whose windows contain it. So
+ * filter position (r,s) is reversed, and the kh - 1 - padding rows outside y
+ * become the padding. */
 static int backward_input(float *dx, const float *dy, const float *weight,
                           const struct conv *s) {
     const size_t area = (size_t)s->kh * s->kw, count = area * s->ic * s->oc;
@@ -280,7 +283,7 @@ static int backward_input(float *dx, const float *dy, const float *weight,
     return status;
 }
 
-/* dy at columns [q,q+count) of the filters from o on, as a panel. */
+/* Pack dy at columns [q,q+count) of the filters from o on as a panel. */
 static void pack_gradient(float *panel, const float *dy, const struct conv *s,
                           size_t q, int count, int o) {
     for (int done = 0, len; done < count; done += len) {
@@ -317,9 +320,9 @@ static void add_products(float *sum, int width, const float *dy, const float *x,
     }
 }
 
-/* dweight. The batch is cut into parts with a sum of their own, so that there
- * is work for all threads when the filters are few; the number of parts
- * depends on the shape alone, and so does the result. */
+/* dweight: the batch is cut into parts with separate sums, so that all threads
+ * have work even with few filters. The number of parts depends on the shape
+ * alone, and so does the result. */
 static int backward_filters(float *dweight, const float *dy, const float *x,
                             const struct conv *s) {
     const size_t chunks = (s->columns + COLS - 1) / COLS;
@@ -328,7 +331,7 @@ static int backward_filters(float *dweight, const float *dy, const float *x,
     const int parts = (int)(chunks < most ? chunks : most);
     const int width = ceil_div(s->oc, TILE_COLS) * TILE_COLS;
     const size_t sum = (size_t)s->k * width;
-    // TILE_ROWS more: the last tile of a block may look past its end.
+    // TILE_ROWS more: the last tile of a block may read past its end.
     const size_t cols = (size_t)(s->depth + TILE_ROWS) * COLS_ROW;
     const size_t own = cols + panel_size(TILE_COLS, COLS);
     const size_t wanted = parts * sum + omp_get_max_threads() * own;

@@ -1,6 +1,6 @@
 /* cross_entropy.c -- softmax and its loss in plain C, a row at a time.
  *
- * With the row's maximum taken off, the largest exponential is exp(0) = 1:
+ * Once the row's maximum is subtracted, the largest exponential is exp(0) = 1:
  * none overflows, and their sum is at least 1. */
 #include <math.h>
 
@@ -18,7 +18,7 @@ static double softmax_row(float *prob, const float *x, int64_t target,
     }
     const float scale = (float)(1.0 / sum);
     for (int j = 0; j < classes; j++) prob[j] *= scale;
-    // Not log(prob): a probability of 0 in float has a finite logarithm.
+    // Not log(prob): a probability that is 0 in float has a finite logarithm.
     return log(sum) - ((double)x[target] - most);
 }
 

@@ -1,4 +1,4 @@
-/* gemm.h -- what matrix products and convolutions in plain C have in common:
+/* gemm.h -- code that matrix products and convolutions in plain C share:
  * packing, and the product of two packed panels.
  *
  *            b_s: k rows of TILE_COLS floats, one row after the other
@@ -9,9 +9,9 @@
  *  +------+  +----+
  *
  * A panel is a strip of a matrix copied so that the inner loop reads it
- * straight ahead: element (i,p), i across the strip and p along k, lies at
- * panel[p * width + i]. That costs one pass over the matrix and buys loads
- * without a stride, whatever the matrix's own layout. */
+ * sequentially: element (i,p), i across the strip and p along k, is panel[p *
+ * width + i]. That costs one pass over the matrix and saves strided loads,
+ * whatever the matrix's own layout. */
 #ifndef WEFT_GEMM_H
 #define WEFT_GEMM_H
 #include <stdlib.h>
@@ -26,15 +26,16 @@ SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 
 SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-/* Rows of the tiles that cover `count` rows: as few tiles as possible, all of
- * one height, since a tile costs the same whether its last rows count or not.
- * 64 rows are 5 tiles of 13, not 4 of 14 and one of 8. */
+/* Return the rows of the tiles that cover `count` rows: as few tiles as
+ * possible, all of one height, since a tile costs the same whether its last
+ * rows count or not. 64 rows are 5 tiles of 13, not 4 of 14 and one of 8. */
 SIMD_INLINE int tile_rows(int count) {
     return ceil_div(count, ceil_div(count, TILE_ROWS));
 }
 
-/* Transpose a square of VLEN x VLEN floats: with bit s of row and lane swapped
- * for s = 1, 2, 4, ... every element ends where row and lane are exchanged. */
+/* Transpose a square of VLEN x VLEN floats. After swapping bit s of row and
+ * lane for s = 1, 2, 4, ... every element is where row and lane are
+ * exchanged. */
 SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
     const vint lane = viota();
 #pragma GCC unroll 4
@@ -52,22 +53,22 @@ SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
     }
 }
 
-/* Floats that pack_panel() may touch of a panel of `k` rows. */
+/* Return the floats that pack_panel() may touch of a panel of `k` rows. */
 SIMD_INLINE size_t panel_size(int width, int k) {
     return (size_t)width * k + VLEN;
 }
 
-/* Element (i,p) of the strip lies at src[i * across + p * along]; it goes to
- * panel[p * width + i]. There are `count` of the `width` i; the rest become
- * zeros, which add nothing. One of the two strides should be 1. */
+/* Copy element (i,p) of the strip, src[i * across + p * along], to panel[p *
+ * width + i]. Only `count` of the `width` i exist; the rest become zeros, which
+ * add nothing. One of the two strides should be 1. */
 static inline __attribute__((unused)) void
 pack_panel(float *panel, int width, const float *src, size_t across,
            size_t along, int count, int k) {
     int p0 = 0;
     if (along == 1) {
         // Rows become columns: a square at a time, in registers. A store may
-        // run past the end of its row, so the last squares go first and what
-        // they spilled is then overwritten.
+        // run past the end of its row, so the last squares go first, and their
+        // excess is then overwritten.
         for (; p0 + VLEN <= k; p0 += VLEN)
             for (int i0 = (width - 1) / VLEN * VLEN; i0 >= 0; i0 -= VLEN) {
                 vfloat v[VLEN];
@@ -106,8 +107,8 @@ SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
     }
 }
 
-/* The same for a number of rows that is known only when it runs: one copy of
- * the loop for each. a_row 0 stands for a packed panel: (1, rows). */
+/* Do the same for a number of rows known only at run time: one copy of the loop
+ * for each. a_row 0 stands for a packed panel: (1, rows). */
 SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
                               ptrdiff_t a_row, const float *b, ptrdiff_t b_k,
                               int k) {
@@ -137,7 +138,7 @@ SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
 #undef TILE_CASE
 }
 
-/* `count` floats that start on a cache line, or NULL; free() them. */
+/* Return `count` floats that start on a cache line, or NULL; free() them. */
 SIMD_INLINE float *alloc_floats(size_t count) {
     return (float *)aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64);
 }

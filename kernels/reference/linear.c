@@ -12,7 +12,7 @@ int linear_reference(float *y, const float *x, const float *weight,
     return matmul_reference(y, x, weight, n, out, in, &options);
 }
 
-/* dbias: the columns of dy summed, in double, a few vectors of them at once. */
+/* dbias: sum the columns of dy in double, a few vectors of them at once. */
 static void backward_bias(float *dbias, const float *dy, int n, int out) {
     enum { WIDTH = 64 };
 #pragma omp parallel for schedule(static) if ((double)n * out > 1e5)

@@ -2,24 +2,24 @@
  *
  * Before:  ikj reads all of b once more for each row of c.
  * Idea:    take a block of b, BK x BN, that fits the L2 cache (256 KiB), and
- *          let every row of a meet it before the next one comes: b travels
- *          from memory once, not m times. Four rows of it at once, so that an
- *          element of c is loaded and stored once for four multiply-adds.
+ *          multiply every row of a with it before the next block: b is read
+ *          from memory once, not m times. Four rows of it are used at once, so
+ *          that an element of c is loaded and stored once for four
+ *          multiply-adds.
  * Prediction: b once from memory: as fast at 2048^3 as at 1024^3. By the loads
- *          below at most 4 / 5 of what a core multiplies.
+ *          below, at most 4 / 5 of a core's peak.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 63, 2048^3 60
- *          (NumPy 246, 248): alike, but 23 % of what a core multiplies.
- * Limit:   still 5 loads and a store for 4 multiply-adds, where a core can do
- *          2 loads and 2 multiply-adds at a time: loads are what it waits for.
- */
+ *          (NumPy 246, 248): alike, but 23 % of a core's peak.
+ * Limit:   still 5 loads and a store for 4 multiply-adds, while a core can do 2
+ *          loads and 2 multiply-adds at a time: it waits for loads. */
 #include "matmul_c.h"
 
 enum { BK = 128, BN = 512 };
 
 static inline int least(int a, int b) { return a < b ? a : b; }
 
-/* c (n) += four rows of b times a factor each; their elements lie `step` apart.
- * Called with a step that is a constant, it is a loop of vectors. */
+/* c (n) += four rows of b times a factor each; their elements are `step` apart.
+ * If step is a constant at the call, this compiles to a loop of vectors. */
 static inline __attribute__((always_inline)) void
 add_rows(float *restrict c, const float factors[4], const float *b0, size_t row,
          size_t step, int n) {

@@ -1,12 +1,12 @@
-/* matmul_c.h -- what the plain C rungs of matmul share: where an element of a
- * and b lies, and what an element of c becomes. */
+/* matmul_c.h -- code that the plain C rungs of matmul share: the layout of a
+ * and b, and the final value of an element of c. */
 #ifndef WEFT_MATMUL_C_H
 #define WEFT_MATMUL_C_H
 #include "reference.h"
 
-/* The strides of a and b, of which one or both may be stored transposed:
- * a (row,i) is a[row * a_row + i * a_k], b (i,col) is b[i * b_k + col * b_col].
- */
+/* The strides of a and b, one or both of which may be stored transposed: a
+ * (row,i) is a[row * a_row + i * a_k], b (i,col) is b[i * b_k + col *
+ * b_col]. */
 struct strides {
     size_t a_row, a_k, b_k, b_col;
 };
@@ -19,21 +19,22 @@ strides_of(int m, int n, int k, const struct weft_matmul_options *options) {
     return s;
 }
 
-/* What c's old value gives to a sum; with beta 0 it is not read: it may be NaN.
- */
+/* Return what c's old value adds to a sum; with beta 0 it is not read: it may
+   be NaN. */
 static inline float begin(const float *c,
                           const struct weft_matmul_options *options) {
     return options->beta == 0.0f ? 0.0f : options->beta * *c;
 }
 
-/* The element of column `col` from its sum, alpha and beta included. */
+/* Return the element of column `col` from its sum, which includes alpha and
+ * beta. */
 static inline float finish(float sum, int col,
                            const struct weft_matmul_options *options) {
     if (options->bias) sum += options->bias[col];
     return options->relu && sum < 0.0f ? 0.0f : sum; // a NaN stays a NaN
 }
 
-/* The rows [first,end) of c begin, or are finished. */
+/* Begin the rows [first,end) of c, or finish them. */
 static inline void begin_rows(float *c, int n, int first, int end,
                               const struct weft_matmul_options *options) {
     for (size_t i = (size_t)first * n; i < (size_t)end * n; i++)

@@ -2,14 +2,15 @@
  *
  * Idea:    an element of c is the sum of a row of a times a column of b.
  * Prediction: an addition takes 4 cycles and waits for the one before: at most
- *          1.7 GFLOP/s at 3.4 GHz, if b came in time; less, since it does not.
+ *          1.7 GFLOP/s at 3.4 GHz, if b arrived in time; less, since it does
+ *          not.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 0.68.
- * Limit:   down a column of b each step lands a whole row further on: of the
- *          64 bytes that the cache fetches, 4 are used, and they are gone when
- *          the next column wants its neighbours. The sum is a chain besides:
- *          an addition waits for the one before, so no vectors either.
- * Lesson:  notebooks/05_c_and_cffi.ipynb
- */
+ * Limit:   down a column of b each step moves a whole row further. Of the 64
+ *          bytes that the cache fetches, 4 are used, and they are evicted when
+ *          the next column needs its neighbours. The sum is also a chain: an
+ *          addition waits for the one before, so the compiler cannot use
+ *          vectors.
+ * Lesson:  notebooks/05_c_and_cffi.ipynb */
 #include "matmul_c.h"
 
 int matmul_ijk(float *c, const float *a, const float *b, int m, int n, int k,

@@ -2,20 +2,19 @@
  *
  * Before:  ijk walks down columns of b, a cache line for every number.
  * Idea:    one element of a times a whole row of b, added to a whole row of c.
- *          Both are read straight ahead, and their elements do not wait for
- *          each other: the compiler makes vectors of them.
- * Prediction: b comes by once for each row of c, 4.3 GB at 1024^3 and 34 GB at
- *          2048^3: a cache that gives 50 GB/s allows 25 GFLOP/s, and where b
- *          is too large for it memory sets the pace.
+ *          Both are read sequentially, and their elements do not wait for each
+ *          other: the compiler uses vectors.
+ * Prediction: b is read once for each row of c, 4.3 GB at 1024^3 and 34 GB at
+ *          2048^3. A cache that delivers 50 GB/s allows 25 GFLOP/s; if b is too
+ *          large for it, memory sets the pace.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 52, 2048^3 53: b
- *          came at 104 GB/s, from L3 each time.
- * Limit:   for each row of c all of b comes by, from a cache that does not hold
+ *          arrived at 104 GB/s, from L3 each time.
+ * Limit:   for each row of c all of b is read from a cache that does not hold
  *          it; and every multiply-add loads and stores its element of c.
- * Lesson:  notebooks/05_c_and_cffi.ipynb
- */
+ * Lesson:  notebooks/05_c_and_cffi.ipynb */
 #include "matmul_c.h"
 
-/* c (n) += factor * a row of b, whose elements lie `step` apart. */
+/* c (n) += factor * a row of b, whose elements are `step` apart. */
 static void add_row(float *restrict c, float factor, const float *b,
                     size_t step, int n) {
     if (step == 1) // known to be 1: a loop of vectors

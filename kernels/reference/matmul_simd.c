@@ -2,19 +2,18 @@
  *
  * Before:  blocked loads and stores c once for four multiply-adds, and all of
  *          it through L2.
- * Idea:    a tile of c, 14 x 32 with AVX-512 (simd.h has what fits elsewhere),
+ * Idea:    a tile of c, 14 x 32 with AVX-512 (simd.h has the sizes for others),
  *          stays in registers over BK of k: 2 vectors of b and 14 numbers of a
  *          feed 28 multiply-adds. Strips of a and b are copied beforehand
- *          (gemm.h), so that both are read straight ahead; one of b, 32 KiB,
- *          stays in L1 while all strips of a pass by.
- * Prediction: 16 loads for 28 multiply-adds of vectors: the multiply-adds
- *          set the pace, so about what NumPy has.
+ *          (gemm.h), so that both are read sequentially. One strip of b, 32
+ *          KiB, stays in L1 while all strips of a pass by.
+ * Prediction: 16 loads for 28 multiply-adds of vectors: the multiply-adds set
+ *          the pace, so about NumPy's speed.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 185, 2048^3 164
  *          (NumPy 246, 248; torch.mm 111, 112).
- * Limit:   one core; and where m is large the strips of a, m x BK floats, come
+ * Limit:   one core; and if m is large, the strips of a, m x BK floats, come
  *          from L3 once for every 32 columns. matmul.c blocks for that, too,
- *          and gives every core its part.
- */
+ *          and gives every core its part. */
 #include "gemm.h"
 #include "matmul_c.h"
 

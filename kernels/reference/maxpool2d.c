@@ -1,9 +1,9 @@
 /* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time: all
- * of them look at the same place of their window, then at the next. So the
- * inner loop runs along a row, whatever the window's size. */
+ * of them read the same position of their window, then the next. So the inner
+ * loop runs along a row, whatever the window's size. */
 #include "reference.h"
 
-/* A row of `ow` windows whose top row is x, rows w apart. */
+/* Pool a row of `ow` windows whose top row is x, rows w apart. */
 static void pool_row(float *restrict y, int32_t *restrict argmax,
                      const float *restrict x, int w, int ow, int kh, int kw) {
     for (int col = 0; col < ow; col++) {
@@ -41,7 +41,7 @@ int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
     return interrupted ? weft_fail(WEFT_EINTR, "maxpool2d: Ctrl-C") : WEFT_OK;
 }
 
-/* dx's row `i` of a window row: dy where the maximum lay there, else 0. */
+/* Write dx's row `i` of a window row: dy at the maximum, else 0. */
 static void spread_row(float *restrict dx, const float *restrict dy,
                        const int32_t *restrict argmax, int i, int w, int ow,
                        int kw) {

@@ -1,9 +1,9 @@
-/* reference.h -- the plain C rung of every op: C for one CPU, no CUDA in it.
+/* reference.h -- the plain C rung of every op: C for one CPU, without CUDA.
  *
- * <op>_reference() takes what weft_<op>() takes, less the rung and the stream,
- * and means the same (weft.h). The launcher in <op>.cu has checked the
- * arguments. Functions return a status; they may use every thread that OpenMP
- * gives, allocate what they free again, and end early on Ctrl-C. */
+ * <op>_reference() takes the arguments of weft_<op>() except the rung and the
+ * stream, with the same meaning (weft.h). The launcher in <op>.cu has checked
+ * them. Functions return a status; they may use every thread that OpenMP
+ * provides, free what they allocate, and end early on Ctrl-C. */
 #ifndef WEFT_REFERENCE_H
 #define WEFT_REFERENCE_H
 #include "../weft.h"
@@ -11,19 +11,19 @@
 extern "C" {
 #endif
 
-/* From common.cu, for .c files, which cannot include internal.cuh: note a
+/* From common.cu, for .c files, which cannot include internal.cuh: record a
  * message for weft_last_error() and return `status`. */
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Whether Ctrl-C has been pressed since the launcher was entered. Cheap: one
- * load. Loops that can take long ask once per outermost block of work. */
+/* Whether Ctrl-C has been pressed since the launcher was entered. This is
+ * cheap: one load. Long loops call it once per outermost block of work. */
 int weft_interrupted(void);
 
 int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                      int k, const struct weft_matmul_options *options);
 
-/* The rungs below it: the same, one thread. options must be given. */
+/* The rungs below it: the same on one thread. options is required. */
 int matmul_ijk(float *c, const float *a, const float *b, int m, int n, int k,
                const struct weft_matmul_options *options);
 int matmul_ikj(float *c, const float *a, const float *b, int m, int n, int k,

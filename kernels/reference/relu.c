@@ -1,10 +1,10 @@
 /* relu.c -- max(x, 0) in plain C: bound by memory, so one vectorised pass. */
 #include "reference.h"
 
-/* Elements between two questions whether to stop: 64 MiB an array. */
+/* Elements processed between interrupt checks: 64 MiB per array. */
 enum { CHUNK = 1 << 24 };
 
-/* Below this a second thread costs more than it saves. */
+/* Below this count a second thread costs more than it saves. */
 enum { ALONE = 1 << 15 };
 
 int relu_reference(float *y, const float *x, size_t count) {
@@ -12,7 +12,7 @@ int relu_reference(float *y, const float *x, size_t count) {
         const size_t end = count - start < CHUNK ? count : start + CHUNK;
         if (weft_interrupted()) return weft_fail(WEFT_EINTR, "relu: Ctrl-C");
 #pragma omp parallel for simd schedule(static) if (count > ALONE)
-        // Asked this way round, a NaN, which compares false, stays a NaN.
+        // A NaN compares false: with this comparison it stays a NaN.
         for (size_t i = start; i < end; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
     }
     return WEFT_OK;

@@ -2,16 +2,16 @@
  *
  * GCC's vector extensions make one source serve AVX-512, AVX2, SSE and Arm: a
  * vfloat is added, multiplied and compared like a float, lane by lane. Its
- * width is chosen here, at compile time, from what -march allows. It must not
- * be wider than a register: 512-bit vectors built for AVX2 spill in every
- * inner loop and run at a fiftieth of the speed. */
+ * width is chosen here, at compile time, from the instructions that -march
+ * allows. It must not be wider than a register: 512-bit vectors built for AVX2
+ * spill in every inner loop and run at a fiftieth of the speed. */
 #ifndef WEFT_SIMD_H
 #define WEFT_SIMD_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* VLEN: floats in a vector. VREGS: vector registers the compiler may use; the
- * accumulators of a blocked loop, its operands included, must fit in them. */
+/* VLEN: floats in a vector. VREGS: vector registers that the compiler may use;
+ * the accumulators and operands of a blocked loop must fit in them. */
 #if defined(__AVX512F__)
 enum { VLEN = 16, VREGS = 32 };
 #elif defined(__AVX__)
@@ -22,7 +22,7 @@ enum { VLEN = 4, VREGS = 32 };
 enum { VLEN = 4, VREGS = 16 };
 #endif
 
-/* aligned(4): they may be loaded from any float array. */
+/* aligned(4): any float array may be loaded. */
 typedef float vfloat
     __attribute__((vector_size(4 * VLEN), aligned(4), may_alias));
 typedef int32_t vint
@@ -36,18 +36,19 @@ SIMD_INLINE vfloat vload(const float *p) { return *(const vfloat *)p; }
 SIMD_INLINE void vstore(float *p, vfloat v) { *(vfloat *)p = v; }
 
 SIMD_INLINE vfloat vsplat(float x) {
-    return x - (vfloat){0}; // x - 0 is x, also where x is -0
+    return x - (vfloat){0}; // x - 0 is x, even for -0
 }
 
-/* The lanes 0, 1, 2, ... */
+/* Return the lanes 0, 1, 2, ... */
 SIMD_INLINE vint viota(void) {
     vint lanes;
     for (int i = 0; i < VLEN; i++) lanes[i] = i;
     return lanes;
 }
 
-/* Lane by lane a where `mask` is -1 (as comparisons give it), b where it is 0.
- * In C, unlike C++, vectors know no ?:. Compilers make one blend of this. */
+/* Select lane by lane: a where `mask` is -1 (as comparisons give it), b where
+ * it is 0. In C, unlike C++, vectors have no ?:. Compilers make one blend of
+ * this. */
 SIMD_INLINE vfloat vselect(vint mask, vfloat a, vfloat b) {
     return (vfloat)(((vint)a & mask) | ((vint)b & ~mask));
 }
@@ -65,15 +66,15 @@ SIMD_INLINE float vsum(vfloat v) {
 }
 
 /* acc (rows, 2 vectors) += a (rows,k) @ b (k, 2 vectors): the inner loop of
- * every product in the plain C rungs. Element (r,i) of a lies at
- * a[r * a_row + i * a_k], row i of b at b + i * b_k.
+ * every product in the plain C rungs. Element (r,i) of a is a[r * a_row + i *
+ * a_k]; row i of b starts at b + i * b_k.
  *
  * Each b vector is loaded once for `rows` multiply-adds and each element of a
- * broadcast once for two, so the loop is bound by arithmetic as soon as it has
+ * broadcast once for two. So the loop is bound by arithmetic as soon as it has
  * enough independent sums to hide their latency: at least 8. It runs at full
- * speed only where rows, a_row, a_k and b_k are constants at the call: the
- * loop over rows then vanishes, acc lives in registers and every address is a
- * base plus a constant. 2 * rows + 3 must not exceed VREGS. */
+ * speed only if rows, a_row, a_k and b_k are constants at the call: the loop
+ * over rows then vanishes, acc stays in registers and every address is a base
+ * plus a constant. 2 * rows + 3 must not exceed VREGS. */
 SIMD_INLINE void tile_fma(int rows, vfloat (*acc)[2], const float *a,
                           ptrdiff_t a_row, ptrdiff_t a_k, const float *b,
                           ptrdiff_t b_k, int k) {

@@ -1,8 +1,9 @@
-/* program.h -- what nvcc includes in a whole program's .cu by itself.
+/* program.h -- the headers that nvcc includes by itself in a whole program's
+ * .cu.
  *
- * lib/weft/csource/rewriter/preprocess.py has it stand before the first line of
- * every source. A cell of a notebook does without: <math.h> alone would double
- * the time that it takes to compile. */
+ * lib/weft/csource/rewriter/preprocess.py includes it before the first line of
+ * every source. A cell of a notebook does without it: <math.h> alone would
+ * double the time to compile a cell. */
 #ifndef SIMT_PROGRAM_H
 #define SIMT_PROGRAM_H
 #include <assert.h>
@@ -21,7 +22,8 @@
 
 #include "cuda_runtime.h"
 
-/* The toolkit's own include guards: headers ask by them what is there. */
+/* The toolkit's own include guards: headers test them to find what is
+ * included. */
 #define __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_API_H__
 #define __DRIVER_TYPES_H__
@@ -32,8 +34,8 @@
 #define CUDART_VERSION 13000
 #endif
 
-/* The preprocessor runs before the rewriter, which looks for these. They are
- * macros again when the rewritten text is compiled. */
+/* The preprocessor runs before the rewriter, which looks for these words. They
+ * become macros again when the rewritten text is compiled. */
 #ifdef SIMT_PREPROCESS
 #undef __global__
 #undef __device__

@@ -23,6 +23,7 @@ def test_rows_of_each_kernel_in_each_mode():
     assert "bound 25x" in bench_check.note(rows)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_is_not_timed(monkeypatch, tmp_path):
     text = bench_check.SOURCE.read_text()
     wrong = tmp_path / "wrong.cu"
@@ -33,6 +34,7 @@ def test_a_kernel_that_is_wrong_is_not_timed(monkeypatch, tmp_path):
         bench_check.rows(samples=1, edits=0, scale=8)
 
 
+@pytest.mark.slow
 def test_the_check_build_must_find_no_fault_in_what_is_timed(monkeypatch, tmp_path):
     text = bench_check.SOURCE.read_text()
     racy = tmp_path / "racy.cu"

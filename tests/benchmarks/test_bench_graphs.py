@@ -60,6 +60,7 @@ def test_fused_and_rematerialised_move_fewer_bytes(target):
     assert by_name["remat", "worked out twice", size]["bytes"] == 4 * size
 
 
+@pytest.mark.slow
 def test_a_program_that_computes_something_else_is_refused(monkeypatch, tmp_path):
     for path in bench_graphs.HERE.glob("*.cu*"):
         text = path.read_text()

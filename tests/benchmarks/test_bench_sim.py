@@ -21,11 +21,6 @@ def test_rows_without_a_peer(monkeypatch):
     assert "not measured" in bench_sim.note(rows)
 
 
-def test_the_goals_are_told_where_they_are_missed():
-    assert (
-        bench_sim._describe_goal("x", 99.0, ">=", "off")
-        == "x: 99, goal >= 100 (missed)"
-    )
-    assert (
-        bench_sim._describe_goal("x", 0.5, "<=", "us_per_access") == "x: 0.5, goal <= 1"
-    )
+def test_a_figure_that_is_missing_is_reported_as_not_measured():
+    assert bench_sim._write_figure(None) == "not measured"
+    assert bench_sim._write_figure(99.04) == "99"

@@ -103,13 +103,10 @@ def test_weights_explain_no_mean_beyond_those_of_the_pieces():
 
 
 COMMITTED = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
-QUICK = ["sum_strided", "matmul, tiles of 16, unrolled", "atomic, one address"]
-CASES = [
-    pytest.param(case.name, marks=[pytest.mark.slow] * (case.name not in QUICK))
-    for case in bench_counters.list_cases()
-]
+CASES = [case.name for case in bench_counters.list_cases()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_committed_verdicts_are_those_of_today(name):
     """What was measured on a GPU, judged anew by this machine's counts and code."""

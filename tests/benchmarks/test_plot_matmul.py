@@ -7,11 +7,10 @@ from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
 
 from weft.base.style import write_svg
-from weft.benchmarks.matmul import readme, series
-from weft.benchmarks.matmul.goals import beside_fastest
+from weft.benchmarks.matmul import comparison, readme
+from weft.benchmarks.matmul.comparison import beside_fastest, select_timed
 from weft.benchmarks.matmul.plot import ladder_plot, size_plot
 from weft.benchmarks.matmul.roofline import _spread_heights, plot_roofline
-from weft.benchmarks.matmul.series import select_timed
 from weft.timing import peaks, write_json
 
 DRAW = [ladder_plot, size_plot, plot_roofline]
@@ -130,11 +129,11 @@ def test_without_any_result_the_picture_says_how_to_get_one(draw):
 
 
 def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
-    monkeypatch.setattr(series, "RESULTS", tmp_path)
+    monkeypatch.setattr(comparison, "RESULTS", tmp_path)
     here = [r | {"target": "cpu", "device": "A CPU", "threads": 2} for r in rows()]
     for name, found in ("matmul_amd.json", here), ("matmul_nvidia.json", rows()):
         write_json(tmp_path / name, found)
-    first, second = series.committed_results()
+    first, second = comparison.committed_results()
     assert {r["target"] for r in first["rows"]} == {"cuda"}
     assert {r["device"] for r in second["rows"]} == {"A CPU"}
     assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in readme.matmul_table()
@@ -202,14 +201,14 @@ def test_readme_has_plain_c_beside_the_faster_of_numpy_and_torch():
 
 def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
     (found,) = (
-        f for f in series.committed_results() if f["rows"][0]["target"] == "cpu"
+        f for f in comparison.committed_results() if f["rows"][0]["target"] == "cpu"
     )
-    rows = series.select_timed(found["rows"])
+    rows = comparison.select_timed(found["rows"])
     for size in (1024, 2048):
         for threads in (1, 2):
             there = [
                 r
-                for r in series.select_size(rows, (size,) * 3)
+                for r in comparison.select_size(rows, (size,) * 3)
                 if r["threads"] == threads
             ]
             ours, *peers = (
@@ -224,11 +223,11 @@ def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
 
 def test_a_processor_elsewhere_stands_beside_processors_alone():
     told = [elsewhere(), a_processors()]
-    gpus = series.series_of([], told)
+    gpus = comparison.series_of([], told)
     assert [machine["device"] for machine, _ in gpus] == ["That GPU"]
     here = a_processors(threads=(1,))["rows"]
-    assert len(series.series_of(here, told)) == 3
-    (_, most) = series.series_of([], told[1:])[0]
+    assert len(comparison.series_of(here, told)) == 3
+    (_, most) = comparison.series_of([], told[1:])[0]
     assert {r["threads"] for r in most} == {2}
 
 
@@ -244,8 +243,8 @@ def test_the_words_of_several_machines_stand_below_each_other():
 
 def test_pictures_are_of_warm_caches_where_there_are_both():
     cold = [r | {"cache": "cold, rotated", "us": 0.5 * r["us"]} for r in rows()]
-    assert series.series_of([*cold, *rows()], []) == [(None, rows())]
-    assert series.series_of(cold, []) == [(None, cold)]
+    assert comparison.series_of([*cold, *rows()], []) == [(None, rows())]
+    assert comparison.series_of(cold, []) == [(None, cold)]
 
 
 def test_the_table_has_every_rung_beside_cublas():
@@ -286,14 +285,14 @@ def test_fp32_stands_beside_cublas_in_its_own_layout():
     nt = peer | {"layout": "nt", "us": 0.5 * peer["us"], "tflops": 100.0}
     there = [*found["rows"], nt]
     assert (
-        series.find_opponent(
-            series.select_size(select_timed(there), (4096,) * 3), "fp32"
+        comparison.find_opponent(
+            comparison.select_size(select_timed(there), (4096,) * 3), "fp32"
         )["us"]
         > nt["us"]
     )
     assert (
-        series.find_opponent(
-            series.select_size(select_timed(there), (4096,) * 3), "3xtf32"
+        comparison.find_opponent(
+            comparison.select_size(select_timed(there), (4096,) * 3), "3xtf32"
         )
         is nt
     )

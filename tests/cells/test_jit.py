@@ -370,6 +370,7 @@ for line in open("/proc/self/maps"):
 """
 
 
+@pytest.mark.slow
 def test_wild_stores_fault_beside_the_check_builds_memory(k):
     """Its shadows are terabytes of addresses: nobody may write there unnoticed.
 

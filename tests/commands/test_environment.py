@@ -124,6 +124,7 @@ def test_the_package_list_is_the_pip_part_of_environment_yml():
     assert len(wanted) == len(set(wanted)) > 8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (Path(sys.prefix) / ".weft-ready").exists(),
     reason="make did not prepare this environment, and a test must not",

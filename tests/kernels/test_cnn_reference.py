@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiers import only
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -101,7 +102,7 @@ class Impl(ctypes.Structure):
     ]
 
 
-@pytest.fixture(scope="session", params=MARCHES)
+@pytest.fixture(scope="session", params=only(["native"], MARCHES))
 def library(request, tmp_path_factory) -> ctypes.CDLL:
     """The rung, built for one instruction set."""
     if not shutil.which("gcc"):

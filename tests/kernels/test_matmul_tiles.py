@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from tiers import only
 
 from weft import bench, ops
 from weft.base.errors import ArgumentError, BuildError
@@ -27,6 +28,7 @@ def test_the_naive_rung_takes_more_columns_than_a_grid_has_blocks_in_y():
     assert torch.equal(ops.matmul(a, b, rung="naive"), 3 * b)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not nvcc() or not _disassembler(), reason="no nvcc, or no nvdisasm")
 def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
     """In PTX and in SASS, of one compilation: what lesson 08a reads from both."""
@@ -54,7 +56,7 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
         assert len(runtime[2]) > 4  # b_s's rows have one each
 
 
-@pytest.mark.parametrize("work", per_thread.WORKS)
+@pytest.mark.parametrize("work", only(per_thread.WORKS[1:2], per_thread.WORKS))
 def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
     work, tmp_path
 ):

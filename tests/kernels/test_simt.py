@@ -520,6 +520,7 @@ def test_a_stack_that_overflows_hits_its_guard_page(simt):
 # ---- what it costs -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_benchmark_rows():
     rows = bench_simt.rows(repeats=1)
     assert [row["rung"] for row in rows] == ["add", "matmul_tiled", "warp_sum"]
@@ -530,6 +531,7 @@ def test_benchmark_rows():
     assert rows[0]["ns_per_thread"] == pytest.approx(rows[0]["us"] * 1e3 / (1 << 22))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="bounds of the asm switch")
 def test_bounds_in_cpu_time():
     """Half of what two cores must do, on one, in time that others do not take."""

@@ -161,6 +161,7 @@ def test_strokes_from_the_front_end_are_read():
     assert sheet.reading == {}
 
 
+@pytest.mark.slow
 def test_without_a_front_end_one_sees_a_picture(monkeypatch):
     """Every front end shows the richest form it knows; a picture all know."""
     data, _ = Canvas(some_model())._repr_mimebundle_()

@@ -7,6 +7,7 @@ import sys
 
 import nbformat
 import pytest
+from tiers import only
 
 from weft.commands import environment
 from weft.lessons import first_cell as hosted
@@ -77,7 +78,9 @@ def test_a_kernel_without_the_lab_is_told_in_a_line_and_nothing_is_fetched(
     assert end == "done: False"  # Run All stops
 
 
-@pytest.mark.parametrize("host", ["COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"])
+@pytest.mark.parametrize(
+    "host", only(["COLAB_RELEASE_TAG"], ["COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"])
+)
 def test_where_notebooks_are_hosted_the_lab_is_fetched_once_and_that_is_seen(
     open_notebook, host
 ):

@@ -92,6 +92,7 @@ def is_right(mine: OneRung, *sizes: int) -> bool:
     return run_case(lib, 0, case, torch.device("cpu")) <= 1
 
 
+@pytest.mark.slow
 def test_a_copied_rung_finds_the_headers_and_the_rungs_that_it_calls(tmp_path):
     mine = copy_rung("short", tmp_path / "mine.cu")
     mine.path.write_text(mine.path.read_text() + "/* g++: -O0 */\n")
@@ -103,6 +104,7 @@ def test_the_rung_that_picks_a_rung_brings_all_that_it_picks_from():
     assert is_right(one_rung("tuned"), 70, 33, 40)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
     """As on an A100. The CPU target has wgmma, so the rung has to be told."""
     mine = copy_rung("tuned", tmp_path / "mine.cu")
@@ -152,6 +154,7 @@ def test_a_readers_rung_that_does_not_compile_says_where(tmp_path):
         mine.library()
 
 
+@pytest.mark.slow
 def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path):
     mine = copy_rung("vectorised", tmp_path / "new" / "mine.cu")
     assert mine.name == "mine" and "matmul_vectorised" not in mine.path.read_text()
@@ -163,6 +166,7 @@ def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path)
     assert mine.inspect(128, 128, 32).kernels[0].counters.barriers < before.barriers
 
 
+@pytest.mark.slow
 def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     """As the lesson says: the file into kernels/matmul, its name into the list."""
     folder = tmp_path / "matmul"

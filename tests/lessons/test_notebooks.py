@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import itertools
 import os
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+import warm_kernel
 from cell_names import names, plain
 from nbclient import NotebookClient
 
@@ -57,6 +60,7 @@ def test_exercises_are_written_with_their_answers():
     assert {path.suffix for path in SOLUTIONS.iterdir()} <= {".ipynb", ""}
 
 
+@pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
     """The source with its answers; before each its stub, mistakes and spellings.
@@ -64,7 +68,20 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
     """
+    run_with_attempts(read(find_source(path)))
+
+
+@notebooks
+def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypatch):
+    """The kernel is a fork of a process that has imported the lab."""
+    warm_kernel.start_warm_kernels(monkeypatch)
     notebook = read(find_source(path))
+    notebook.cells = first_sections(notebook)
+    run_with_attempts(notebook)
+
+
+def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
+    """Run a lesson with all answers to its exercises, and look at each verdict."""
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
@@ -325,10 +342,15 @@ def test_readme_has_the_same_address():
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """The notebook, which must be valid."""
+    """The notebook, which must be valid; one of the caller's own."""
+    return pickle.loads(_read_once(path))
+
+
+@functools.cache
+def _read_once(path: Path) -> bytes:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    return notebook
+    return pickle.dumps(notebook)
 
 
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -365,6 +387,24 @@ def in_sections(notebook) -> list[list[int]]:
             sections.append([])
         sections[-1].append(index)
     return sections
+
+
+def first_sections(notebook) -> list[nbformat.NotebookNode]:
+    """The cells above the second ##, and the sections up to a quarter of the code.
+
+    Of a notebook without sections, the first quarter.
+    """
+    most = len(list(code_cells(notebook))) / 4
+    sections = in_sections(notebook)
+    if len(sections) == 1:
+        sections = [[], [], *([index] for index in sections[0])]
+    kept: list[nbformat.NotebookNode] = []
+    for number, section in enumerate(sections):
+        cells = kept + [notebook.cells[index] for index in section]
+        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > most:
+            break
+        kept = cells
+    return kept
 
 
 def glossary() -> dict[str, str]:

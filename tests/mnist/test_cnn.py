@@ -28,6 +28,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tiers import only
 
 from weft.base.errors import ArgumentError, KernelError, OutOfMemory
 from weft.toolchain import native
@@ -174,6 +175,10 @@ def backends() -> list:
 
 
 each_backend = pytest.mark.parametrize("target, rung", backends())
+# Where a test takes seconds: another rung takes as long and shares the code.
+naive_first = pytest.mark.parametrize(
+    "target, rung", only([("cpu", "naive")], backends(), names=2)
+)
 
 
 def random_params(shape: Shape, seed: int = 1) -> dict[str, np.ndarray]:
@@ -433,7 +438,7 @@ def test_a_call_is_as_many_steps_as_it_has_batches(target, rung):
     assert any((whole.get()[k] != v).any() for k, v in start.get().items())
 
 
-@each_backend
+@naive_first
 def test_training_lowers_the_loss(target, rung):
     cnn = ready(target, rung, count=4)
     for _ in range(60):
@@ -453,7 +458,7 @@ def one_thread() -> Iterator[None]:
     native.set_threads(0)
 
 
-@each_backend
+@naive_first
 def test_losses_are_handed_out_once_and_the_last_65536_kept(target, rung, one_thread):
     cnn = ready(target, rung, Shape(), count=7)
     assert len(cnn.losses()) == 0
@@ -526,6 +531,7 @@ def memory_limit(extra: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
 @each_backend
 def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
@@ -546,7 +552,7 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
 
 
 @pytest.mark.alone
-@each_backend
+@naive_first
 def test_profile_times_every_layer_of_one_step(target, rung):
     shape = Shape(28, 28, 8, 16, 32, 10, max_batch=16)
     cnn, twin = ready(target, rung, shape), ready(target, rung, shape)
@@ -695,7 +701,7 @@ def test_a_rung_that_is_not_there():
         native.library("mnist", "cpu").call("weft_cnn_create", made, 99, config, NULL)
 
 
-@each_backend
+@naive_first
 def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     if target == "cuda":
         pytest.skip("on a GPU the steps are queued, which takes no time")

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tiers import only
 
 from weft.base.errors import ArgumentError
 from weft.base.paths import ROOT
@@ -36,7 +37,7 @@ def fresh(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("rung", ["reference", "fused"])
+@pytest.mark.parametrize("rung", only(["reference"], ["reference", "fused"]))
 def test_a_training_imports_no_torch_and_computes_the_same(rung):
     program = STEPS.format(rung=rung, late=LATE)
     losses, logits, imported = json.loads(fresh("-c", program))

@@ -34,6 +34,7 @@ SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 
+@pytest.mark.slow
 @each_rung
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
     """No ReLU makes it a zero: whoever watches the loss sees that training is lost."""
@@ -53,6 +54,7 @@ def test_a_nan_anywhere_is_a_nan_loss(target, rung):
     assert np.isfinite(cnn.losses()).all(), "and the model is whole again"
 
 
+@pytest.mark.slow
 @each_fp32_rung
 def test_models_side_by_side_do_not_touch_each_other(target, rung):
     """Nor do batch sizes, a forward pass, a profile or weights set between calls."""
@@ -95,6 +97,7 @@ def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
     assert same(cnn.get(), before) and len(cnn.losses()) == 0
 
 
+@pytest.mark.slow
 @each_fp32_rung
 def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     """What came to its end has a loss, the rest has none."""
@@ -114,12 +117,11 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     assert same(cnn.get(GRADIENT), fresh.get(GRADIENT))
 
 
-QUICK = [("fused", 10), ("bf16", 2)]  # ten: kernels for many images
-OTHERS = [("fused", 2), ("bf16", 10), ("tf32", 2), ("tf32", 10), ("fp16", 10)]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "rung, batch", [*QUICK, *[pytest.param(*c, marks=pytest.mark.slow) for c in OTHERS]]
+    "rung, batch",
+    [(rung, batch) for rung in ("fused", "bf16", "tf32") for batch in (2, 10)]
+    + [("fp16", 10)],
 )
 def test_threads_in_any_order_give_the_same_bits(rung, batch):
     """Forward, in reverse, shuffled: where a barrier is missing, they do not."""

@@ -122,6 +122,7 @@ def follow(target: str, rung: native.Rung, train: Split) -> tuple[Record, Record
     return ours, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target, rung", rungs("cpu", "cuda"))
 def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung):
     steps, batch = SIZES[target]

@@ -40,6 +40,7 @@ def of(order):
     return TRAIN.images[order], TRAIN.labels[order]
 
 
+@pytest.mark.slow
 def test_loss_and_gradients_are_autograds():
     images, labels = clear_batch()
     params = params64()
@@ -57,6 +58,7 @@ def test_loss_and_gradients_are_autograds():
         np.testing.assert_allclose(gradients[name], want, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_float32_stays_float32_and_within_the_bound():
     images, labels = clear_batch()
     y, want, _ = step(params64(), images, labels)
@@ -69,6 +71,7 @@ def test_float32_stays_float32_and_within_the_bound():
         assert np.linalg.norm(got[name] - want[name]) <= bound, name
 
 
+@pytest.mark.slow
 def test_the_bound_tells_rounding_from_a_mistake():
     images, labels = clear_batch()
     y, want, _ = step(params64(), images, labels)
@@ -106,6 +109,7 @@ def test_the_closest_window_is_an_open_one_with_two_values_that_differ():
     assert place == (0, 0, 0, 0) and [*values] == window[0, 0]
 
 
+@pytest.mark.slow
 def test_a_turned_window_pays_its_second_and_no_other_changes():
     y, *_ = step(params64(), *clear_batch())
     place, values = mnist_numpy.closest_window(y, "bn2")
@@ -116,6 +120,7 @@ def test_a_turned_window_pays_its_second_and_no_other_changes():
     assert {name for name in y if turned[name] is not y[name]} == {"relu2"}
 
 
+@pytest.mark.slow
 def test_one_turned_window_explains_the_gradients_that_an_h200_measured():
     """Lesson 15b: the fused step's distance from float64, a mean of three batches."""
     rows = json.loads((RESULTS / "race_nvidia_h200.json").read_text())["rows"]

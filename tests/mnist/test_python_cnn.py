@@ -182,6 +182,7 @@ def test_without_labels_or_memory():
         cnn.forward("test", [0])
 
 
+@pytest.mark.slow
 def test_numba_compiles_all_bodies_for_a_gpu_in_float32():
     """Also on a machine without one; float64 is 64 times slower on many GPUs."""
     for body, args in bodies_in_c.arguments().items():
@@ -240,6 +241,7 @@ def test_rungs_by_name():
         Config(rung="naive, naive")
 
 
+@pytest.mark.slow
 def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path):
     """One of them in Python, here as C: the whole path of --rung numba."""
     monkeypatch.setattr(train, "trainer", lambda rung, device, **model: (

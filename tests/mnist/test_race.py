@@ -166,6 +166,7 @@ def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
     assert told[-1] == "absent: PyTorch eager nchw: out of memory"
 
 
+@pytest.mark.slow
 def test_a_rung_races_in_its_own_precision_only(train):
     told = []
     options = {"rounds": 1, "train": train, "say": told.append, **SMALL}
@@ -211,6 +212,7 @@ def test_the_ladder_on_a_cpu_is_what_is_not_simulated(few):
     assert [row["rung"] for row in result.rows] == ["reference"]
 
 
+@pytest.mark.slow
 def test_each_rung_of_a_run_races_twins_of_its_own_precision(monkeypatch, few):
     def trainer(name, device, **more):
         cnn = Cnn("reference", device, **more)
@@ -280,6 +282,7 @@ def as_lists(x):
     return x if isinstance(x, float) else x.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["epoch", "target"])
 def test_milestones_train_both_sides_alike(train, measure, given):
     test = load("test").first(300)
@@ -394,7 +397,7 @@ def row(impl, rung, us, precision="fp32", batch=64, **more):
     return found | {"device": "that GPU", "target": "cuda", "timer": "t"} | more
 
 
-def test_the_table_of_goals():
+def test_the_table_of_ratios():
     rows = [
         *[row("weft", "fused", 80.0), row("weft", "graph", 50.0)],
         *[row("cudnn", "cudnn", 1.0), row("torch", "graph", 400.0)],
@@ -403,18 +406,10 @@ def test_the_table_of_goals():
     ]
     fp32, tf32 = bench_mnist.compare_best(rows)
     assert (fp32["ours"], fp32["our us"], fp32["us"]) == ("graph", 50.0, 300.0)
-    assert (fp32["ratio"], fp32["must"], fp32["goal"]) == (6.0, 4, 6.5)
-    assert (fp32["met"], tf32["met"]) == ("must", "no")
-    assert (
-        bench_mnist.compare_best([*rows, row("weft", "pdl", 40.0)])[0]["met"] == "goal"
-    )
+    assert fp32["ratio"] == 6.0 and tf32["ratio"] == pytest.approx(300 / 90)
+    (faster, _) = bench_mnist.compare_best([*rows, row("weft", "pdl", 40.0)])
+    assert faster["ratio"] == 7.5 and faster["ours"] == "pdl"
     assert "PyTorch's fastest" in bench_mnist.note(rows)
-
-
-def test_a_cpu_is_not_held_to_a_gpus_goals():
-    rows = [row(impl, "eager", 2.0, target="cpu") for impl in ("weft", "torch")]
-    assert "goal" not in bench_mnist.compare_best(rows)[0]
-    assert "H200" not in bench_mnist.note(rows)
 
 
 def test_parts_of_a_sweep_come_together(tmp_path):
@@ -429,6 +424,7 @@ def test_parts_of_a_sweep_come_together(tmp_path):
     assert bench_mnist.merged(path, elsewhere) == elsewhere
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train):
     monkeypatch.setattr("weft.mnist.data.load", lambda _: train)
     path = tmp_path / "race.json"
@@ -450,7 +446,9 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
         ("--batches 8,x", "--batches x: want whole numbers"),
         ("--measure speed", "--measure speed: want some of step"),
         ("--rounds 0", "--rounds 0: want at least 1"),
-        ("--precisions fp4", "nothing could be measured"),
+        pytest.param(
+            "--precisions fp4", "nothing could be measured", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(words, message, capsys):

@@ -59,6 +59,7 @@ def test_a_statement_that_stands_there_twice_is_numbered():
     assert [m.slip for m in mutants(twice)] == ["g() -> pass", "g() #2 -> pass"]
 
 
+@pytest.mark.slow
 def test_what_is_listed_as_equivalent_exists_and_has_a_reason():
     listed = run.equivalents()
     assert run.unknown(run.tasks(run.NAMES), listed, run.NAMES) == []
@@ -84,6 +85,7 @@ def behave(how):
     return {"refuse": True, "accept": False}[how]
 
 
+@pytest.mark.slow
 def test_a_mutant_that_hangs_dies_or_raises_does_not_end_the_run(monkeypatch):
     monkeypatch.setattr(workers, "SECONDS", 10)
     tasks = {how: (how,) for how in ("refuse", "hang", "accept", "die", "raise")}

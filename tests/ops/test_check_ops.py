@@ -50,6 +50,7 @@ def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, ta
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
 
+@pytest.mark.slow  # every rung, in a process for each set of instructions
 @pytest.mark.parametrize("march", MARCHES)
 def test_no_rung_reads_or_writes_beyond_its_arrays(march):
     program = [sys.executable, Path(__file__).with_name("fenced.py"), *cases.OPS]

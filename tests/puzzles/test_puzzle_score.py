@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from puzzle_answers import RIGHT
+from tiers import first_of_each, only
 
 from weft import (
     ArgumentError,
@@ -134,14 +135,22 @@ def alone(case):
     return not case.in_c and puzzles[case.puzzle].is_kernel
 
 
-@pytest.mark.parametrize("case", [c for c in RIGHT if c.taught and alone(c)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    first_of_each(
+        [c for c in RIGHT if c.taught and alone(c)], lambda c: puzzles[c.puzzle].group
+    ),
+    ids=str,
+)
 def test_what_a_lesson_teaches_is_within_the_budget(case):
     found = score(puzzles[case.puzzle], case.answer)
     assert found.within, found
     assert "Within" in found.sentence or "As good" in found.sentence
 
 
-@pytest.mark.parametrize("name", ["shared", "conv1d", "prefix_sum", "softmax"])
+@pytest.mark.parametrize(
+    "name", only(["shared"], ["shared", "conv1d", "prefix_sum", "softmax"])
+)
 def test_what_a_lesson_teaches_is_within_the_budget_in_c_too(name):
     """A compiler leaves out reads that ours then does not need."""
     for case in RIGHT:
@@ -157,13 +166,19 @@ def test_ways_that_lessons_teach_are_listed():
     assert known <= taught and len(taught) > 20
 
 
-@pytest.mark.parametrize("puzzle", [p.name for p in puzzles if p.is_kernel])
+@pytest.mark.parametrize(
+    "puzzle",
+    first_of_each(
+        [p.name for p in puzzles if p.is_kernel], lambda name: puzzles[name].group
+    ),
+)
 def test_the_published_answer_differs_in_nothing_from_the_best_known(puzzle):
     found = score(puzzles[puzzle], puzzles[puzzle].answer)
     assert found.within and not found.differing
     assert str(found) == "As good as the best we know." == found.sentence
 
 
+@pytest.mark.slow
 def test_no_answer_is_better_than_ours_by_accident():
     """One is, since it walks over the row once."""
     better = [c for c in RIGHT if alone(c) and score(puzzles[c.puzzle], c.given).beats]

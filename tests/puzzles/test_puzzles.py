@@ -14,6 +14,7 @@ import types
 import numpy as np
 import pytest
 from puzzle_answers import RIGHT, WRONG
+from tiers import first_of_each, only
 
 import utils
 from weft import (
@@ -39,6 +40,7 @@ NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
 every = pytest.mark.parametrize("name", NAMES)
 every_kernel = pytest.mark.parametrize("name", KERNELS)
+FIRST = [names[0] for names in GROUPS.values()]  # of each group
 # What a kernel may only use from this puzzle on: it is what that puzzle, or the lesson
 # it ends, is about.
 FIRST_USE = {
@@ -250,7 +252,7 @@ def test_parameters_in_another_order_in_c_are_told_with_the_way_back():
         puzzles.map.check(kernel)
 
 
-@every
+@pytest.mark.parametrize("name", only([*FIRST, "image_filter_numpy"], NAMES))
 def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
     puzzle = puzzles[name]
     solved = puzzle.check(puzzle.answer)
@@ -275,13 +277,21 @@ def test_every_puzzle_has_wrong_answers(name):
     assert len([c for c in WRONG if c.puzzle == name]) >= 3
 
 
-@pytest.mark.parametrize("case", RIGHT, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    first_of_each(RIGHT, lambda case: puzzles[case.puzzle].group),
+    ids=str,
+)
 def test_a_right_answer_is_accepted(case):
     solved = puzzles[case.puzzle].check(case.answer)
     assert solved.language == ("CUDA C" if case.in_c else "Python")
 
 
-@pytest.mark.parametrize("case", WRONG, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    first_of_each(WRONG, lambda case: (puzzles[case.puzzle].group, case.in_c)),
+    ids=str,
+)
 def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
     puzzle = puzzles[case.puzzle]
     with pytest.raises(Mismatch) as refused:
@@ -322,7 +332,7 @@ def test_the_example_is_solved_without_a_mark(capsys):
 # ---- languages -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", only(["tiles"], GROUPS))
 def test_the_published_answers_are_accepted_as_cuda_c(group):
     """All of a group in one source: the compiler starts once."""
     wanted = [p for p in puzzles.groups[group] if p.is_kernel]
@@ -335,7 +345,7 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
         assert puzzle.check(module).language == "CUDA C"
 
 
-@pytest.mark.parametrize("name", [names[0] for names in GROUPS.values()])
+@pytest.mark.parametrize("name", only(["map"], FIRST))
 def test_every_way_to_run_a_kernel_is_an_answer(name):
     puzzle = puzzles[name]
     assert puzzle.check(sim(puzzle.answer)).language == "Python"
@@ -356,7 +366,7 @@ def test_the_published_answers_are_accepted_by_numba(name):
         assert re.search("simulator", str(error)), error
 
 
-@every_kernel
+@pytest.mark.parametrize("name", only(FIRST, KERNELS))
 def test_numba_compiles_the_published_answers(name):
     """Its compiler knows less than its simulator: no np.exp, for one."""
     puzzle = puzzles[name]
@@ -465,13 +475,19 @@ def in_rows_of_rows(out, a, height, width):
         out[row * width + col] = 255 - a[row][col]
 
 
-@pytest.mark.parametrize("form", [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
+@pytest.mark.parametrize(
+    "form", only([sim], [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
+)
 @pytest.mark.parametrize(
     ("given", "says"),
-    [
-        (in_rows_and_columns, r"`out\[row, col\]`"),
-        (in_rows_of_rows, r"a\[row\]\[col\]"),
-    ],
+    first_of_each(
+        [
+            (in_rows_and_columns, r"`out\[row, col\]`"),
+            (in_rows_of_rows, r"a\[row\]\[col\]"),
+        ],
+        key=lambda _: "any",
+        names=2,
+    ),
 )
 def test_a_flat_array_takes_one_index(form, given, says):
     """The puzzle is about that index, and no CUDA C gets it otherwise."""
@@ -575,6 +591,7 @@ def test_a_wrong_answer_is_drawn_above_its_error(published, capsys, monkeypatch)
     assert capsys.readouterr().out == printed  # the run for the picture prints nothing
 
 
+@pytest.mark.slow  # a million writes are simulated
 def test_an_answer_that_costs_too_much_is_drawn_too(published):
     def by_all(out, a, n):
         for i in range(n):

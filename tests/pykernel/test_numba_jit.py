@@ -279,6 +279,7 @@ def test_a_python_exception_keeps_its_type():
     assert "thread (0,0,0) of block (0,0,0), line" in error.value.__notes__[0]
 
 
+@pytest.mark.slow
 @simulated
 def test_a_loop_that_does_not_end_is_ended():
     c = np.zeros(1)

@@ -24,7 +24,7 @@ each_order = pytest.mark.parametrize(
     "order",
     ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in list(ORDERS)[1:])],
 )
-SLOW = {"endless"}  # a kernel is given some seconds before it counts as stuck
+QUICK = {"races_shared", "groups"}  # each is compiled for 2 s
 SECONDS = 60  # after which a program that hangs unnoticed fails its test
 
 
@@ -70,7 +70,9 @@ def programs(paths):
 
 
 def _parameter(path):
-    return pytest.param(path, marks=pytest.mark.slow) if path.stem in SLOW else path
+    return (
+        pytest.param(path, marks=pytest.mark.slow) if path.stem not in QUICK else path
+    )
 
 
 def complaints(runs: Runs, order: str) -> list[str]:
@@ -106,6 +108,7 @@ def test_every_fault_is_found_at_its_line_and_nothing_else(runs, order):
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
     path = FOLDER / "faulty/endless.cu"
     case = next(c for c in cases(path) if c.name == "a_flag_that_nobody_raises")
@@ -113,6 +116,7 @@ def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
     assert not case.complaints(found), said
 
 
+@pytest.mark.slow
 def test_findings_in_a_template_function_have_their_lines(tmp_path):
     """It has a section of its own, which begins with the table's first file."""
     text = (FOLDER / "clean/warps.cu").read_text()

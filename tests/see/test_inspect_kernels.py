@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from tiers import only
 from watched_kernels import findings, run
 
 from weft.cells.cpu.launch import open_runtime
@@ -58,7 +59,14 @@ def check_clean(
 OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # it is in the slow tier
 
 
-@pytest.mark.parametrize("op, rung", OTHERS, ids=lambda x: getattr(x, "name", x))
+# The watch build of an op with convolutions takes seconds; all ops are checked, below
+# and in tests/ops.
+QUICK = [(op, rung) for op, rung in OTHERS if op == "relu"]
+
+
+@pytest.mark.parametrize(
+    "op, rung", only(QUICK, OTHERS, names=2), ids=lambda x: getattr(x, "name", x)
+)
 def test_an_ops_kernels_are_clean(op, rung):
     check_clean(rung, lambda turn, case: True)
 
@@ -86,6 +94,7 @@ def test_a_rung_of_the_ladder_is_clean_in_many_cases(rung):
     check_clean(rung, lambda turn, case: turn < 3 or turn % 8 == rung.index % 8, 6)
 
 
+@pytest.mark.slow  # the watch build takes 20 s
 @pytest.mark.parametrize("order", ORDERS)
 def test_training_steps_of_the_cnn_are_clean(order, monkeypatch):
     lib = load_watched_library("mnist")

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tiers import first_of_each
 
 import weft
 from weft import cuda, cuda_c, inspect
@@ -356,6 +357,7 @@ def command(folder, *words, **more):
     )
 
 
+@pytest.mark.slow
 def test_a_clean_programs_output_and_status_are_its_own(program):
     done = command(program, "--json", "report.json", "--", "256")
     assert (done.stdout, done.returncode) == ("no error\n", 3)
@@ -393,6 +395,7 @@ def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
     assert "the program itself was ended by SIGSEGV" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_told_where_it_was(tmp_path):
     (tmp_path / "prog.cu").write_text(
         """#include <cstdio>
@@ -415,13 +418,17 @@ int main() {
 
 @pytest.mark.parametrize(
     "words, said",
-    [
-        (["--listing", "some"], "--listing some: want all, hot, none"),
-        (["--build", "x"], "use weft run"),
-        (["--json"], "--json needs a value"),
-        (["--json", "nowhere/x.json"], "there is no folder"),
-        (["--order", "sideways"], "--order sideways"),
-    ],
+    first_of_each(
+        [
+            (["--listing", "some"], "--listing some: want all, hot, none"),
+            (["--build", "x"], "use weft run"),
+            (["--json"], "--json needs a value"),
+            (["--json", "nowhere/x.json"], "there is no folder"),
+            (["--order", "sideways"], "--order sideways"),
+        ],
+        key=lambda _: "any",
+        names=2,
+    ),
 )
 def test_a_command_line_that_makes_no_sense_is_one_sentence(program, words, said):
     done = command(program, *words)
@@ -429,6 +436,7 @@ def test_a_command_line_that_makes_no_sense_is_one_sentence(program, words, said
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_program_without_kernels_says_so(tmp_path):
     (tmp_path / "prog.cu").write_text("int main() { return 0; }\n")
     done = command(tmp_path)
@@ -464,6 +472,7 @@ print(large[:32].sum())
 """
 
 
+@pytest.mark.slow
 def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
     """Their addresses are reserved at the start, so the system itself would not say."""
     done = subprocess.run(
@@ -473,6 +482,7 @@ def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
     assert done.stdout.endswith("32.0\n"), done
 
 
+@pytest.mark.slow
 def test_a_program_has_its_lines_in_whatever_folder_it_is_built(tmp_path):
     text = "__global__ void one(int *x) { x[threadIdx.x] = 1; }\n"
     text += "int main() {\n    int *x;\n    cudaMalloc(&x, 16);\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiers import only
 
 from weft import cuda, cuda_c, load_cuda, numba_jit
 from weft.base.errors import ArgumentError, BuildError, KernelError
@@ -52,7 +53,7 @@ def module():
 
 
 @pytest.mark.parametrize("show", [ptx, pytest.param(sass, marks=with_sass)])
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("arch", only(["sm_90a"], ["sm_75", "sm_90a", "sm_120"]))
 def test_the_innermost_loop_is_open_and_counted(module, show, arch):
     (kernel,) = show(module.tiled, arch=arch).kernels
     (loop,) = kernel.loops
@@ -299,6 +300,7 @@ def test_ptx_is_read_with_calls_tables_and_inlined_headers():
     assert sorted(loop.body) == [1, 2, 3]
 
 
+@pytest.mark.slow
 @with_sass
 @pytest.mark.skipif(not nvcc(), reason="no nvcc")
 def test_a_files_own_flags_for_nvcc_count_here_too(tmp_path):

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from faults import copy_lab, libraries, python, start
+from tiers import only
 
 PROCESSES, KILLS = 8, 20
 LIBRARY = """
@@ -36,6 +37,7 @@ def unfinished(*folders) -> list[str]:
     return sorted(map(str, found))
 
 
+@pytest.mark.slow
 def test_eight_processes_build_a_cold_library_once(lab, tmp_path):
     children = [start(lab, tmp_path / "cache", "-c", LIBRARY) for _ in range(PROCESSES)]
     said = [child.communicate(timeout=300) for child in children]
@@ -119,7 +121,7 @@ def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
     assert out == "reference\n" and "building relu" in rest
 
 
-@pytest.mark.parametrize("harm", ["empty", "half", "text"])
+@pytest.mark.parametrize("harm", only(["half"], ["empty", "half", "text"]))
 def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     """As a machine that loses its power may leave one."""
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
@@ -136,6 +138,7 @@ def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     assert (again.stdout, again.stderr) == ("reference\n", "")
 
 
+@pytest.mark.slow
 def test_programs_are_built_at_once(lab, tmp_path):
     (tmp_path / "a.cu").write_text("int main() { return 7; }\n")
     words = ["-m", "weft", "run", str(tmp_path / "a.cu"), "-O0"]

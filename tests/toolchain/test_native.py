@@ -63,6 +63,7 @@ def in_a_new_process(script: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_threads_hold_in_every_thread_and_torchs_are_its_own():
     script = """
@@ -92,6 +93,7 @@ def test_threads_hold_in_every_thread_and_torchs_are_its_own():
     assert done.stdout == "[0, 0, 2]\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_child_computes():
     script = """
         import os, signal

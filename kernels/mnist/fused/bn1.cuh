@@ -1,11 +1,11 @@
-/* bn1.cuh -- conv1's batch norm as the affine map it is, before conv1 runs.
+/* bn1.cuh -- conv1's batch norm as an affine map, computed before conv1 runs.
  *
  * The sums of moments.cuh and conv1's weights give mean and variance, and these
- * the two numbers a channel that conv1 applies. It takes double, and few
- * threads have something to do: so it is done once, by some blocks that have
- * two channels each, and not by all blocks of conv1. Where step follows step
- * these are blocks of update(), as soon as the weights are new; else a kernel
- * does it that moments() launches. */
+ * the two numbers per channel that conv1 applies. This takes double, and few
+ * threads have work. So some blocks with two channels each do it once, rather
+ * than all blocks of conv1. If one step directly follows another, these are
+ * blocks of update(), as soon as the weights are new; otherwise moments()
+ * launches a kernel for it. */
 #ifndef WEFT_BN1_H
 #define WEFT_BN1_H
 #include "image.cuh"
@@ -19,8 +19,9 @@ struct affine {
     float scale, shift, sign;
 };
 
-/* Of the step that runs. A block of two channels keeps sums of its own, since
- * it puts the next step's in their place while others still read. */
+/* The sums of the current step. Each block of two channels keeps its own copy,
+ * since it replaces them by the next step's while other blocks still read
+ * theirs. */
 struct bn1 {
     struct patch_sums patches[BN1_BLOCKS];
     double mean[C1], rstd[C1];
@@ -34,11 +35,11 @@ static __host__ __device__ inline struct bn1 *bn1_of(const struct fused *f) {
     return (struct bn1 *)((moment *)f->moments.data + MOMENT_ROOM * MOMENTS);
 }
 
-/* What the blocks read. */
+/* The inputs of the blocks. */
 struct bn1_from {
     const moment *slots; /* (count,MOMENTS) */
     int count;
-    double scale, shift; /* x = scale * q + shift is what conv1 reads */
+    double scale, shift; /* conv1 reads x = scale * q + shift */
     double batch, eps;
 };
 
@@ -54,11 +55,11 @@ static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
 }
 
 /* ---- from slots to sums over patches, in three steps --------------------- */
-/* After each the block synchronises. Thread i of at least 81 takes part. */
+/* The block synchronises after each step. Threads 0 to 80 take part. */
 
 struct bn1_scratch {
     moment sums[MOMENTS];
-    moment inside[TAPS][TAPS]; /* sum of what tap j meets, tap k being inside */
+    moment inside[TAPS][TAPS]; /* the sum over tap j, tap k being inside */
 };
 
 static __device__ __forceinline__ void
@@ -67,7 +68,7 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
     if (i >= MOMENTS) return;
     moment sum = 0;
     for (int s = 0; s < from->count; s += 16) {
-        moment part[16]; // loads under way at a time
+        moment part[16]; // loads in flight at a time
 #pragma unroll
         for (int j = 0; j < 16; j++)
             part[j] =
@@ -78,12 +79,13 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
     scratch_s->sums[i] = sum;
 }
 
-/* The sum of the image's pixels that tap j meets where tap k is inside, too. */
+/* Return the sum of the pixels under tap j at the places where tap k is also
+ * inside the image. */
 static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
                                                   int k) {
     const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
-    // Places 0..27 without the first where a tap looks up, the last where one
-    // looks down; there tap j meets the pixel j - 1 further.
+    // Places 0..27 without the first if a tap reads above, without the last if
+    // one reads below; there tap j covers the pixel j - 1 further.
     const int top = (jy == 0 || ky == 0) + jy - 1;
     const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
     const int left = (jx == 0 || kx == 0) + jx - 1;
@@ -95,7 +97,7 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
         for (int column = 0; column < ZONES; column++) {
             const int y0 = row < 3 ? row : row + 23;
             const int x0 = column < 3 ? column : column + 23;
-            // Zone 2 is inside always: limits leave out at most two lines.
+            // Zone 2 is always inside: limits leave out at most two lines.
             const bool inside = (row == 2 || (y0 >= top && y0 <= bottom)) &&
                                 (column == 2 || (x0 >= left && x0 <= right));
             if (inside) sum += zone_s[row * ZONES + column];
@@ -103,7 +105,7 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* At how many of 28 places both taps (of one direction) are inside. */
+/* Return at how many of 28 places both taps (in one direction) are inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
 }
@@ -139,7 +141,7 @@ static __device__ __forceinline__ double lanes_sum(double x) {
     return x;
 }
 
-/* One channel, by a warp: w_s are its weights, in shared memory. */
+/* Process one channel, by a warp: w_s has its weights, in shared memory. */
 static __device__ __forceinline__ void
 bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
             const float w_s[TAPS], float gamma, float beta,
@@ -155,7 +157,7 @@ bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
     }
     const double mean = lanes_sum(sum) * per_place;
     const double var = lanes_sum(squares) * per_place - mean * mean;
-    // Of a constant image the variance is 0, or what rounding leaves of it.
+    // For a constant image the variance is 0, or what rounding leaves of it.
     const double rstd = rsqrt((var > 0 ? var : 0) + from->eps);
     if (lane) return;
     const double scale = gamma * rstd;
@@ -166,7 +168,7 @@ bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
     to->affine[channel].sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
 }
 
-/* The block's own copy of the sums. */
+/* Store the block's own copy of the sums. */
 static __device__ __forceinline__ void
 bn1_keep(struct bn1 *to, const struct patch_sums *patch_s, int block, int i) {
     if (i < TAPS + PAIRS)

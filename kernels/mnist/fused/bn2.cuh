@@ -1,12 +1,13 @@
-/* bn2.cuh -- BN2 as the affine map it is, for the kernels that apply it as they
- * load: y = scale * m2 + shift, two numbers a channel, from the sums that conv2
- * left in slots. Sums of thousands of values and the difference of two of them
- * (the variance): in double, which costs nothing for so few. */
+/* bn2.cuh -- BN2 as an affine map, for the kernels that apply it as they load:
+ * y = scale * m2 + shift, two numbers per channel, from the sums that conv2
+ * stored in slots. These are sums of thousands of values and the difference of
+ * two of them (the variance), so they are computed in double, which costs
+ * nothing for so few. */
 #ifndef WEFT_BN2_CUH
 #define WEFT_BN2_CUH
 #include "fused.h"
 
-/* What the two numbers are made of, on the target. */
+/* The inputs of the two numbers, on the target. */
 struct bn2_sources {
     const float *sums; /* (count,2,64): sums of c2 and of its squares */
     int count;
@@ -34,9 +35,9 @@ template <int THREADS, int CHANNELS> struct bn2_affine {
     float scale[CHANNELS], shift[CHANNELS];
 };
 
-/* Add up the slots of `CHANNELS` channels from `first` on: a thread takes four
- * neighbours of every GROUPS-th slot, lanes with the same four meet by
- * shuffles, and each warp leaves its part. No barrier. */
+/* Add up the slots of `CHANNELS` channels from `first` on. A thread takes four
+ * neighbours of every GROUPS-th slot, shuffles combine the lanes with the same
+ * four, and each warp stores its part. No barrier. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -59,7 +60,7 @@ bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
             affine->parts[threadIdx.x / 32][4 * item + i] = sum[i];
 }
 
-/* Scale and shift of the thread's channel from its two sums. */
+/* Compute scale and shift of the thread's channel from its two sums. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -68,15 +69,15 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     const int c = threadIdx.x;
     const double mean = sum * from.per_value;
     const double var = squares * from.per_value - mean * mean;
-    // Below zero it is rounding only, where all values are equal.
+    // If all values are equal, rounding may make it negative.
     const double rstd = rsqrt((var > 0.0 ? var : 0.0) + from.eps);
     const double scale = from.gamma[first + c] * rstd;
     affine->scale[c] = (float)scale;
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
 }
 
-/* All of it; ends with a barrier. With `keep` the channels' sums go to
- * from.totals, for the kernels that follow. */
+/* Do all of it; ends with a barrier. With `keep` the channels' sums are stored
+ * in from.totals, for the following kernels. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -99,7 +100,7 @@ bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* The same from the totals that an earlier kernel kept. */
+/* Do the same from the totals that an earlier kernel kept. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -111,8 +112,8 @@ bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* BN2's output; the ReLU lets it pass where it is above zero. fc1 and its
- * gradient must agree on that, so both ask here. */
+/* Return BN2's output; the ReLU passes it if it is above zero. fc1 and its
+ * gradient must agree on that, so both call this. */
 static __device__ __forceinline__ float bn2_value(float m2, float scale,
                                                   float shift) {
     return fmaf(m2, scale, shift);

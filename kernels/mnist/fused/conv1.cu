@@ -1,30 +1,31 @@
 /* conv1.cu -- conv1, batch norm, ReLU and pool in one pass over the images.
  *
  * Idea:    batch norm's mean and variance are known before (bn1.cuh), so it is
- *          one multiply-add at the end of each sum; it is affine, so the
- *          largest of a window can be picked before it (the smallest where its
- *          weight is negative): the weights take that sign, and it is always
- *          the largest. What is written is a quarter of conv1's output.
+ *          one multiply-add at the end of each sum. It is affine, so the
+ *          largest of a window can be picked before it (the smallest if its
+ *          weight is negative): the weights take that sign, so the largest
+ *          always wins. The kernel writes a quarter of conv1's output.
  * Binds:   multiply-adds, 36 for each value written; at B = 64 the launch, and
- *          the way from the order to the image to the first multiply-add. */
+ *          the latency from the order to the image to the first
+ *          multiply-add. */
 #include "bn1.cuh"
 #include "element.cuh"
 #include "launch.cuh"
 
 /* A block works on half an image: a thread slides over seven windows of a row
- * of windows, for four channels. Its neighbours have the other channels, so
- * that what a warp writes at once lies together. */
+ * of windows, for four channels. Its neighbours have the other channels, so a
+ * warp's simultaneous writes are contiguous. */
 enum {
     THREADS = 128, /* 16 strips, of which the last two are idle */
     CHANNELS = 4,
     HALF_ROWS = SIDE2 / 2,       /* rows of windows */
     IN_ROWS = 2 * HALF_ROWS + 2, /* of the bordered image: THREADS items */
-    GROUPS = C1 / CHANNELS,      /* threads beside each other */
+    GROUPS = C1 / CHANNELS,      /* threads side by side */
     STRIP = SIDE2 / 2,           /* windows */
 };
 
-/* The four convolutions of one window; the largest, and which it is: the first
- * of equals. */
+/* Compute the four convolutions of one window; return the largest, and in *code
+ * which it is: the first of equals. */
 static __device__ __forceinline__ float
 window_max(int *code, const float in[4][4], const float w[TAPS]) {
     float y[4];
@@ -41,7 +42,7 @@ window_max(int *code, const float in[4][4], const float w[TAPS]) {
     return fmaxf(upper, lower);
 }
 
-/* in[row][to], in[row][to + 1] = two columns of the image. */
+/* Load in[row][to], in[row][to + 1] = two columns of the image. */
 static __device__ __forceinline__ void two_columns(float in[4][4], int to,
                                                    const float *image_s) {
 #pragma unroll
@@ -51,8 +52,8 @@ static __device__ __forceinline__ void two_columns(float in[4][4], int to,
     }
 }
 
-/* A strip of seven windows, whose upper left input is image_s; what belongs to
- * its first window and channel are p1 and code1. */
+/* Process a strip of seven windows, whose upper left input is image_s; p1 and
+ * code1 belong to its first window and channel. */
 template <enum precision P>
 static __device__ __forceinline__ void
 strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
@@ -80,8 +81,8 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
     }
 }
 
-/* Half an image in shared memory. Each thread brings one item, in two steps:
- * between them it need not wait for memory. */
+/* Load half an image into shared memory. Each thread loads one item, in two
+ * steps: between them it need not wait for memory. */
 static __device__ __forceinline__ unsigned
 fetch_half(const struct fused_run *run, int first, int half, int thread) {
     return fetch_item(image_at(run, first + half / 2),
@@ -106,8 +107,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // Where step follows step, run->next has been there for long; run->first
-    // is written by the kernel just before this one.
+    // If one step follows another, run->next was written long before; the
+    // kernel just before this one writes run->first.
     const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
     unsigned pixels = fetch_half(run, first, half, thread);
@@ -140,7 +141,7 @@ static __global__ void __launch_bounds__(THREADS)
         }
         if (next >= 2 * batch) break;
         half = next;
-        __syncthreads(); // all have read the half before
+        __syncthreads(); // all have read the previous half
         put_half(image_s, pixels, half, thread, mean, std);
         __syncthreads();
     }

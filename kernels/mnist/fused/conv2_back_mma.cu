@@ -1,20 +1,20 @@
 /* conv2_back_mma.cu -- conv2's backward pass for a small batch on tensor cores,
- * in tf32, bf16 or fp16: the gradient of its input, down to the sums that conv1
- * needs of it, and the gradient of its weights.
+ * in tf32, bf16 or fp16: the gradient of its input, reduced to the sums that
+ * conv1 needs, and the gradient of its weights.
  *
  * Idea:    both need dy, which is built once, in shared memory (dy_lines.cuh).
  *          Then some warps convolve it with the mirrored weights
  *          (conv_tiles.cuh: 64 channels in, 16 of dp1 out) while others
- *          multiply 32 of its channels with p1 (dw_tiles.cuh). Two blocks have
+ *          multiply 32 of its channels with p1 (dw_tiles.cuh). Two blocks share
  *          an image, each half of both. dp1 goes to shared memory, from where
- *          all warps take it to conv1's winner sums; neither dy nor dp1 is
- *          ever in global memory. Half of dw's warps take every other group of
+ *          all warps add it to conv1's winner sums; neither dy nor dp1 is ever
+ *          in global memory. Half of dw's warps take every other group of
  *          windows; the halves are added at the end.
  * Measured: one launch instead of two: 64 images on an H200 13.3 us instead of
  *          17.4 in tf32, 9.7 instead of 13.4 in bf16.
- * Limit:   nothing overlaps within a block: with several images a block,
- *          conv2_dx and conv2_dw, which copy the next one meanwhile, are faster
- *          from about 256 images on.
+ * Limit:   nothing overlaps within a block. With several images per block,
+ *          conv2_dx and conv2_dw, which copy the next one in the meantime, are
+ *          faster from about 256 images on.
  * Shared:  tf32 184 KB, 16 bits 110 KB. */
 /* g++: -O1 */
 #include "conv_tiles.cuh"
@@ -39,7 +39,7 @@ template <enum precision P_> struct back_shape {
     typedef typename element<P_>::T T;
     enum {
         PARTS = 2,           /* blocks that share an image */
-        IN = C1 / PARTS,     /* channels of dp1 that a block makes */
+        IN = C1 / PARTS,     /* channels of dp1 that a block computes */
         OUT = C2 / PARTS,    /* channels of dy whose weights it has */
         DX_TILES = IN / 8,   /* n-tiles of a warp of the first role */
         DX_WARPS = GROUPS,   /* each has a group of windows */
@@ -50,7 +50,7 @@ template <enum precision P_> struct back_shape {
         WARPS = DX_WARPS + DW_WARPS_N * DW_WARPS_K,
         THREADS = 32 * WARPS,
         ADDING = 14, /* warps that add up winners: two rows of pixels at once */
-        PITCH = IN + 4, /* of dp1: windows next to each other, 8 banks apart */
+        PITCH = IN + 4, /* of dp1: neighbouring windows, 8 banks apart */
         WEIGHTS = TAPS * IN * weight_rows<T, C2>::ROW,
         DY = lines<T, C2>::BYTES,
         P1 = lines<T, C1>::BYTES,
@@ -70,7 +70,7 @@ template <enum precision P_> struct back_shape {
 
 /* ---- the data gradient --------------------------------------------------- */
 
-/* A warp's sums to its place in `scratch` (ADDING,10,IN). */
+/* Store a warp's sums at its place in `scratch` (ADDING,10,IN). */
 template <class S>
 static __device__ __forceinline__ void
 put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
@@ -80,8 +80,9 @@ put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
     }
 }
 
-/* The block's sums, its warps in their order, to channels first .. of a slot
- * (10,32). `thread`: of those who do it, from 0 on. */
+/* Add the block's sums, its warps in their order, and store them in channels
+ * first .. of a slot (10,32). `thread` counts the participating threads from
+ * 0. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, const float *scratch, int first, int thread) {
@@ -95,7 +96,7 @@ store_winners(float *slot, const float *scratch, int first, int thread) {
 
 /* ---- the weight gradient ------------------------------------------------- */
 
-/* The second half's sums to `scratch`, for the first. */
+/* Store the second half's sums in `scratch`, for the first. */
 template <class S>
 static __device__ __forceinline__ void
 put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
@@ -104,7 +105,8 @@ put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
         put4(scratch + (i * S::DW_THREADS + own) * 4, acc[i / TAPS][i % TAPS]);
 }
 
-/* Both halves' sums to a slot (9,64,32), from channels first and channel on. */
+/* Store both halves' sums in a slot (9,64,32), from channels first and channel
+ * on. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
@@ -123,7 +125,7 @@ store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* Start copying the winners of `first` and the next channels of an image. */
+/* Start copying the winners of the channels from `first` on of an image. */
 template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
@@ -134,7 +136,7 @@ copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);
 }
 
-/* Blocks 2 i and 2 i + 1 have image i. */
+/* Blocks 2 i and 2 i + 1 process image i. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_back(struct back_arrays a) {
@@ -148,13 +150,13 @@ static __global__ void __launch_bounds__(S::THREADS)
     float *sums_s = (float *)(numbers + 1);
     uint8_t *codes = (uint8_t *)(sums_s + S::ALL_SUMS / sizeof(float));
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int dw_thread = thread - 32 * S::DX_WARPS; // below 0: of dx
+    const int dw_thread = thread - 32 * S::DX_WARPS; // negative: threads of dx
     const int half = dw_thread / S::DW_THREADS, own = dw_thread % S::DW_THREADS;
     const int channel = own / 32 * 8;
     const int image = blockIdx.x / S::PARTS, part = blockIdx.x % S::PARTS;
     const size_t at = (size_t)image * PIXELS2 * C1;
 
-    // Before the wait: all that was written some kernels ago.
+    // Before the wait: loads of data that earlier kernels have written.
     fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::IN, C1, S::THREADS>(
         rows, (const T *)a.weights, part * S::IN);

@@ -5,11 +5,12 @@
  *          sums in registers, and walks along rows of pixels with a 3x3 window
  *          of p1 in registers: a step reads 3 pairs of p1 and 4 values of dy
  *          for 72 multiply-adds. 128 threads cover 32 x 32 channels; two such
- *          groups take half of the rows each, and add up at the end.
- * Limit:   each block leaves 36 KB of sums that update() must add: at batch 64
+ *          groups take half of the rows each, and their sums are added at the
+ *          end.
+ * Limit:   each block stores 36 KB of sums that update() must add: at batch 64
  *          as much work as a few images.
- * Shared:  56.6 KB: 30 an image of p1 with its border, 24.5 dy of 32 channels;
- *          with room for two of each 111.3 KB.
+ * Shared:  56.6 KB: 30 for an image of p1 with its border, 24.5 for dy of 32
+ *          channels; with room for two of each 111.3 KB.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DW_FP32_CUH
 #define WEFT_CONV2_DW_FP32_CUH
@@ -17,7 +18,7 @@
 #include "dy_fp32.cuh"
 
 enum {
-    DW_OUT = 32,               /* oc of a block */
+    DW_OUT = 32,               /* oc per block */
     DW_CUTS = C2 / DW_OUT,     /* blocks that share an image */
     DW_GROUP = 4 * DW_OUT,     /* threads: 16 pairs of ic x 8 quads of oc */
     DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next one's left */
@@ -28,7 +29,7 @@ enum {
 };
 static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
 
-/* What the kernel reads and writes, see fused.h. */
+/* The arrays that the kernel reads and writes, see fused.h. */
 struct conv2_dw_arrays {
     struct dy_sources dy;
     const float *p1, *c2, *dp2;
@@ -37,7 +38,7 @@ struct conv2_dw_arrays {
     int batch;
 };
 
-/* Zeros in an image's border: rows 0 and 15, and left of the rows between. */
+/* Zero an image's border: rows 0 and 15, and left of the rows between. */
 static __device__ __forceinline__ void dw_clear_border(float *image_s,
                                                        int threads) {
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -50,7 +51,7 @@ static __device__ __forceinline__ void dw_clear_border(float *image_s,
     }
 }
 
-/* Starts to copy an image (196,32) into its border. */
+/* Start copying an image (196,32) into its border. */
 static __device__ __forceinline__ void
 dw_copy_image(float *image_s, const float *p1, int threads) {
     for (int i = threadIdx.x; i < PIXELS2 * C1 / 4; i += threads) {
@@ -61,7 +62,8 @@ dw_copy_image(float *image_s, const float *p1, int threads) {
     }
 }
 
-/* One pixel's part of the sums; window[ky][(x + kx) % 3] is p1 around it. */
+/* Add one pixel's part of the sums; window[ky][(x + kx) % 3] is p1 around
+ * it. */
 static __device__ __forceinline__ void dw_multiply(float acc[TAPS][2][4],
                                                    const float2 window[3][3],
                                                    int x, float4 dy) {
@@ -79,7 +81,7 @@ static __device__ __forceinline__ void dw_multiply(float acc[TAPS][2][4],
     }
 }
 
-/* RUN pixels of a row; `image` is the bordered row above them. */
+/* Process RUN pixels of a row; `image` is the bordered row above them. */
 template <int RUN>
 static __device__ __forceinline__ void
 dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
@@ -92,14 +94,14 @@ dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
 #pragma unroll
     for (int x = 0; x < RUN; x++) {
 #pragma unroll
-        for (int ky = 0; ky < 3; ky++) // the column that comes in
+        for (int ky = 0; ky < 3; ky++) // the incoming column
             window[ky][(x + 2) % 3] =
                 *(const float2 *)(image + ky * DW_ROW + (x + 2) * C1);
         dw_multiply(acc, window, x, *(const float4 *)(dy + x * DW_OUT));
     }
 }
 
-/* Seven rows, in runs of RUN pixels. */
+/* Process seven rows, in runs of RUN pixels. */
 template <int RUN>
 static __device__ __forceinline__ void
 dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
@@ -112,11 +114,12 @@ dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
     }
 }
 
-/* All rows, by halves of rows: beside the other role of a merged launch a loop
- * of 504 multiply-adds was faster than one of 1008 (H200, 64 images: 32.9 us
- * instead of 35.2; with PDL the same), perhaps because both loops share the
- * instruction cache. Each half of the image has sums of its own, as if a group
- * had made it: one chain of 196 additions rounds more. */
+/* Process all rows, by halves of rows. Beside the other role of a merged
+ * launch, a loop of 504 multiply-adds was faster than one of 1008 (H200, 64
+ * images: 32.9 us instead of 35.2; with PDL the same), perhaps because both
+ * loops share the instruction cache. Each half of the image has separate sums,
+ * as if a group had computed it: one chain of 196 additions would round
+ * more. */
 static __device__ __forceinline__ void
 dw_both_halves(float acc[TAPS][2][4], const float *pixels, const float *dy) {
 #pragma unroll 1
@@ -131,7 +134,7 @@ dw_both_halves(float acc[TAPS][2][4], const float *pixels, const float *dy) {
     }
 }
 
-/* The groups' sums to the slot: the first group adds the second's. */
+/* Store the groups' sums in the slot: the first group adds the second's. */
 template <int GROUPS>
 static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
                                                 float acc[TAPS][2][4],
@@ -166,8 +169,8 @@ static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
     }
 }
 
-/* The work of block `block` of `blocks`, of GROUPS * DW_GROUP threads. With two
- * STAGES an image is loaded while the one before it is computed. */
+/* The work of block `block` of `blocks`, with GROUPS * DW_GROUP threads. With
+ * two STAGES an image is loaded while the previous one is computed. */
 template <int GROUPS, int STAGES>
 static __device__ __forceinline__ void
 conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
@@ -182,7 +185,7 @@ conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
     const int group = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
     for (int i = 0; i < STAGES; i++)
         dw_clear_border(images_s + i * DW_STAGE, THREADS);
-    // Of all this only dp2 and its sums come from the kernel just before.
+    // Of all this, only dp2 and its sums come from the kernel just before.
     builder_t builder;
     struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
     builder.copy_c2(images_s + DW_IMAGE, from, first);

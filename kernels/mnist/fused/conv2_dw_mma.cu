@@ -1,10 +1,10 @@
 /* conv2_dw_mma.cu -- the gradient of conv2's weights on tensor cores, in tf32,
  * bf16 or fp16.
  *
- * Idea:    dw_tiles.cuh's products, of image after image: the next one is
- *          copied while this one is multiplied. Half of the warps takes every
- *          other group of windows; the halves are added at the end, and each
- *          block leaves a slot of sums.
+ * Idea:    dw_tiles.cuh's products, image after image: the next one is copied
+ *          while this one is multiplied. Half of the warps takes every other
+ *          group of windows; the halves are added at the end, and each block
+ *          stores a slot of sums.
  * Binds:   tensor cores, and building dy before them.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 /* g++: -O1 */
@@ -38,8 +38,8 @@ template <enum precision P_> struct dw_shape {
                   "the sums over slots lie where the second image will");
 };
 
-/* The sums of both halves of the warps to the block's slot. Half of the m-tiles
- * at a time: that much fits where the images were. */
+/* Store the sums of both halves of the warps in the block's slot, half of the
+ * m-tiles at a time: that much fits where the images were. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int channel,
@@ -71,7 +71,7 @@ store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int channel,
     }
 }
 
-/* Start copying image `index`, and what its dy is made of. */
+/* Start copying image `index` and the inputs of its dy. */
 template <class S>
 static __device__ __forceinline__ void
 fetch(char *dy, char *stage, const struct dw_arrays &a, int index) {
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     const int stride = gridDim.x;
     int image = blockIdx.x, buffer = 0;
 
-    // The kernel just before, conv2_dx, wrote nothing that is read here.
+    // The kernel just before, conv2_dx, wrote nothing that this one reads.
     fetch<S>(memory, stage, a, image);
     dy_prepare<S::THREADS>(numbers, (double *)(memory + S::BUFFER),
                            a.dy.sources);
@@ -115,7 +115,8 @@ static __global__ void __launch_bounds__(S::THREADS)
         copy_wait<0>();
         __syncthreads(); // copies are complete
         make_dy<S::P, S::THREADS>(dy, stage, numbers);
-        __syncthreads(); // dy is complete, the stage and the other image read
+        __syncthreads(); // dy is complete, the stage and the other image have
+                         // been read
         const int next = image + stride;
         if (next < a.batch)
             fetch<S>(memory + (buffer ^ 1) * S::BUFFER, stage, a, next);

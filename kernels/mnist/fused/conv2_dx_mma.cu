@@ -1,11 +1,11 @@
 /* conv2_dx_mma.cu -- conv2's data gradient on tensor cores, in tf32, bf16 or
- * fp16, down to the sums that conv1 needs of it.
+ * fp16, reduced to the sums that conv1 needs.
  *
  * Idea:    dp1 = dy convolved with the mirrored weights: conv_tiles.cuh again,
  *          with 64 channels in and 32 out. dy is built in shared memory
- *          (dy_lines.cuh), dp1 goes to the same place when dy has been used,
- *          and from there into conv1's winner sums (winners.cuh). Neither is
- *          ever in global memory.
+ *          (dy_lines.cuh). dp1 goes to shared memory as well, and from there
+ *          into conv1's winner sums (winners.cuh). Neither is ever in global
+ *          memory.
  * Binds:   building dy and adding up winners, which run before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
  * Shared:  tf32 185 KB, 16 bits 110 KB. */
@@ -33,15 +33,15 @@ struct dx_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
     enum {
-        BLOCKS = BLOCKS_, /* that a multiprocessor is to hold */
+        BLOCKS = BLOCKS_, /* per multiprocessor */
         WARPS_M = WARPS_M_,
         MINE = MINE_,
         TILES = TILES_,
         WARPS = WARPS_M_ * WARPS_N_,
         THREADS = 32 * WARPS,
-        CHANNELS = 8 * TILES * WARPS_N_, /* of a block */
+        CHANNELS = 8 * TILES * WARPS_N_, /* per block */
         PARTS = C1 / CHANNELS,           /* blocks that share an image */
-        PITCH = CHANNELS + 4, // windows next to each other: 8 banks apart
+        PITCH = CHANNELS + 4,            // neighbouring windows: 8 banks apart
         DY = lines<T, C2>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
@@ -55,8 +55,8 @@ struct dx_shape {
     static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
 };
 
-/* The block's sums, its warps in their order, to channels first .. of a slot
- * (10,32). */
+/* Add the block's sums, its warps in their order, and store them in channels
+ * first .. of a slot (10,32). */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, float *scratch, float sums[SUMS], int first,
@@ -77,7 +77,7 @@ store_winners(float *slot, float *scratch, float sums[SUMS], int first,
     }
 }
 
-/* Blocks part, part + PARTS, ... share the images among them. */
+/* Blocks part, part + PARTS, ... share the images. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_dx(struct dx_arrays a) {
@@ -95,13 +95,13 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const int stride = gridDim.x / S::PARTS;
     int image = blockIdx.x / S::PARTS;
 
-    // c2 and its sums were written some kernels ago: no need to wait.
+    // Earlier kernels wrote c2 and its sums: no need to wait.
     fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::CHANNELS, C1, S::THREADS>(
         rows, (const T *)a.weights, first);
     zero_border<T, C2, S::THREADS>(dy);
-    // Pixels come by way of a register, asked for long before they are used,
-    // and which image comes after this one is asked for still earlier.
+    // Pixels pass through a register and are loaded long before they are used;
+    // the number of the image after this one is loaded still earlier.
     const unsigned *images = (const unsigned *)a.run->images;
     const int32_t *order = a.run->order + a.run->first;
     const int own = min(thread, PIXELS1 / 4 - 1);
@@ -118,7 +118,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     for (;;) {
         if (thread < PIXELS1 / 4) pixels[thread] = four;
         copy_wait<0>();
-        __syncthreads(); // copies are complete, dp1 and the image were read
+        __syncthreads(); // copies are complete, dp1 and the image have been
+                         // read
         load_image(image_s, (const uint8_t *)pixels, a.mean, a.std, thread,
                    S::THREADS);
         make_dy<S::P, S::THREADS>(dy, stage, numbers);
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         store_dp1<S::MINE, S::TILES, S::PITCH>(dp1, acc, group, row, lane);
         __syncthreads(); // dp1 is complete, dy has been read
         const int next = image + stride;
-        if (next < a.batch) { // under way while winners are added up
+        if (next < a.batch) { // in flight while winners are added
             fetch_c2<T, S::THREADS>(dy, a.dy, next);
             fetch_dp2<T, S::THREADS>(stage, a.dy, next);
             copy_commit();
@@ -171,7 +172,7 @@ static int start(struct fused *f, int batch, cudaStream_t stream) {
 }
 
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream) {
-    // A small batch is made with dw.
+    // For a small batch, one kernel computes dx and dw.
     if (batch <= f->blocks && batch <= DW2_SLOTS)
         return fused_conv2_back_mma(f, batch, stream);
     switch (f->precision) {

@@ -1,20 +1,20 @@
 /* conv2_fp32.cu -- conv2 in strict fp32, with BN2's sums and the raw pool.
  *
- * Idea:    see conv2_fp32.cuh. While an image's result is at hand the block
- *          also picks each window's winner (batch norm is monotone per channel:
- *          the largest where its weight is positive, the smallest where it is
- *          negative) and adds up what BN2's mean and variance need.
+ * Idea:    see conv2_fp32.cuh. While an image's result is in shared memory, the
+ *          block also picks each window's winner (batch norm is monotone per
+ *          channel: the largest if its weight is positive, the smallest if it
+ *          is negative) and adds up the sums for BN2's mean and variance.
  * Limit:   the reduction and the epilogue are a tenth of the instructions.
- * Shared:  36 KB the weights, 34 an image or 49 its four parts: 85 KB up to a
- *          batch of half as many images as the GPU has SMs; beyond 70 KB, and
- *          with room for two images 105 KB.
+ * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts: 85
+ *          KB up to a batch of half as many images as the GPU has SMs; beyond
+ *          that 70 KB, and with room for two images 105 KB.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_fp32.cuh"
 #include "element.cuh"
 #include "launch.cuh"
 
-/* What the kernel reads and writes, see fused.h. */
+/* The arrays that the kernel reads and writes, see fused.h. */
 struct conv2_arrays {
     const float *p1, *weights, *gamma;
     float *c2, *m2, *sum2;
@@ -22,7 +22,7 @@ struct conv2_arrays {
     int batch;
 };
 
-/* Starts to copy an image (196,32) into its border. */
+/* Start copying an image (196,32) into its border. */
 template <class S>
 static __device__ __forceinline__ void copy_image(float *image_s,
                                                   const float *p1) {
@@ -38,7 +38,7 @@ struct four_sums {
     double values[4], squares[4];
 };
 
-/* One image's result, from `parts`, to global memory. A thread has four
+/* Store one image's result, from `parts`, in global memory. A thread has four
  * channels, with their signs, and every few windows. */
 template <class S, int COT>
 static __device__ __forceinline__ void
@@ -80,7 +80,7 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
     }
 }
 
-/* The block's sums, of its COT channels, to its slot. */
+/* Store the block's sums, of its COT channels, in its slot. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 write_sums(float *slot, double *scratch, const struct four_sums &total) {
@@ -100,7 +100,7 @@ write_sums(float *slot, double *scratch, const struct four_sums &total) {
 }
 
 /* Blocks n, n + 1, .. n + 64 / COT - 1 share an image and a slot of sum2. With
- * two STAGES an image is loaded while the one before it is computed. */
+ * two STAGES an image is loaded while the previous one is computed. */
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
                                          BLOCKS)
@@ -114,7 +114,8 @@ static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
     const struct conv_place at = place<S>();
     float sign[4];
     load4(sign, a.gamma + first + threadIdx.x % (COT / 4) * 4);
-    // Times this the winner is the largest; times zero none beats the first.
+    // Multiplied by this, the winner is the largest; by zero, none beats the
+    // first.
     for (int i = 0; i < 4; i++)
         sign[i] = sign[i] > 0.0f ? 1.0f : sign[i] < 0.0f ? -1.0f : 0.0f;
     copy_weights<S, COT>(weights_s, a.weights + first, C2);

@@ -4,25 +4,26 @@
  * Idea:    a thread owns 7x7 pixels x 2 output channels: 98 sums in registers.
  *          For two input channels it reads 81 pairs of pixels' values and 18
  *          pairs of weights and does 1764 multiply-adds: 18 for each load. The
- *          image lies as it comes, channels innermost, with a border of zeros,
- *          so no load asks whether it is inside. Four threads make the image,
- *          COT / 2 such groups the block's output channels, and SPLIT groups of
- *          warps take a part of the input channels each: that is how a small
+ *          image keeps its layout, channels innermost, with a border of zeros,
+ *          so no load needs a bounds check. Four threads compute the image, COT
+ *          / 2 such groups the block's output channels, and SPLIT groups of
+ *          warps each take a part of the input channels: that is how a small
  *          batch fills the GPU.
- * Binds:   the issue of FFMA, one instruction a cycle and quarter of an SM. */
+ * Binds:   the issue of FFMA, one instruction per cycle and quarter of an
+ *          SM. */
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH
 #include "common/ptx.cuh"
 #include "fused.h"
 
 enum {
-    TILE = 7, /* pixels of a thread along each side */
+    TILE = 7, /* a thread's pixels along each side */
     BORDERED = SIDE2 + 2,
 };
 
 /* The shape of a block. PIXEL and ROW are the pitches of the bordered image in
- * floats. A row takes 15 pixels: the zeros right of it are those left of the
- * next. */
+ * floats. A row takes 15 pixels: the zeros at its right are those at the left
+ * of the next. */
 template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
     enum {
         PAIRS = COT / 2,
@@ -34,10 +35,11 @@ template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
         IMAGE = (BORDERED - 1) * (ROW + PIXEL) + PIXEL,
         WEIGHTS = CIN * TAPS * COT,
         PART = PIXELS2 * COT,
-        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* what reduce_parts() leaves */
+        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* the result of reduce_parts() */
         WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
     };
-    /* Where pixel (y,x) of the image lies, without its border. */
+    /* Return the offset of pixel (y,x) of the image, not counting its
+     * border. */
     static __device__ __forceinline__ int at(int y, int x) {
         return (y + 1) * ROW + (x + 1) * PIXEL;
     }
@@ -51,14 +53,14 @@ template <class S> static __device__ __forceinline__ struct conv_place place() {
     struct conv_place at;
     const int thread = threadIdx.x, tile = thread / S::PAIRS % 4;
     at.pair = thread % S::PAIRS;
-    // Neighbouring lanes own an upper and a lower tile: these lie in other
+    // Neighbouring lanes own an upper and a lower tile: these are in different
     // banks.
     at.tile_y = tile % 2, at.tile_x = tile / 2;
     at.part = thread / (4 * S::PAIRS);
     return at;
 }
 
-/* Starts to copy the weights (CIN,9,all) of COT channels to shared memory. */
+/* Start copying the weights (CIN,9,all) of COT channels to shared memory. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 copy_weights(float *weights_s, const float *weights, int all) {
@@ -68,7 +70,7 @@ copy_weights(float *weights_s, const float *weights, int all) {
                      weights + (size_t)(i / QUADS) * all + 4 * (i % QUADS));
 }
 
-/* Zeros in the border. */
+/* Zero the border. */
 template <class S>
 static __device__ __forceinline__ void clear_border(float *image_s) {
     enum {
@@ -89,8 +91,8 @@ static __device__ __forceinline__ void clear_border(float *image_s) {
     }
 }
 
-/* acc += two input channels' part of the convolution; image and weights point
- * at the thread's first pixel and its pair of channels. */
+/* acc += the part of two input channels in the convolution; image and weights
+ * point at the thread's first pixel and its pair of channels. */
 template <class S, int COT>
 static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
                                                      const float *image,
@@ -126,7 +128,7 @@ static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
     }
 }
 
-/* The thread's tile over its part of the input channels. */
+/* Compute the thread's tile over its part of the input channels. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 convolve(float acc[TILE][TILE][2], const float *image_s, const float *weights_s,
@@ -147,7 +149,7 @@ convolve(float acc[TILE][TILE][2], const float *image_s, const float *weights_s,
     }
 }
 
-/* Writes a tile to part (196,COT), or adds what lies there. */
+/* Write a tile to part (196,COT), or add it to the present contents. */
 template <int COT, int ADD>
 static __device__ __forceinline__ void
 leave_tile(float *part, const float acc[TILE][TILE][2],
@@ -165,8 +167,8 @@ leave_tile(float *part, const float acc[TILE][TILE][2],
         }
 }
 
-/* From SPLIT tiles a place to PARTS arrays (196,COT) in shared memory, where
- * the image was; read_parts() adds these. Ends with a barrier. */
+/* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory,
+ * where the image was; read_parts() adds these. Ends with a barrier. */
 template <class S, int COT, int SPLIT>
 static __device__ __forceinline__ void
 reduce_parts(float *parts, const float acc[TILE][TILE][2],
@@ -180,7 +182,7 @@ reduce_parts(float *parts, const float acc[TILE][TILE][2],
     __syncthreads();
 }
 
-/* Element i of the result. */
+/* Return element i of the result. */
 template <class S>
 static __device__ __forceinline__ float read_parts(const float *parts, int i) {
     float sum = parts[i];

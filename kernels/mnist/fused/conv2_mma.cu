@@ -3,15 +3,16 @@
  * Idea:    a block keeps an image with its border and the weights of its output
  *          channels in shared memory; conv_tiles.cuh multiplies. One thread
  *          ends up with all four pixels of its windows, so the pool's winners
- *          and BN2's sums come out of registers: c2 is written once and never
- *          read to be reduced.
- *          A block takes half of the channels. Small batches: of one image, so
- *          that 64 images keep 128 multiprocessors busy. Large ones: of image
- *          after image, the next one copied while this one is multiplied; the
- *          weights are loaded once, and of the two blocks that a multiprocessor
- *          holds one stores its results while the other multiplies.
+ *          and BN2's sums come from registers: c2 is written once and never
+ *          read for a reduction.
+ *          A block takes half of the channels. For small batches it takes one
+ *          image, so that 64 images keep 128 multiprocessors busy. For large
+ *          ones it takes image after image, and copies the next one while this
+ *          one is multiplied. The weights are loaded once. Of the two blocks
+ *          that a multiprocessor holds, one stores its results while the other
+ *          multiplies.
  * Binds:   large: tensor cores and the loads of weights' fragments. Small: the
- *          time until the image is there.
+ *          time until the image arrives.
  * Shared:  tf32 68 KB (small), 100 KB (large); 16 bits 34 KB, 50 KB.
  *
  * Statistics and winners are those of c2 as it is stored, rounded to T. */
@@ -28,8 +29,9 @@ struct conv2_arrays {
     int batch;
 };
 
-/* How a block is made: WARPS_M warps share the windows, WARPS_N the channels;
- * a warp has MINE groups of 8 windows and TILES tiles of 8 channels. */
+/* How a block is organised: WARPS_M warps share the windows, WARPS_N the
+ * channels; a warp has MINE groups of 8 windows and TILES tiles of 8
+ * channels. */
 template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_,
           int BUFFERS_, int BLOCKS_>
 struct conv2_shape {
@@ -41,9 +43,9 @@ struct conv2_shape {
         MINE = MINE_,
         TILES = TILES_,
         BUFFERS = BUFFERS_,
-        BLOCKS = BLOCKS_, /* that a multiprocessor is to hold */
+        BLOCKS = BLOCKS_, /* per multiprocessor */
         THREADS = 32 * WARPS_M * WARPS_N,
-        CHANNELS = 8 * TILES * WARPS_N, /* of a block */
+        CHANNELS = 8 * TILES * WARPS_N, /* per block */
         PARTS = C2 / CHANNELS,          /* blocks that share an image */
         IMAGE = lines<T, C1>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C1>::ROW,
@@ -51,7 +53,7 @@ struct conv2_shape {
     };
 };
 
-/* Of the four values of a window: which wins; the first of equals. */
+/* Return which of a window's four values wins; the first of equals. */
 static __device__ __forceinline__ int winner_of(const float v[4], float gamma) {
     int code = 0;
     float best = v[0];
@@ -63,8 +65,8 @@ static __device__ __forceinline__ int winner_of(const float v[4], float gamma) {
     return code;
 }
 
-/* Stores one window's results in as many neighbouring channels as a chunk
- * holds, and adds them to the sums. v[pixel][channel]. */
+/* Store one window's results in as many neighbouring channels as a chunk holds,
+ * and add them to the sums. v[pixel][channel]. */
 template <enum precision P>
 static __device__ __forceinline__ void
 store_window(const struct conv2_arrays &to, int image, int window, int channel,
@@ -84,7 +86,7 @@ store_window(const struct conv2_arrays &to, int image, int window, int channel,
         T stored[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            // tf32's c2 is read by no tensor core: it stays float as it came.
+            // No tensor core reads tf32's c2: it stays an unrounded float.
             stored[i] = narrow<P == TF32 ? FP32 : P>(v[pixel][i]);
             v[pixel][i] = widen(stored[i]);
             sum[i] += v[pixel][i];
@@ -109,14 +111,15 @@ store_window(const struct conv2_arrays &to, int image, int window, int channel,
     if (N == 8) *(uint2 *)code2 = make_uint2(codes[0], codes[N / 4 - 1]);
 }
 
-/* The block's sums to its slot: over the 8 lanes that have the same channels,
- * then over the warps, in their order. scratch: (2,WARPS_M,CHANNELS) floats. */
+/* Store the block's sums in its slot: summed over the 8 lanes that have the
+ * same channels, then over the warps, in their order. scratch:
+ * (2,WARPS_M,CHANNELS) floats. */
 template <class S>
 static __device__ __forceinline__ void
 store_sums(float *slot, float *scratch, const float *sum, const float *square,
            int warp_m, int warp_n, int lane, int first) {
     enum { N = 2 * S::TILES };
-    __syncthreads(); // nobody reads the image any more
+    __syncthreads(); // no thread reads the image any more
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float both[2] = {sum[i], square[i]};
@@ -141,7 +144,7 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
     }
 }
 
-/* Blocks part, part + PARTS, ... share the images among them. */
+/* Blocks part, part + PARTS, ... share the images. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
@@ -187,8 +190,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         zero<S::MINE, S::TILES>(acc);
         const char *input = images + buffer * S::IMAGE;
         const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
-        // Two copies of the loop cost less than to ask in it, which would keep
-        // the loads of one tap behind the products of the tap before.
+        // Two copies of the loop cost less than a test inside it, which would
+        // keep the loads of one tap behind the products of the tap before.
         enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
         if (group + S::MINE <= GROUPS)
             conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(

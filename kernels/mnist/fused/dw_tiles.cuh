@@ -1,12 +1,12 @@
-/* dw_tiles.cuh -- the products of conv2's weight gradient: an inner loop
- * for kernels that have dy and p1 in shared memory.
+/* dw_tiles.cuh -- the products of conv2's weight gradient: an inner loop for
+ * kernels that have dy and p1 in shared memory.
  *
- * Idea:    dw (oc; tap, ic) = sum over pixels of dy (pixel, oc) times
- *          p1 (pixel + tap, ic): M = output channels, N = taps and input
- *          channels, K = pixels. A warp has all of the block's output channels
- *          and 8 input channels with all 9 taps. Both operands lie with
- *          channels innermost and are needed with pixels along K: ldmatrix
- *          transposes numbers of 16 bits, tf32 takes single words.
+ * Idea:    dw (oc; tap, ic) = sum over pixels of dy (pixel, oc) times p1 (pixel
+ *          + tap, ic): M = output channels, N = taps and input channels, K =
+ *          pixels. A warp has all of the block's output channels and 8 input
+ *          channels with all 9 taps. Both operands have channels innermost, but
+ *          pixels must run along K: ldmatrix transposes 16-bit numbers, tf32
+ *          takes single words.
  *          K runs over windows as in conv_tiles.cuh: the 4x4 pixels around 8
  *          windows are loaded once and serve 9 taps of 4 pixels.
  * Binds:   tensor cores; in tf32 also the single words. */
@@ -16,10 +16,10 @@
 
 /* ---- fragments: pixels along K, channels g ------------------------------- */
 
-/* Fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels around
- * each of a group's 8 windows. Numbers of 16 bits: patch[y][x] is the windows
- * at pixel (y,x) and then at (y,x + 1); tf32: windows 0, 2, 4, 6 and then 1, 3,
- * 5, 7 at pixel (y,x). */
+/* Load fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels
+ * around each of a group's 8 windows. 16-bit numbers: patch[y][x] is the
+ * windows at pixel (y,x) and then at (y,x + 1); tf32: windows 0, 2, 4, 6 and
+ * then 1, 3, 5, 7 at pixel (y,x). */
 template <class T>
 static __device__ __forceinline__ void
 load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
@@ -48,8 +48,8 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
             }
         }
     } else {
-        // Every other window has another pair of chunks in its line, so that
-        // 4 windows of 8 channels are in 32 banks.
+        // Every other window has another pair of chunks in its line, so that 4
+        // windows of 8 channels are in 32 banks.
         const int c = channel + lane / 4;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -71,8 +71,8 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
     }
 }
 
-/* The offset in dy of pixel (row,column) of a window. Windows past the last
- * are on the border: zeros, which add nothing. */
+/* Return the offset in dy of pixel (row,column) of a window. Windows past the
+ * last are on the border: zeros, which add nothing. */
 template <class T>
 static __device__ __forceinline__ int dy_at(int window, int row, int column,
                                             int chunk) {
@@ -82,9 +82,9 @@ static __device__ __forceinline__ int dy_at(int window, int row, int column,
     return window < PIXELS3 ? real : at::at(0, 0, chunk);
 }
 
-/* Fragments a of TILES m-tiles, from dy's chunk `first` on: rows are output
- * channels; columns, for 16 bits the 8 windows at pixel (row,0) and then at
- * (row,1), for tf32 the windows 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel
+/* Load fragments a of TILES m-tiles, from dy's chunk `first` on. Rows are
+ * output channels. Columns are, for 16 bits, the 8 windows at pixel (row,0) and
+ * then at (row,1); for tf32 the windows 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel
  * (row,column). */
 template <class T, int TILES>
 static __device__ __forceinline__ void
@@ -122,7 +122,7 @@ static __device__ __forceinline__ void
 add_group(float acc[TILES][TAPS][4], const char *dy, int first, const char *p1,
           int channel, int group, int lane) {
     typedef typename element<P>::T T;
-    // A fragment of dy has both pixels of a row, or, in tf32, one.
+    // A fragment of dy has both pixels of a row or, in tf32, one.
     enum { COLUMNS = sizeof(T) == 2 ? 1 : 2 };
     uint32_t patch[4][2 + COLUMNS][2];
     load_patch<T>(patch, p1, group, channel, lane);

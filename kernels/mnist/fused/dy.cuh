@@ -1,21 +1,21 @@
 /* dy.cuh -- the gradient of conv2's raw output, which no kernel ever stores.
  *
- * BN2's backward needs two sums over the whole batch, so the gradient `dy` of
- * its input cannot be written by the kernel that makes them. But it is cheap:
- * with x^ = (c2 - mean) rstd and g the gradient of BN2's output (dp2 where the
- * pixel won its window, else 0; the ReLU is in dp2 already)
+ * BN2's backward needs two sums over the whole batch, so the kernel that
+ * computes them cannot write the gradient `dy` of its input. But dy is cheap to
+ * compute: with x^ = (c2 - mean) rstd and g the gradient of BN2's output (dp2
+ * if the pixel won its window, else 0; dp2 already includes the ReLU)
  *
  *     dy = gamma rstd (g - dbeta / N - x^ dgamma / N)
  *        = scale * g + constant + slope * c2,
  *
- * three numbers a channel. The two kernels that need dy (conv2_dx, conv2_dw)
- * compute the numbers once a block and build dy in shared memory as they load
- * c2: 16 bytes read a float4 of dy, nothing written. */
+ * three numbers per channel. The two kernels that need dy (conv2_dx, conv2_dw)
+ * compute the numbers once per block and build dy in shared memory as they load
+ * c2: 16 bytes read per float4 of dy, nothing written. */
 #ifndef WEFT_DY_CUH
 #define WEFT_DY_CUH
 #include "fused.h"
 
-/* What dy is made of, on the target. */
+/* The inputs of dy, on the target. */
 struct dy_sources {
     const double *sum2; /* (2,64): sums of c2 and of its squares */
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
@@ -46,14 +46,14 @@ template <int THREADS> struct dy_scratch {
     enum {
         // Warps that add: a power of two, so that each has whole quads.
         WARPS = THREADS >= 256 ? 8 : 4,
-        QUADS = 32 / WARPS, /* of columns, of a warp */
+        QUADS = 32 / WARPS, /* of columns, per warp */
         DOUBLES = 4 * C2,
     };
 };
 
-/* Sums over `count` slots of (2,64) floats, by warps 0 .. WARPS - 1: a lane has
- * 4 neighbouring columns of every WARPS-th slot, and the lanes with the same
- * columns meet by shuffles. */
+/* Sum `count` slots of (2,64) floats, by warps 0 .. WARPS - 1: a lane has 4
+ * neighbouring columns of every WARPS-th slot, and shuffles combine the lanes
+ * with the same columns. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_slots(double *totals, const float *slots, int count, int warp) {
@@ -78,13 +78,14 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
         for (int i = 0; i < 4; i++) totals[4 * quad + i] = sum[i];
 }
 
-/* conv2's sums: written long ago, so they may be read before pdl_wait(). */
+/* Load conv2's sums: written long ago, so they may be read before
+ * pdl_wait(). */
 static __device__ __forceinline__ void
 dy_add_early(double *totals, const struct dy_sources &from) {
     if (threadIdx.x < 2 * C2) totals[threadIdx.x] = from.sum2[threadIdx.x];
 }
 
-/* fc1_back's sums. */
+/* Add fc1_back's sums. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_late(double *totals, const struct dy_sources &from) {
@@ -94,8 +95,8 @@ dy_add_late(double *totals, const struct dy_sources &from) {
                               warp);
 }
 
-/* The numbers, when both sums are under way; they may lie where the totals do.
- * Begins and ends with a barrier. */
+/* Compute the numbers once both sums have been started; they may overlay the
+ * totals. Begins and ends with a barrier. */
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,
           const struct dy_sources &from) {
@@ -106,12 +107,12 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
         sum = totals[c], squares = totals[C2 + c];
         dbeta = totals[2 * C2 + c], dp2_m2 = totals[3 * C2 + c];
     }
-    __syncthreads(); // ... and read
+    __syncthreads(); // ... and have been read
     if (c < C2) {
         const double per_value = 1.0 / ((double)from.batch * PIXELS2);
         const double mean = sum * per_value;
         const double var = squares * per_value - mean * mean;
-        // Below zero it is rounding only, where all values are equal.
+        // If all values are equal, rounding may make it negative.
         const double rstd = 1.0 / sqrt((var > 0.0 ? var : 0.0) + from.eps);
         const double dgamma = rstd * (dp2_m2 - mean * dbeta);
         const double scale = from.gamma[c] * rstd;
@@ -124,10 +125,9 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
-/* All of it, by all THREADS (128 or more) threads of a block; ends with a
- * barrier. `scratch`: shared memory for dy_scratch<THREADS>::DOUBLES doubles.
- * A kernel that has something to do before pdl_wait() calls the three steps
- * itself. */
+/* Do all of it, with all THREADS (128 or more) threads of a block; ends with a
+ * barrier. `scratch`: shared memory for dy_scratch<THREADS>::DOUBLES doubles. A
+ * kernel that has other work before pdl_wait() calls the three steps itself. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_prepare(struct dy_numbers *numbers, double *scratch,
@@ -137,7 +137,8 @@ dy_prepare(struct dy_numbers *numbers, double *scratch,
     dy_finish(numbers, scratch, from);
 }
 
-/* dy of one pixel and channel; `wins`: the pixel is its window's winner. */
+/* Return dy of one pixel and channel; `wins`: the pixel is its window's
+ * winner. */
 static __device__ __forceinline__ float dy_value(float scale, float constant,
                                                  float slope, float dp2,
                                                  int wins, float c2) {

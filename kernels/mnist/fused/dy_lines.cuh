@@ -1,16 +1,17 @@
 /* dy_lines.cuh -- dy.cuh's gradient of conv2's output, built in shared memory
- * as the kernels on tensor cores read it: NHWC in swizzled lines, rounded to T.
+ * in the layout that the kernels on tensor cores read: NHWC in swizzled lines,
+ * rounded to T.
  *
- * First copies are started: c2 to the very places where dy will be, dp2 and the
- * winners beside. Later, when they and the channels' numbers are there, a
- * thread takes one chunk of channels of a window: one of dp2 and four of c2
- * give four of dy. */
+ * First copies are started: c2 to the places of dy, dp2 and the winners beside
+ * it. Later, when they and the channels' numbers have arrived, a thread takes
+ * one chunk of channels of a window: one of dp2 and four of c2 give four of
+ * dy. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH
 #include "dy.cuh"
 #include "lines.cuh"
 
-/* What an image's dy is made of, besides the channels' numbers. */
+/* The inputs of an image's dy, besides the channels' numbers. */
 struct dy_arrays {
     const void *c2, *dp2; /* T (batch,196,64), (batch,49,64) */
     const uint8_t *code2; /* (batch,49,64) */
@@ -22,7 +23,7 @@ static inline struct dy_arrays dy_arrays_of(const struct fused *f, int batch) {
     return a;
 }
 
-/* dp2 and code2 of an image on their way. */
+/* dp2 and code2 of an image in flight. */
 template <class T> struct dy_stage {
     enum {
         DP2 = FEATURES * (int)sizeof(T), /* bytes, then the codes */
@@ -30,7 +31,7 @@ template <class T> struct dy_stage {
     };
 };
 
-/* Start copying what dy of image `index` is made of: c2 to where dy will be in
+/* Start copying the inputs of image `index`'s dy: c2 to the place of dy in
  * `image`, the rest to `stage`. */
 template <class T, int THREADS>
 static __device__ __forceinline__ void
@@ -53,7 +54,7 @@ fetch_dp2(char *stage, const struct dy_arrays &from, int index) {
                      from.code2 + at + i / CODES * C2 + i % CODES * CHUNK);
 }
 
-/* c2 in `image` becomes dy. All copies are complete, for all threads. */
+/* Convert c2 in `image` to dy. All threads' copies must be complete. */
 template <enum precision P, int THREADS>
 static __device__ __forceinline__ void
 make_dy(char *image, const char *stage, const struct dy_numbers *numbers) {

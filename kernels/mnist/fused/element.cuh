@@ -1,9 +1,9 @@
-/* element.cuh -- the number type T that a precision keeps its arrays in.
+/* element.cuh -- the number type T in which a precision stores its arrays.
  *
- * FP32 and TF32 are float in memory; what a tensor core will read as tf32 is
- * rounded by whoever writes it, since the instruction merely cuts the lower 13
- * bits off. BF16 and FP16 take half the bytes. Arithmetic is always float:
- * kernels widen() what they read and narrow() what they write. */
+ * FP32 and TF32 are float in memory. The kernel that writes a number for tensor
+ * cores rounds it to tf32, since the instruction merely truncates the lower 13
+ * bits. BF16 and FP16 take half the bytes. Arithmetic is always float: kernels
+ * widen() what they read and narrow() what they write. */
 #ifndef WEFT_ELEMENT_H
 #define WEFT_ELEMENT_H
 #include <cuda_bf16.h>
@@ -32,7 +32,8 @@ static __device__ __forceinline__ float widen(__half x) {
     return __half2float(x);
 }
 
-/* The T nearest to x; for TF32 the nearest float that tf32 holds exactly. */
+/* Return the T nearest to x; for TF32 the nearest float that tf32 holds
+ * exactly. */
 template <enum precision P>
 static __device__ __forceinline__ typename element<P>::T narrow(float x);
 
@@ -76,7 +77,7 @@ static __device__ __forceinline__ void load4(float v[4], const T *p) {
     v[2] = from_bits(four.y & 0xffff, p), v[3] = from_bits(four.y >> 16, p);
 }
 
-/* Four floats, or four values of 16 bits, that lie in v: to p. */
+/* Store four floats, or four 16-bit values, from v in p. */
 static __device__ __forceinline__ void put4(float *p, const float v[4]) {
     *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
 }

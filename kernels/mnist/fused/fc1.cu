@@ -1,26 +1,25 @@
 /* fc1.cu -- the first linear layer, from conv2's raw pooled output.
  *
- * Idea:    BN2 and its ReLU are applied while a tile is on its way from memory
- *          to shared memory, so their output never exists. The sum over 3136
- *          features is split over blocks, each leaving its part in a slot of
- *          `hidden`: a batch of 64 has only 64 x 128 outputs, too few for a
- *          GPU. A slot takes some pixels and a GROUP of their channels, so that
- *          its blocks need few channels' statistics, which each adds up anew.
+ * Idea:    BN2 and its ReLU are applied while a tile moves from memory to
+ *          shared memory, so their output is never stored. The sum over 3136
+ *          features is split over blocks, each of which stores its part in a
+ *          slot of `hidden`: a batch of 64 has only 64 x 128 outputs, too few
+ *          for a GPU. A slot takes some pixels and a GROUP of their channels,
+ *          so its blocks need few channels' statistics, which each adds up
+ *          again.
  * FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in one
  *          load. Small tiles split k once more between a block's warps.
- * Others:  mma.sync; both operands lie with k along the row, as ldmatrix wants
- *          them.
+ * Others:  mma.sync; both operands have k along the row, as ldmatrix requires.
  * Limit:   at 64 images the launch and one trip to memory; from 1024 on FFMA
  *          issue, or the tensor pipe and the reads of m2.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_tile.cuh"
 #include "launch.cuh"
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
-/* TALL x WIDE outputs a thread. Its rows are ROWS / TALL apart, its outputs
+/* TALL x WIDE outputs per thread. Its rows are ROWS / TALL apart, its outputs
  * OUTS / WIDE: neighbouring lanes read neighbouring rows. */
 template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
     enum {
@@ -66,10 +65,11 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
         }
     }
 
-    /* Through shared memory, where the slices of k meet, and out in rows. */
+    /* Store the result through shared memory, where the slices of k are
+     * added. */
     __device__ __forceinline__ void store(float *hidden, float *shared,
                                           int rows) {
-        __syncthreads(); // the tiles are read
+        __syncthreads(); // the tiles have been read
         float *mine = shared + slice * TILE::ROWS * OUT_PITCH;
 #pragma unroll
         for (int i = 0; i < TALL; i++)
@@ -94,7 +94,8 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* Warps stand DOWN x ACROSS; a warp owns TALL x WIDE tiles of 16 x 8. */
+/* Warps form a grid of DOWN x ACROSS; a warp owns TALL x WIDE tiles of 16 x
+ * 8. */
 template <class TILE, int DOWN> struct fc1_mma_product {
     typedef typename TILE::T T;
     enum {
@@ -188,13 +189,13 @@ static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* Few images: 28 slots of 7 pixels x 16 channels, all of it loaded at once.
- * More: k in a loop, in fewer slots; tiles of 64 x 64 until there are enough of
- * larger ones, which read less for a product. Sizes as measured on an H200. */
+/* Few images: 28 slots of 7 pixels x 16 channels, all loaded at once. More: k
+ * in a loop, in fewer slots; tiles of 64 x 64 until there are enough of larger
+ * ones, which read less for a product. Sizes as measured on an H200. */
 enum { FC1_FEW = 128, FC1_MANY = 2048, FC1_MANY_16_BITS = 4096 };
 
-/* Into how many parts the pixels are split so that every multiprocessor has
- * `each` blocks, if there is room for so many slots. */
+/* Return into how many parts the pixels are split so that every multiprocessor
+ * has `each` blocks, limited by the room for slots. */
 template <class TILE>
 static int fc1_parts(const struct fused *f, int batch, int each) {
     const int most = hidden_slots(batch) / TILE::GROUPS;

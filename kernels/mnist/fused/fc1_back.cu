@@ -4,21 +4,20 @@
  *     dfc1[o][k] = sum over b of dh[b][o] a[b][k], a = relu(bn2(m2))
  *
  * Idea:    a block owns FEATURES of k, some pixels times some channels, with
- *          all 128 rows of their weights, and goes through its part of the
- *          batch 64 images at a time: m2 is read once for a, for the mask and
- *          for the sums that BN2's backward needs (of dp2 and of dp2 * m2). All
- *          but dh is older than the kernel before this one, so it loads early.
- *          With the whole batch in one block nobody else holds part of its
- *          gradient, and nobody else reads its weights: it makes their step
- *          itself and dfc1 is never stored.
+ *          all 128 rows of their weights. It goes through its part of the batch
+ *          64 images at a time: m2 is read once for a, for the mask and for the
+ *          sums that BN2's backward needs (of dp2 and of dp2 * m2). All inputs
+ *          but dh are older than the previous kernel, so it loads early. With
+ *          the whole batch in one block, no other block holds part of its
+ *          gradient or reads its weights: the block updates the weights itself
+ *          and never stores dfc1.
  * Files:   fc1_back_tile.cuh: what a block owns, loads and stores;
  *          fc1_back_product.cuh: the two products, by multiply-adds and by
  *          tensor cores; here the kernel around them.
  * Limit:   at 64 images the waits: weights, dh, the update's stores. Above,
  *          FP32 reads shared memory as long as it multiplies, the others wait
  *          for m2 and dp2.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_back_product.cuh"
 #include "launch.cuh"
@@ -39,12 +38,12 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     float old[TILE::STEPS][4], scale[4], shift[4];
     PRODUCT product;
 
-    // All of this is older than the kernel before this one.
+    // All of this is older than the previous kernel.
     const int step = TILE::ROWS * from.parts;
     int first = TILE::ROWS * blockIdx.y;
     back_copy_weights(block, from.shadow);
     back_fetch<TILE>(quads, block, from.m2, first, from.batch);
-    // A block of few features has registers to ask for these long before.
+    // A block of few features has enough registers to load these long before.
     if (TILE::WIDTH <= 32) back_read_old<TILE>(old, block, from);
     const float rate = from.run->lr;
     bn2_recall(affine, from.bn2, block.channel);
@@ -58,10 +57,10 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
         const int next = first + step;
         back_place<TILE>(block, quads, scale, shift);
         copy_wait<0>();
-        __syncthreads(); // a, dh and the first time the weights are complete
+        __syncthreads(); // a, dh and, at first, the weights are complete
         product.dp2(block);
         product.dfc1(block);
-        __syncthreads(); // dp2 is complete, the others are read
+        __syncthreads(); // dp2 is complete, the others have been read
         if (next < from.batch) back_copy_dh(block, from.dh, next, from.batch);
         back_store_dp2<TILE>(block, &sums, from.dp2, quads, scale, shift, first,
                              from.batch);
@@ -103,7 +102,7 @@ static int back_run(struct fused *f, int batch, int parts,
 }
 
 /* Few images: 98 blocks of half a pixel, twice the threads. Many: 49 blocks of
- * a pixel for each part of the batch, two on a multiprocessor. */
+ * a pixel for each part of the batch, two per multiprocessor. */
 enum { BACK_FEW = 512 };
 
 static int back_parts(const struct fused *f, int batch) {

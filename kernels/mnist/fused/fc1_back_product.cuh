@@ -1,10 +1,10 @@
-/* fc1_back_product.cuh -- the two products of fc1's backward (fc1_back.cu), out
- * of what lies in a block's shared memory.
+/* fc1_back_product.cuh -- the two products of fc1's backward (fc1_back.cu),
+ * from a block's shared memory.
  *
- * FP32:    4 x 4 numbers of dp2 and 8 x 4 of dfc1 a thread; small blocks split
- *          both sums in SLICES.
- * Others:  mma.sync. Three of the four operands lie with the summed index down
- *          the rows, which fragments.cuh reads across. */
+ * FP32:    4 x 4 numbers of dp2 and 8 x 4 of dfc1 per thread; small blocks
+ *          split both sums into SLICES.
+ * Others:  mma.sync. Three of the four operands have the summed index down the
+ *          rows, which fragments.cuh reads across. */
 #ifndef WEFT_FC1_BACK_PRODUCT_CUH
 #define WEFT_FC1_BACK_PRODUCT_CUH
 #include "fc1_back_tile.cuh"
@@ -26,7 +26,7 @@ template <class TILE> struct back_ffma {
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 4; j++) sum[h][i][j] = 0.0f;
     }
-    /* Images row, row + 16, ... of dp2, a slice of its sum over o. */
+    /* Compute images row, row + 16, ... of dp2, a slice of its sum over o. */
     __device__ __forceinline__ void dp2(const struct back_block<TILE> &block) {
         enum { STEPS = HIDDEN / SLICES };
         const float *dh = block.dh + row * TILE::DH_PITCH + slice * STEPS;
@@ -53,7 +53,7 @@ template <class TILE> struct back_ffma {
             put4(to + (row + i * DOWN) * TILE::OUT_PITCH + k, out[i]);
     }
 
-    /* += a slice of these images' sum. */
+    /* Add a slice of these images' sum. */
     __device__ __forceinline__ void dfc1(const struct back_block<TILE> &block) {
         enum { STEPS = TILE::ROWS / SLICES };
         const float *dh = block.dh + slice * STEPS * TILE::DH_PITCH + 4 * row;
@@ -74,7 +74,7 @@ template <class TILE> struct back_ffma {
         }
     }
 
-    /* This slice of dfc1 to the stage. */
+    /* Store this slice of dfc1 in the stage. */
     __device__ __forceinline__ void put(float *stage) {
         stage += (slice * HIDDEN + 4 * row) * TILE::PITCH + k;
 #pragma unroll
@@ -87,8 +87,8 @@ template <class TILE> struct back_ffma {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* Warps stand 4 x 2: 16 images of dp2, 32 rows of dfc1; half of the features,
- * in TILES of 8. */
+/* Warps form a grid of 4 x 2: 16 images of dp2, 32 rows of dfc1; half of the
+ * features, in TILES of 8. */
 template <class TILE> struct back_mma {
     typedef typename TILE::T T;
     enum { TILES = TILE::WIDTH / 16, K = k_step<T>::K };
@@ -104,7 +104,7 @@ template <class TILE> struct back_mma {
             for (int j = 0; j < TILES; j++)
                 for (int e = 0; e < 4; e++) sum[i][j][e] = 0.0f;
     }
-    /* Row and column of this lane's numbers e = 2 half + (0, 1). */
+    /* Return row and column of this lane's numbers e = 2 half + (0, 1). */
     __device__ __forceinline__ int row_of(int i, int half) const {
         return down * 32 + i * 16 + half * 8 + threadIdx.x % 32 / 4;
     }
@@ -159,7 +159,7 @@ template <class TILE> struct back_mma {
         }
     }
 
-    /* dfc1 to the stage. */
+    /* Store dfc1 in the stage. */
     __device__ __forceinline__ void put(float *stage) {
 #pragma unroll
         for (int i = 0; i < 2; i++)

@@ -3,7 +3,7 @@
  *
  * Banks:   rows are PAD longer: FP32 4 floats (float4s of neighbouring rows),
  *          TF32 8 floats (8 columns x 4 rows of a fragment), others 16 bytes
- *          (ldmatrix). For TF32 the rows of dh, 136 floats, meet two by two in
+ *          (ldmatrix). For TF32 the rows of dh, 136 floats, collide in pairs in
  *          ldmatrix: one of its two readers had to. */
 #ifndef WEFT_FC1_BACK_TILE_CUH
 #define WEFT_FC1_BACK_TILE_CUH
@@ -29,7 +29,7 @@ struct back_tile {
         OUT_PITCH = WIDTH + (PRECISION == FP32 ? 16 : 8),
         QUADS = WIDTH / 4, // of a row
         STRIDE = THREADS / QUADS,
-        LOADS = ROWS / STRIDE,   // quads of m2 that a thread takes
+        LOADS = ROWS / STRIDE,   // quads of m2 per thread
         STEPS = HIDDEN / STRIDE, // quads of dfc1
         // FP32: 16 x QUADS threads have work; the others take part of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
@@ -62,12 +62,13 @@ struct back_arguments {
     int parts; /* of the batch; 1: update the weights */
 };
 
-/* Where a block's arrays lie in its shared memory, and what it owns. */
+/* The places of a block's arrays in its shared memory, and what the block
+ * owns. */
 template <class TILE> struct back_block {
     typedef typename TILE::T T;
     T *weights, *a, *dh; /* (128,WIDTH), (64,WIDTH), (64,128) */
     float *out;          /* (SLICES,64,WIDTH): dp2 before its mask */
-    int pixel, channel;  /* the first */
+    int pixel, channel;  /* the first of each */
 
     __device__ __forceinline__ explicit back_block(void *shared) {
         out = (float *)shared; // first: it begins as bn2_affine's doubles
@@ -77,12 +78,13 @@ template <class TILE> struct back_block {
         pixel = blockIdx.x / TILE::GROUPS * TILE::PIXELS;
         channel = blockIdx.x % TILE::GROUPS * TILE::CHANNELS;
     }
-    /* (SLICES,128,WIDTH) and the warps' sums, when all has been read. */
+    /* Return the place of (SLICES,128,WIDTH) and the warps' sums, once the
+     * other arrays have been read. */
     __device__ __forceinline__ float *stage() const {
         return (float *)(TILE::P == FP32 ? a : weights);
     }
-    /* Feature i of the block is one of the last pixel's neighbours or there is
-     * no such pixel; where it lies in a row of 3136. */
+    /* exists(): whether feature i of the block exists, since there may be no
+     * such pixel; feature(): its position in a row of 3136. */
     __device__ __forceinline__ bool exists(int i) const {
         return pixel + i / TILE::CHANNELS < PIXELS3;
     }
@@ -114,7 +116,8 @@ back_copy_weights(const struct back_block<TILE> &block, const void *from) {
     copy_commit();
 }
 
-/* dh of 64 images from `first` on; past the batch zeros, which add nothing. */
+/* Copy dh of 64 images from `first` on; past the batch zeros, which add
+ * nothing. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
@@ -133,7 +136,8 @@ back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
     copy_commit();
 }
 
-/* This thread's quads of m2: one place in a row, LOADS rows STRIDE apart. */
+/* Load this thread's quads of m2: one place in a row, LOADS rows STRIDE
+ * apart. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_fetch(struct quad<typename TILE::T> *quads,
@@ -151,7 +155,7 @@ back_fetch(struct quad<typename TILE::T> *quads,
     }
 }
 
-/* The same quads through BN2 and ReLU to shared memory. */
+/* Store the same quads in shared memory after BN2 and ReLU. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_place(const struct back_block<TILE> &block,
@@ -175,8 +179,8 @@ struct back_sums {
     float dp2[4], dp2_m2[4];
 };
 
-/* dp2 of this thread's quads (the same as of m2) from `out` to memory, rounded
- * where T is narrower; what is summed is what was stored. */
+/* Store dp2 of this thread's quads (the same as of m2) from `out` in memory,
+ * rounded if T is narrower; the sums use the stored values. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
@@ -184,7 +188,7 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
                const float scale[4], const float shift[4], int first,
                int batch) {
     typedef typename TILE::T T;
-    // No tensor core reads dp2 itself, so TF32 keeps it as it is.
+    // No tensor core reads dp2 itself, so TF32 stores it unrounded.
     const enum precision KEPT = TILE::P == TF32 ? FP32 : TILE::P;
     const int k = threadIdx.x % TILE::QUADS * 4;
     if (!block.exists(k)) return;
@@ -213,8 +217,8 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
     }
 }
 
-/* The sums of each warp, whose lanes of the same channels meet by shuffles, to
- * shared memory. */
+/* Store the sums of each warp in shared memory; shuffles combine the lanes of
+ * the same channels. */
 template <class TILE>
 static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
                                                      float *shared) {
@@ -233,7 +237,7 @@ static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
     }
 }
 
-/* From there to the block's channels of its slot of sum4. */
+/* Store the sums from there in the block's channels of its slot of sum4. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_sums(const struct back_block<TILE> &block, const float *shared,
@@ -248,8 +252,8 @@ back_store_sums(const struct back_block<TILE> &block, const float *shared,
 
 /* ---- dfc1 or the step of the weights ------------------------------------- */
 
-/* The weights in float, which the update needs: this thread's quads, one place
- * in a row, STEPS rows STRIDE apart. FP32 has them in shared memory. */
+/* Load the weights in float, for the update: this thread's quads, one place in
+ * a row, STEPS rows STRIDE apart. FP32 has them in shared memory. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_read_old(float (*old)[4], const struct back_block<TILE> &block,
@@ -264,8 +268,8 @@ back_read_old(float (*old)[4], const struct back_block<TILE> &block,
                               block.feature(k));
 }
 
-/* Add up the slices of dfc1 that lie in stage(); rows of it to memory, or the
- * step of the weights. */
+/* Add up the slices of dfc1 in stage(); store its rows in memory, or update the
+ * weights. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_finish(const struct back_block<TILE> &block,

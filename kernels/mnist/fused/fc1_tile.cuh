@@ -1,17 +1,16 @@
-/* fc1_tile.cuh -- what a block of fc1's forward owns, and how its operands come
- * to shared memory (fc1.cu).
+/* fc1_tile.cuh -- what a block of fc1's forward owns, and how its operands
+ * reach shared memory (fc1.cu).
  *
- * Banks:   a row is PAD = 16 bytes longer than it need be. Its STEP numbers are
- *          32, 128, 224 or 448 bytes: with 16 added, eight rows
- *          start in eight different sixteens of 128 bytes, and no two of them
- *          share a bank. */
+ * Banks:   a row is PAD = 16 bytes longer than necessary. Its STEP numbers are
+ *          32, 128, 224 or 448 bytes: with 16 added, eight rows start in eight
+ *          different sixteens of 128 bytes, and no two of them share a bank. */
 #ifndef WEFT_FC1_TILE_CUH
 #define WEFT_FC1_TILE_CUH
 #include "bn2.cuh"
 #include "fragments.cuh"
 
-/* ROWS images times OUTS outputs a block, PIXELS x CHANNELS features at a time,
- * in BUFFERS buffers. */
+/* ROWS images times OUTS outputs per block, PIXELS x CHANNELS features at a
+ * time, in BUFFERS buffers. */
 template <enum precision PRECISION, int ROWS_, int OUTS_, int PIXELS_,
           int CHANNELS_, int BUFFERS_>
 struct fc1_tile {
@@ -29,7 +28,7 @@ struct fc1_tile {
         PAD = 16 / (int)sizeof(T),
         PITCH = STEP + PAD,
         QUADS = STEP / 4,                    // of one row
-        LOADS = ROWS * QUADS / THREADS,      // quads of m2 that a thread takes
+        LOADS = ROWS * QUADS / THREADS,      // quads of m2 per thread
         PIECES = STEP * (int)sizeof(T) / 16, // of one row of weights
         BUFFER = (ROWS + OUTS) * PITCH,
         BYTES = BUFFERS * BUFFER * (int)sizeof(T),
@@ -38,7 +37,7 @@ struct fc1_tile {
     static_assert(THREADS % (CHANNELS / 4) == 0, "a thread keeps its channels");
 };
 
-/* What the kernels read and write. */
+/* The arrays that the kernels read and write. */
 struct fc1_arguments {
     const void *m2, *weights;
     struct bn2_sources bn2;
@@ -65,7 +64,7 @@ static __device__ __forceinline__ struct fc1_slice fc1_slice_of(int slot,
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Ask for the weights of PIXELS pixels from `pixel` on: (OUTS,STEP). */
+/* Start copying the weights of PIXELS pixels from `pixel` on: (OUTS,STEP). */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
@@ -83,8 +82,9 @@ fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
     copy_commit();
 }
 
-/* This thread's quads of m2 into registers, so that they are under way while
- * the tile before is multiplied. Past the batch: zeros, which nobody stores. */
+/* Load this thread's quads of m2 into registers, so that the loads are in
+ * flight while the previous tile is multiplied. Past the batch: zeros, which
+ * are not stored. */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
@@ -103,7 +103,7 @@ fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
     }
 }
 
-/* The same quads through BN2 and ReLU to shared memory. (ROWS,STEP) */
+/* Store the same quads in shared memory after BN2 and ReLU: (ROWS,STEP). */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
@@ -120,7 +120,7 @@ fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
     }
 }
 
-/* The loop that both kernels share: tiles arrive, `product` takes them in. */
+/* The loop that both kernels share: tiles arrive, `product` adds them. */
 template <class TILE, class PRODUCT>
 static __device__ __forceinline__ void
 fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
@@ -132,7 +132,7 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     const struct fc1_slice slice = fc1_slice_of<TILE>(blockIdx.z, from.parts);
     const int channel = slice.channel;
 
-    // The weights are older than the kernel before this one.
+    // The weights are older than the previous kernel.
     fc1_copy_weights<TILE>(shared + TILE::ROWS * TILE::PITCH, from.weights,
                            first_out, slice.pixel, channel);
     pdl_wait();
@@ -140,7 +140,7 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     struct quad<T> quads[TILE::LOADS];
     fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
                          channel);
-    // Of the blocks that add up these channels' sums one keeps them.
+    // Of the blocks that add up these channels' sums, one stores them.
     bn2_prepare(affine, from.bn2, channel,
                 blockIdx.x == 0 && blockIdx.y == 0 && slice.pixel == 0);
     float scale[4], shift[4];
@@ -153,8 +153,8 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
           *w = a + TILE::ROWS * TILE::PITCH;
         fc1_place_rows<TILE>(a, quads, scale, shift);
         copy_wait<0>();
-        // Complete; and whoever passes has read the other buffer, two tiles
-        // old.
+        // The tile is complete; and a thread that passes has read the other
+        // buffer, two tiles old.
         __syncthreads();
         buffer = (buffer + 1) % TILE::BUFFERS;
         if (pixel + TILE::PIXELS < slice.end) {

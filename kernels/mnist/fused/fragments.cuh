@@ -1,6 +1,6 @@
-/* fragments.cuh -- the tensor cores' operands out of shared memory, whatever
- * the precision: ptx.cuh's instructions chosen by type. A step of k is 32
- * bytes: 8 numbers of tf32 or 16 of 16 bits, so that one loop serves all. */
+/* fragments.cuh -- the tensor cores' operands from shared memory, for any
+ * precision: ptx.cuh's instructions chosen by type. A step of k is 32 bytes: 8
+ * numbers of tf32 or 16 of 16 bits, so one loop serves all. */
 #ifndef WEFT_FRAGMENTS_CUH
 #define WEFT_FRAGMENTS_CUH
 #include "element.cuh"
@@ -9,7 +9,7 @@ template <class T> struct k_step {
     enum { K = 32 / (int)sizeof(T), HALF = K / 2 };
 };
 
-/* Four neighbours as they lie in memory, on their way through registers. */
+/* Four neighbours as stored in memory, passing through registers. */
 template <class T> struct quad {
     uint2 bits;
 };
@@ -27,10 +27,10 @@ static __device__ __forceinline__ void quad_widen(float v[4],
     load4(v, (const T *)&from);
 }
 
-/* A warp's lanes as 4 x 8, for multiply-adds out of shared memory. A load of 16
- * bytes a lane is served to 16 lanes at once if neighbours (lane ^ 1 or lane ^
- * 2, the same for all) want the same bytes, else to 8: so neighbours share
- * their column, and every second pair its row. */
+/* A warp's lanes as 4 x 8, for multiply-adds from shared memory. A load of 16
+ * bytes per lane serves 16 lanes at once if neighbours (lane ^ 1 or lane ^ 2,
+ * the same for all) read the same bytes, else 8. So neighbours share their
+ * column, and every second pair its row. */
 static __device__ __forceinline__ int lane_row() {
     const int lane = threadIdx.x % 32;
     return lane % 2 + lane / 16 * 2;
@@ -39,8 +39,8 @@ static __device__ __forceinline__ int lane_column() {
     return threadIdx.x % 32 / 2 % 8;
 }
 
-/* a (16,K) from rows of shared memory: row m at from + m * pitch. Free of bank
- * conflicts where 8 rows start in 8 different sixteens of 128 bytes. */
+/* Load a (16,K) from rows of shared memory: row m at from + m * pitch. Free of
+ * bank conflicts if 8 rows start in 8 different sixteens of 128 bytes. */
 template <class T>
 static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
                                                      const T *from, int pitch) {
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
     ldmatrix_x4(a, from + lane % 16 * pitch + lane / 16 * k_step<T>::HALF);
 }
 
-/* Two neighbouring b (K,8), each the transpose of 8 rows: column n at
- * from + n * pitch. b[0..2) is the first, b[2..4) the second. */
+/* Load two neighbouring b (K,8), each the transpose of 8 rows: column n at from
+ * + n * pitch. b[0..2) is the first, b[2..4) the second. */
 template <class T>
 static __device__ __forceinline__ void
 fragment_columns(uint32_t b[4], const T *from, int pitch) {
@@ -58,9 +58,9 @@ fragment_columns(uint32_t b[4], const T *from, int pitch) {
                        lane / 8 % 2 * k_step<T>::HALF);
 }
 
-/* a (16,K) of which a row of shared memory is a column: k at from + k * pitch.
- * tf32 has no instruction for that: four loads of one number, free of bank
- * conflicts where pitch is 8 more than a multiple of 32. */
+/* Load a (16,K) if a row of shared memory is a column of it: k at from + k *
+ * pitch. tf32 has no instruction for that: four loads of one number, free of
+ * bank conflicts if pitch is 8 more than a multiple of 32. */
 static __device__ __forceinline__ void
 fragment_rows_across(uint32_t a[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -78,7 +78,7 @@ fragment_rows_across(uint32_t a[4], const T *from, int pitch) {
                              lane / 8 % 2 * 8);
 }
 
-/* Two neighbouring b (K,8) as they lie: k at from + k * pitch. */
+/* Load two neighbouring b (K,8) without transposing: k at from + k * pitch. */
 static __device__ __forceinline__ void
 fragment_columns_across(uint32_t b[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

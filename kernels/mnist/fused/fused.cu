@@ -2,17 +2,16 @@
  *
  * Before:  rung "tiled" writes every layer's output to memory and reads it
  *          back, and launches some forty kernels for a step.
- * Idea:    a kernel does all that can be done before the whole batch must be
- *          known; fused.h says which nine are left, of which head() does the
- *          first for the step that follows. What a kernel can compute again
- *          from what it reads anyway is never stored.
- * Limit:   the host launches them one by one, which takes as long as a step
- *          on 64 images. Rungs "graph" and "pdl" attack that.
+ * Idea:    a kernel does everything that is possible before the whole batch
+ *          must be known. fused.h lists the nine that remain; head() does the
+ *          first one's work for the step that follows. Values that a kernel can
+ *          recompute from what it reads anyway are never stored.
+ * Limit:   the host launches them one by one, which takes as long as a step on
+ *          64 images. Rungs "graph" and "pdl" attack that.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  *
- * The rungs differ in the numbers that products are made of and in how their
- * kernels are launched; the kernels are the same.
- */
+ * The rungs differ in the type of the products' numbers and in how their
+ * kernels are launched; the kernels are the same. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +25,14 @@ static __global__ void write_run(struct fused_run *to, struct fused_run run) {
 
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream) {
-    // A kernel and no copy: its argument is read before the call returns, so
-    // nobody waits and a later call may come with other values.
+    // A kernel rather than a copy: its argument is read before the call
+    // returns, so no thread waits, and a later call may pass other values.
     write_run<<<1, 1, 0, stream>>>(f->run, *run);
     WEFT_LAUNCHED(write_run);
     return WEFT_OK;
 }
 
-/* Queue one kernel and note the end of its section. */
+/* Queue one kernel and record the end of its section. */
 #define SECTION(name, call)          \
     do {                             \
         WEFT_TRY(call);              \
@@ -89,7 +88,7 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
     for (int64_t i = 0; i < r->count; i++, ++*queued) {
         WEFT_TRY(
             fused_chain(&s->f, r->batch, i > 0, i + 1 < r->count, NULL, on));
-        if (cnn_interrupted()) // its kernels may not have come to their end
+        if (cnn_interrupted()) // its kernels may not have finished
             return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C in step %lld",
                              (long long)(r->first + i));
     }
@@ -123,7 +122,7 @@ static int fused_forward(void *state, float *logits, const uint8_t *images,
 
 static int take_slots(struct fused_state *s, size_t batch, weft_stream stream) {
     struct fused *f = &s->f;
-    // Slots times images, at the batch size at which that is the most.
+    // Slots times images, at the batch size at which this is the maximum.
     const size_t rows = batch <= 256 ? 28 * batch : 7168;
     const size_t most = 4 * batch > rows ? 4 * batch : rows;
     TAKE(moments.data, MOMENT_SLOTS * MOMENTS, sizeof(double));
@@ -161,7 +160,7 @@ static int take_all(struct fused_state *s, size_t batch, weft_stream stream) {
     return take_slots(s, batch, stream);
 }
 
-/* All weights and gradients zero. */
+/* Zero all weights and gradients. */
 static int clear(struct fused *f, cudaStream_t stream) {
     const size_t bytes = PARAMS * sizeof(float);
     WEFT_CUDA_TRY(cudaMemsetAsync(f->params, 0, bytes, stream));
@@ -181,7 +180,7 @@ static int check_shape(const struct weft_cnn_config *c) {
     return WEFT_OK;
 }
 
-/* The device's multiprocessors, and whether it launches kernels early. */
+/* Find the device's multiprocessors, and whether it launches kernels early. */
 static int ask_device(struct fused *f) {
 #ifdef __CUDACC__
     int device, major;
@@ -192,7 +191,8 @@ static int ask_device(struct fused *f) {
         &major, cudaDevAttrComputeCapabilityMajor, device));
     f->pdl = f->pdl && major >= 9;
 #else
-    f->blocks = 8; // few, so that blocks get several images even of few
+    f->blocks = 8; // few, so that blocks get several images even in small
+                   // batches
 #endif
     return WEFT_OK;
 }
@@ -204,7 +204,7 @@ static void fused_destroy(void *state) {
     free(s);
 }
 
-/* A rung: its precision, whether from graphs, whether launched early. */
+/* Create a rung: its precision, whether from graphs, whether launched early. */
 template <enum precision PRECISION, int GRAPHED, int PDL>
 static int create(void **state, const struct weft_cnn_config *config,
                   weft_stream stream) {
@@ -212,7 +212,7 @@ static int create(void **state, const struct weft_cnn_config *config,
     struct fused_state *s = (struct fused_state *)calloc(1, sizeof *s);
     if (!s)
         return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *s);
-    *state = s; // whoever called frees it, also after a failure
+    *state = s; // the caller frees it, even after a failure
     s->f.precision = PRECISION;
     s->f.pdl = PDL;
     s->f.eps = config->eps;
@@ -231,8 +231,8 @@ static size_t fused_bytes(const void *state) {
 
 /* ---- weights and gradients ----------------------------------------------- */
 
-/* Where a parameter lies, and how: PyTorch's array is (outer,rows,columns),
- * ours (outer,columns,rows). Columns of 1: the same. */
+/* The place and layout of a parameter: PyTorch's array is (outer,rows,columns),
+ * ours (outer,columns,rows). With columns of 1 they are the same. */
 static const struct layout {
     int at, outer, rows, columns;
 } layouts[WEFT_CNN_PARAMS] = {
@@ -292,7 +292,7 @@ static int fused_set(void *state, int index, const float *in,
     int status =
         error ? weft_cuda_fail(error, "weft_cnn_set") : weft_sync(stream);
     free(ours);
-    if (!status && l->columns > 1) // a matrix that may be kept once more
+    if (!status && l->columns > 1) // a matrix that may have a second copy
         status = fused_shadows(&s->f, weft_cuda_stream(stream));
     return status;
 }

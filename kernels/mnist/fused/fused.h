@@ -1,5 +1,5 @@
-/* fused.h -- what the files of the fused step share: its sizes, its arrays and
- * the contract of each kernel.
+/* fused.h -- declarations that the files of the fused step share: its sizes,
+ * its arrays and the contract of each kernel.
  *
  * The step is a chain of few kernels, each as much work as can be done before
  * the whole batch must be known (batch norm's statistics, the loss):
@@ -14,15 +14,15 @@
  *     conv2_dw  gradient of conv2's weights          -> dw2
  *     update    adds up parts, SGD, next batch       -> params
  *
- * Nothing is added atomically: where many blocks sum, each leaves its part in a
- * slot of its own and the reader adds the slots in their order. So the same
- * seed gives the same bits, always.
+ * Nothing is added atomically: if many blocks sum, each stores its part in its
+ * own slot, and the reader adds the slots in their order. So the same seed
+ * always gives the same bits.
  *
- * Gradients on the way are those of the SUM of the losses, of order one
- * whatever the batch: small floats keep them. update() divides by the batch.
+ * Intermediate gradients are those of the SUM of the losses, of order one
+ * whatever the batch, so small floats can represent them. update() divides by
+ * the batch.
  *
- * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived.
- */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived. */
 #ifndef WEFT_FUSED_H
 #define WEFT_FUSED_H
 #include "../cnn.h"
@@ -48,8 +48,8 @@ enum {
 
 /* The parameters in one array of float, their gradients in another. Layouts:
  * conv1 (tap,channel), conv2 (tap,oc,ic), fc1 (out,pixel,channel), fc2 as in
- * PyTorch; tap = 3 ky + kx. A convolution's bias is kept but moves nothing:
- * batch norm takes it away again, and its gradient is zero. */
+ * PyTorch; tap = 3 ky + kx. A convolution's bias is kept but has no effect:
+ * batch norm removes it again, and its gradient is zero. */
 enum {
     CONV1_W = 0,
     CONV1_B = CONV1_W + TAPS * C1,
@@ -66,57 +66,57 @@ enum {
     PARAMS = FC2_B + CLASSES,
 };
 
-/* What products are made of. T below is float for FP32 and TF32 (there rounded
- * to tf32 by its producer wherever a tensor core reads it), __nv_bfloat16 or
+/* The type of the products' numbers. T below is float for FP32 and TF32 (there
+ * rounded to tf32 by its producer if a tensor core reads it), __nv_bfloat16 or
  * __half. All sums and all parameters are float. */
 enum precision { FP32, TF32, BF16, FP16 };
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* What a run of steps reads, on the target. update() advances it: a captured
- * step needs no new arguments. */
+/* The inputs of a run of steps, on the target. update() advances them: a
+ * captured step needs no new arguments. */
 struct fused_run {
     const uint8_t *images; /* (count,28,28) */
     const uint8_t *labels; /* (count) or NULL: forward only */
     const int32_t *order;  /* of the run's images */
     float *losses;         /* step i of the context writes losses[i % ring] */
-    int64_t step;          /* of this step */
+    int64_t step;          /* number of this step */
     int first;             /* this step takes order[first .. first+batch) */
     int ring;
     float lr;
-    int next; /* f->ahead: what `first` will be, known long before */
+    int next; /* f->ahead: the next `first`, known long before */
 };
 
 /* Parts of a sum: `count` slots, one after the other. */
 struct slots {
     float *data;
-    int count; /* written in this step; 1 to the kernel's own most */
+    int count; /* written in this step; 1 to the kernel's own maximum */
 };
 
 struct fused {
     enum precision precision;
     int pdl;    /* launch with programmatic dependent launch */
-    int ahead;  /* a step of the same batch size follows at once: head sums
-                   its patches, and it needs no moments() */
+    int ahead;  /* a step of the same batch size follows directly: head sums its
+                   patches, and it needs no moments() */
     int blocks; /* multiprocessors of the device (8 on the CPU target) */
     float eps, mean, std;
     struct fused_run *run; /* on the target */
 
     float *params, *grads; /* (PARAMS), grads of the MEAN loss */
-    /* conv2's weights once more, in T, as its kernels like them:
-     *   FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic)
-     *   else: conv2_f (tap,oc,ic); conv2_b (8-tap,ic,oc)
-     * and fc1's (out,pixel,channel); written by fused_shadows(), update() and,
-     * of fc1, fc1_back. For FP32 fc1_s is params + FC1_W itself. */
+    /* conv2's weights once more, in T, in the layouts that its kernels need:
+     * FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic)
+     * else: conv2_f (tap,oc,ic); conv2_b (8-tap,ic,oc)
+     * and fc1's (out,pixel,channel). fused_shadows() and update() write them;
+     * fc1_back writes fc1's, too. For FP32 fc1_s is params + FC1_W itself. */
     void *conv2_f, *conv2_b, *fc1_s;
 
     struct slots moments; /* (slot,MOMENTS) integers of 64 bits */
     void *p1;             /* T (batch,196,32): relu(bn1(conv1)) pooled */
     uint8_t *code1;       /* (batch,196,32): the winner 0..3, 4: no gradient */
     void *c2;             /* (batch,196,64) conv2 without bias; FP32, TF32:
-                             float as it came, else T */
-    void *m2;             /* like c2, (batch,49,64): of each window the value
-                             that wins: the largest where bn2's weight > 0, the
+                             unrounded float, else T */
+    void *m2;             /* like c2, (batch,49,64): each window's winning
+                             value: the largest where bn2's weight > 0, the
                              smallest where < 0, the first where it is 0 */
     uint8_t *code2;       /* (batch,49,64): which, 0..3; the first of equals */
     struct slots sum2;    /* (slot,2,64): sums of c2 and of its squares */
@@ -140,7 +140,7 @@ struct fused {
 };
 enum { HEAD = CLASSES * HIDDEN + CLASSES + HIDDEN + 1 };
 
-/* The most slots each array has room for. */
+/* The maximum number of slots of each array. */
 enum {
     MOMENT_SLOTS = 256,
     SUM2_SLOTS = 264,
@@ -150,7 +150,7 @@ enum {
     DW2_SLOTS = 132,
 };
 
-/* The same for two whose slots are large: a large batch fills the GPU without
+/* The same for two arrays with large slots: a large batch fills the GPU without
  * splitting the sum over k, and one slot of dfc1 is 1.6 MB. */
 static inline int hidden_slots(int batch) {
     const int most = 7168 / batch;
@@ -163,26 +163,27 @@ static inline int dfc1_slots(int batch) {
 
 /* ---- the kernels --------------------------------------------------------- */
 /* Each queues its kernel (moments: two) for images order[first .. first+batch)
- * and notes in `f` how many slots it writes; any batch from 1 up. They read
- * what the kernels before them wrote, and write what the table above says. */
+ * and records in `f` how many slots it writes; any batch from 1 up. The table
+ * above lists what each writes; they read what the earlier kernels wrote. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
-/* `ahead`: the step before has summed this one's patches. */
+/* `ahead`: the previous step has summed this one's patches. */
 int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream);
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream);
 int fused_fc1(struct fused *f, int batch, cudaStream_t stream);
-/* With labels: everything; without: only logits (to `logits`). */
+/* With labels: everything; without: only logits (into `logits`). */
 int fused_head(struct fused *f, int batch, int train, cudaStream_t stream);
-/* If it writes one slot of dfc1 only, it also updates fc1's weights itself:
+/* If it writes only one slot of dfc1, it also updates fc1's weights itself:
  * grads (of the mean), params, fc1_s. */
 int fused_fc1_back(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream);
 int fused_update(struct fused *f, int batch, cudaStream_t stream);
-/* conv2_f, conv2_b, fc1_s from params: after weft_cnn_set(). */
+/* Compute conv2_f, conv2_b, fc1_s from params, after weft_cnn_set(). */
 int fused_shadows(struct fused *f, cudaStream_t stream);
 
-/* The tensor cores' versions, which the ones above call (back: dx and dw). */
+/* The versions for tensor cores, which the ones above call (back: dx and
+ * dw). */
 int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);

@@ -1,17 +1,18 @@
-/* fused_state.cuh -- what a fused rung keeps from one call to the next, for the
- * files that run it: fused.cu (memory, weights, the chain of kernels), graph.cu
- * (many steps in one launch), peek.cu (the arrays between the kernels). */
+/* fused_state.cuh -- the state that a fused rung keeps from one call to the
+ * next, for the files that run it: fused.cu (memory, weights, the chain of
+ * kernels), graph.cu (many steps in one launch), peek.cu (the arrays between
+ * the kernels). */
 #ifndef WEFT_FUSED_STATE_CUH
 #define WEFT_FUSED_STATE_CUH
 #include "fused.h"
 
-/* A step is captured as often as new batch sizes come: this many are kept. */
+/* Each new batch size requires a capture; the graphs of this many are kept. */
 enum { GRAPHS_KEPT = 4, GRAPH_SIZES = 3 };
 
 /* The captured steps of one batch size. */
 struct fused_graph {
     int batch;
-    int64_t used;   /* which launch used it last */
+    int64_t used;   /* the launch that used it last */
     struct fused f; /* with the slots that these steps write */
     cudaGraphExec_t execs[GRAPH_SIZES]; /* NULL: not needed yet */
 };
@@ -36,20 +37,20 @@ struct fused_state {
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
-/* Queue the kernels of one step; fused_set_run() comes before the first. If a
- * step of the same run and batch size comes directly before it, or after it,
- * the one before makes the next one's moments. */
+/* Queue the kernels of one step; call fused_set_run() before the first.
+ * `before`, `after`: a step of the same run and batch size directly precedes or
+ * follows. A step computes the moments of one that follows. */
 int fused_chain(struct fused *f, int batch, int before, int after,
                 struct cnn_marks *marks, cudaStream_t stream);
 
 /* ---- graph.cu ------------------------------------------------------------ */
 
-/* Capture a step on `batch` images and throw it away: it fails where a kernel
+/* Capture a step on `batch` images and discard it: this fails if a kernel
  * cannot be launched on this device. */
 int fused_rehearse(struct fused_state *s, int batch);
 
-/* Queue `count` steps on `batch` images each, as few launches; *queued counts
- * the steps. fused_set_run() comes before. */
+/* Queue `count` steps on `batch` images each, in few launches; *queued counts
+ * the steps. Call fused_set_run() before. */
 int fused_replay(struct fused_state *s, int batch, int64_t count,
                  int64_t *queued, cudaStream_t stream);
 

@@ -2,15 +2,14 @@
  *
  * Before:  rung "fused" keeps the host busy for 86 us a step (beside an H200):
  *          at batch 64 the GPU waits for it, 96 us a step.
- * Idea:    one launch runs 64 steps. Nothing in a captured step may change, so
- *          what changes lies in memory: update() advances the number of the
- *          next image, and the learning rate is read from there too. A new lr
- *          or a new data set needs no new capture.
+ * Idea:    one launch runs 64 steps. A captured step cannot change, so
+ *          everything that changes is in memory: update() advances the number
+ *          of the next image, and the kernels read the learning rate from there
+ *          too. A new lr or a new data set needs no new capture.
  *          The host is done after 0.3 us a step, the GPU after 87.
  * Limit:   a kernel starts when the one before it has ended: 1.0 to 1.5 us.
  *          Rung "pdl" overlaps the two.
- * Lesson:  notebooks/14_fusion_and_graphs.ipynb
- */
+ * Lesson:  notebooks/14_fusion_and_graphs.ipynb */
 #include "fused_state.cuh"
 
 /* Steps in each graph, the largest first: 937 steps are 20 launches. */
@@ -18,14 +17,14 @@ static const int sizes[GRAPH_SIZES] = {64, 8, 1};
 
 /* ---- capturing ----------------------------------------------------------- */
 
-/* *graph receives `steps` steps; what a failure leaves is for the caller. */
+/* *graph receives `steps` steps; after a failure the caller destroys it. */
 static int record(struct fused_state *s, struct fused *f, int batch, int steps,
                   cudaGraph_t *graph) {
     if (!s->capture)
         WEFT_CUDA_TRY(
             cudaStreamCreateWithFlags(&s->capture, cudaStreamNonBlocking));
-    // Relaxed: what other streams and threads do meanwhile is their business,
-    // and a kernel's first use may load its code.
+    // Relaxed: other streams and threads may continue their work, and a
+    // kernel's first use may load its code.
     WEFT_CUDA_TRY(
         cudaStreamBeginCapture(s->capture, cudaStreamCaptureModeRelaxed));
     int status = WEFT_OK;
@@ -33,7 +32,7 @@ static int record(struct fused_state *s, struct fused *f, int batch, int steps,
         status = fused_chain(f, batch, i > 0, i + 1 < steps, NULL, s->capture);
     const cudaError_t error = cudaStreamEndCapture(s->capture, graph);
     if (error) cudaGetLastError(); // not sticky
-    if (status) return status;     // which says what caused the error
+    if (status) return status;     // it names the error's cause
     return error ? weft_cuda_fail(error, "cudaStreamEndCapture") : WEFT_OK;
 }
 
@@ -50,7 +49,7 @@ static int capture(struct fused_state *s, struct fused *f, int batch, int steps,
 }
 
 int fused_rehearse(struct fused_state *s, int batch) {
-    struct fused f = s->f; // its slots are of no interest
+    struct fused f = s->f; // its slots are not needed
     cudaGraph_t graph = NULL;
     int status = record(s, &f, batch, 1, &graph);
     if (graph) cudaGraphDestroy(graph);
@@ -71,7 +70,8 @@ void fused_free_graphs(struct fused_state *s) {
     s->capture = NULL;
 }
 
-/* The graphs of that batch size; the ones not used for longest make room. */
+/* Find the graphs of that batch size; the least recently used ones make
+ * room. */
 static int find(struct fused_state *s, int batch, struct fused_graph **found,
                 cudaStream_t stream) {
     struct fused_graph *oldest = s->graphs;
@@ -81,7 +81,7 @@ static int find(struct fused_state *s, int batch, struct fused_graph **found,
         if (g->batch == batch) return WEFT_OK;
         if (g->used < oldest->used) oldest = g;
     }
-    if (oldest->batch) // it may be running still
+    if (oldest->batch) // it may still be running
         WEFT_CUDA_TRY(cudaStreamSynchronize(stream));
     free_graph(oldest);
     oldest->batch = batch;

@@ -2,18 +2,17 @@
  * output: bias, ReLU, the second linear layer, softmax, and all their
  * gradients.
  *
- * Idea:    one warp an image. A lane owns 4 of the 128 hidden units, and keeps
+ * Idea:    one warp per image. A lane owns 4 of the 128 hidden units, and keeps
  *          their column of fc2's weights and of its gradient in registers over
- *          all images of the warp: nothing but the image's own numbers moves.
- *          A logit is a sum over the lanes, found by shuffles that leave it
- *          with every lane; so each computes the softmax for itself and needs
- *          no one. At the end the warps of a block meet in shared memory, and
- *          the block leaves its part of the sums over the batch in a slot.
+ *          all images of the warp: only the image's own numbers move. A logit
+ *          is a sum over the lanes; shuffles deliver it to every lane, so each
+ *          computes the softmax for itself without the others. At the end the
+ *          warps of a block combine their sums in shared memory, and the block
+ *          stores its part of the sums over the batch in a slot.
  * Limit:   at 64 images three waits for memory, one after the other: parts of
- *          fc1, and before them the image's number and by it the label. At
- *          16384 the reads of fc1's parts and the writes of h and dh.
- * Lesson:  notebooks/15b_mnist_gpu.ipynb
- */
+ *          fc1, and before them the image's number and then its label. At 16384
+ *          the reads of fc1's parts and the writes of h and dh.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "element.cuh"
 #include "launch.cuh"
@@ -22,8 +21,8 @@
 #include <math.h>
 
 enum {
-    HEAD_FEW_WARPS = 4,   // a block of few images: one each at 64
-    HEAD_MANY_WARPS = 16, // fewer blocks leave fewer slots
+    HEAD_FEW_WARPS = 4,   // per block if images are few: one each at 64
+    HEAD_MANY_WARPS = 16, // fewer blocks write fewer slots
     HEAD_FEW = 256,
     /* Where a slot's parts begin: fused.h. */
     HEAD_BIAS2 = CLASSES * HIDDEN,
@@ -38,25 +37,26 @@ struct head_arguments {
     struct fused_run *run;
     float *h, *logits, *slots;
     void *dh;
-    int blocks; /* of the head itself; those behind them work ahead */
+    int blocks; /* of the head itself; the blocks after them work ahead */
     moment *moments;
 };
 
-/* What a lane gathers over its warp's images. */
+/* A lane's sums over its warp's images. */
 struct head_sums {
     float weights2[CLASSES][4], bias1[4];
     float bias2; /* lane c < 10: of class c */
     float loss;  /* lane 0 */
 };
 
-/* The sum over all lanes; each gets it, with the same bits. */
+/* Return the sum over all lanes to each lane, with the same bits. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
     return x;
 }
 
-/* h[0..4) = relu(fc1) of this lane's units: slots in their order. */
+/* Compute h[0..4) = relu(fc1) of this lane's units, adding slots in their
+ * order. */
 template <int LOADS>
 static __device__ __forceinline__ void
 head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
@@ -65,7 +65,7 @@ head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
     const size_t slot = (size_t)from.batch * HIDDEN;
     for (int j = 0; j < 4; j++) h[j] = bias[j];
     for (int first = 0; first < from.hidden_count; first += LOADS) {
-        float parts[LOADS][4]; // all asked for before the first is added
+        float parts[LOADS][4]; // all loaded before the first is added
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             for (int j = 0; j < 4; j++) parts[i][j] = 0.0f;
@@ -79,7 +79,7 @@ head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
     for (int j = 0; j < 4; j++) h[j] = relu(h[j]);
 }
 
-/* Every lane's logits of one image. */
+/* Compute the logits of one image in every lane. */
 static __device__ __forceinline__ void
 head_logits(float logits[CLASSES], const float h[4],
             const float weights[CLASSES][4], const float *bias) {
@@ -99,7 +99,7 @@ static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
     for (int c = 1; c < CLASSES; c++) most = fmaxf(most, logits[c]);
 #pragma unroll
     for (int c = 0; c < CLASSES; c++) {
-        const float shifted = logits[c] - most; // 0 at the most: no overflow
+        const float shifted = logits[c] - most; // 0 at the maximum: no overflow
         if (c == label) mine = shifted;
         logits[c] = expf(shifted);
         sum += logits[c];
@@ -111,7 +111,7 @@ static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
     return logf(sum) - mine;
 }
 
-/* dh[0..4) from the logits' gradients, which join the sums. */
+/* Compute dh[0..4) from the logits' gradients, and add those to the sums. */
 static __device__ __forceinline__ void
 head_back(float dh[4], struct head_sums *sums, const float h[4],
           const float dlogits[CLASSES], const float weights[CLASSES][4],
@@ -163,9 +163,9 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* Of more than four warps the later half joins the former, until four are left:
- * those lie side by side in shared memory, and each number of the block's slot
- * is a sum of four. */
+/* With more than four warps, the later half is added to the former until four
+ * are left. Those are side by side in shared memory, and each number of the
+ * block's slot is a sum of four. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];
@@ -203,9 +203,9 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
         if (c == lane) to.logits[image * CLASSES + c] = logits[c];
 }
 
-/* The head of a small batch leaves most of the GPU idle. Blocks there make the
- * sums that conv1 of the next step waits for (moments.cuh). All that they read
- * is older than the kernel before. */
+/* The head of a small batch leaves most of the GPU idle. Extra blocks there
+ * compute the sums that conv1 of the next step needs (moments.cuh). All their
+ * inputs are older than the previous kernel. */
 template <int WARPS>
 static __device__ void head_ahead(const struct head_arguments &from,
                                   unsigned *warps_s, int block, int blocks) {
@@ -226,7 +226,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         return head_ahead<WARPS>(from, (unsigned *)&shared,
                                  blockIdx.x - from.blocks,
                                  gridDim.x - from.blocks);
-    // Weights and the run are older than the kernel before this one.
+    // Weights and the run are older than the previous kernel.
     float weights[CLASSES][4], bias1[4];
     for (int c = 0; c < CLASSES; c++)
         load4(weights[c], from.weights2 + c * HIDDEN + 4 * lane);
@@ -258,7 +258,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
                      from.slots + (size_t)blockIdx.x * HEAD);
 }
 
-/* Only the logits. */
+/* Compute only the logits. */
 static __global__ void __launch_bounds__(32 * HEAD_FEW_WARPS)
     head_forward(const struct head_arguments from) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

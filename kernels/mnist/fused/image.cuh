@@ -1,9 +1,9 @@
 /* image.cuh -- an image of the batch, normalised, in shared memory.
  *
- * Pixels are stored as the uint8 they came as and become x = (p/255 - mean)/std
- * where they are used: a byte to read instead of four. Around the image lies
- * the convolution's border of zeros (zeros of x, not of p), so that no tap asks
- * whether it is inside. */
+ * Pixels are stored as the original uint8 and become x = (p/255 - mean)/std
+ * when they are used: one byte to read instead of four. The image has the
+ * convolution's border of zeros (zeros of x, not of p), so no tap needs a
+ * bounds check. */
 #ifndef WEFT_IMAGE_H
 #define WEFT_IMAGE_H
 #include "fused.h"
@@ -11,12 +11,12 @@
 enum {
     IMAGE_ROWS = SIDE1 + 2,
     // Even: conv1 reads two pixels with one load of 8 bytes. Not a multiple of
-    // 32: lanes which read neighbouring rows read different banks.
+    // 32: lanes that read neighbouring rows read different banks.
     IMAGE_PITCH = 34,
     IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* floats */
 };
 
-/* x = scale * p + shift; everybody rounds these two alike. */
+/* x = scale * p + shift; all users round these two alike. */
 static __host__ __device__ __forceinline__ float pixel_scale(float std) {
     return 1.0f / (255.0f * std);
 }
@@ -25,13 +25,13 @@ static __host__ __device__ __forceinline__ float pixel_shift(float mean,
     return -mean / std;
 }
 
-/* Pixels (28,28) of the run's image `index`. */
+/* Return the pixels (28,28) of the run's image `index`. */
 static __device__ __forceinline__ const uint8_t *
 image_at(const struct fused_run *run, int index) {
     return run->images + (size_t)run->order[index] * PIXELS1;
 }
 
-/* Of the batch's image `index`. */
+/* Return those of the batch's image `index`. */
 static __device__ __forceinline__ const uint8_t *
 image_of(const struct fused_run *run, int index) {
     return image_at(run, run->first + index);
@@ -41,14 +41,15 @@ image_of(const struct fused_run *run, int index) {
  * two columns of border. */
 enum { ROW_ITEMS = 8 };
 
-/* The pixels of item `item`, row `row` of the bordered image. */
+/* Return the pixels of item `item`, row `row` of the bordered image. */
 static __device__ __forceinline__ unsigned fetch_item(const uint8_t *image,
                                                       int row, int item) {
     const bool inside = row >= 1 && row <= SIDE1 && item < ROW_ITEMS - 1;
     return inside ? ((const unsigned *)image)[(row - 1) * 7 + item] : 0;
 }
 
-/* They, normalised, to row_s, which row `row` of the bordered image has. */
+/* Store them, normalised, in row_s, which is row `row` of the bordered
+ * image. */
 static __device__ __forceinline__ void put_item(float *row_s, unsigned pixels,
                                                 int row, int item, float mean,
                                                 float std) {
@@ -65,8 +66,8 @@ static __device__ __forceinline__ void put_item(float *row_s, unsigned pixels,
     }
 }
 
-/* The whole image with its border to image_s (30,IMAGE_PITCH). All `threads`
- * threads of the block call it; the caller synchronises. */
+/* Load the whole image with its border into image_s (30,IMAGE_PITCH). All
+ * `threads` threads of the block call it; the caller synchronises. */
 static __device__ __forceinline__ void load_image(float *image_s,
                                                   const uint8_t *image,
                                                   float mean, float std,

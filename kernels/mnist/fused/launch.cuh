@@ -4,29 +4,30 @@
 #include "common/launch.cuh"
 #include "fused.h"
 
-/* Launch kernel(...) and pass a failure on, as WEFT_TRY() does:
+/* Launch kernel(...) and return a failure, as WEFT_TRY() does:
  *
  *     LAUNCH(f, conv1<FP32>, grid, threads, shared_bytes, stream, a, b);
  *
- * `grid` is what dim3 is made of. With more than one template argument the
- * kernel stands in parentheses. With f->pdl and a grid of no more blocks than
- * the device has multiprocessors it is a programmatic dependent launch: the
- * kernel may start while the one before it ends, and reads what that one wrote
- * only after pdl_wait(). */
+ * `grid` converts to dim3. With more than one template argument the kernel must
+ * be in parentheses. With f->pdl and a grid of no more blocks than the device
+ * has multiprocessors, it is a programmatic dependent launch: the kernel may
+ * start while the previous one ends, and reads its results only after
+ * pdl_wait(). */
 #define LAUNCH(f, kernel, grid, threads, shared_bytes, stream, ...)   \
     WEFT_TRY(fused_launch((f), 0, #kernel, kernel, (grid), (threads), \
                           (shared_bytes), (stream), __VA_ARGS__))
 
-/* The same for a kernel of which two blocks fit on a multiprocessor, and all of
- * them at once: they cannot crowd, so they may start early as they are. */
+/* Launch a kernel of which two blocks fit on a multiprocessor, and all blocks
+ * at once: they cannot crowd, so they may start early without a claim. */
 #define LAUNCH_PAIRS(f, kernel, grid, threads, shared_bytes, stream, ...) \
     WEFT_TRY(fused_launch((f), 1, #kernel, kernel, (grid), (threads),     \
                           (shared_bytes), (stream), __VA_ARGS__))
 
-/* So much that no two blocks fit on a multiprocessor. Blocks that start early
- * find some multiprocessors still busy and crowd on the others, where they
- * stay: a step on 64 images took 95 us on an H200 instead of 87 without early
- * starts and 86 with them and this claim (tf32: 62, 64 and 57). */
+/* Return so much shared memory that no two blocks fit on a multiprocessor.
+ * Blocks that start early find some multiprocessors still busy and crowd on the
+ * others, where they stay. A step on 64 images took 95 us on an H200 with early
+ * starts alone, 87 without them and 86 with them and this claim (tf32: 62, 64
+ * and 57). */
 static size_t fused_alone(void) {
     const int all = device_has(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
@@ -34,9 +35,8 @@ static size_t fused_alone(void) {
     return alone < most ? alone : most;
 }
 
-/* Whether this card's blocks may have twice the shared memory that those of a
- * small one may (99 KB): then kernels load an image while they compute another.
- */
+/* Whether this card's blocks may have twice the shared memory of a small card's
+ * (99 KB): then kernels load an image while they compute another. */
 static inline int has_large_blocks() {
     return device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= 200 << 10;
 }

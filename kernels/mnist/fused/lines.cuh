@@ -1,22 +1,22 @@
-/* lines.cuh -- how conv2's kernels on tensor cores keep images and weights in
+/* lines.cuh -- how conv2's kernels on tensor cores store images and weights in
  * shared memory.
  *
- * ldmatrix reads 8 rows of 16 bytes at a time, which is free of conflicts when
- * the rows lie in 8 different groups of 4 banks. Shared memory is seen as lines
- * of 128 bytes (all 32 banks), each of 8 chunks of 16 bytes; which chunk goes
- * where in its line is turned by an exclusive or with a key, so that no byte is
- * spent on padding:
+ * ldmatrix reads 8 rows of 16 bytes at a time, which is free of conflicts if
+ * the rows are in 8 different groups of 4 banks. Shared memory is treated as
+ * lines of 128 bytes (all 32 banks), each of 8 chunks of 16 bytes. The position
+ * of a chunk in its line is the exclusive or of its number with a key, so no
+ * byte is spent on padding:
  *
- *   images   16 x 16 pixels, NHWC, the outermost ones the border of zeros. The
- *            8 rows of a matrix are the same pixel of 8 neighbouring windows
- *            (2x2, as pool 2 has them), shifted by the same tap. The key is
- *            x/2 - y/2: from one window to the next it grows by one, from the
- *            end of a row of windows to the next row it changes by -6 - 1 = -7,
- *            which is one modulo 8. So 8 windows in order have 8 keys.
- *   weights  rows of one output channel; 8 neighbouring rows have 8 keys.
+ * images   16 x 16 pixels, NHWC, the outermost ones the border of zeros. The 8
+ *          rows of a matrix are the same pixel of 8 neighbouring windows (2x2,
+ *          as pool 2 has them), shifted by the same tap. The key is x/2 - y/2:
+ *          from one window to the next it grows by one; from the end of a row
+ *          of windows to the next row it changes by -6 - 1 = -7, which is one
+ *          modulo 8. So 8 windows in order have 8 keys.
+ * weights  rows of one output channel; 8 neighbouring rows have 8 keys.
  *
- * The windows' order has one more use: with the four pixels of a window in the
- * same rows of different fragments, one thread gets all four results. */
+ * The windows' order has another benefit: with the four pixels of a window in
+ * the same rows of different fragments, one thread gets all four results. */
 #ifndef WEFT_LINES_CUH
 #define WEFT_LINES_CUH
 #include "common/ptx.cuh"
@@ -26,8 +26,8 @@ enum {
     LINE = 128,                 /* bytes */
     CHUNK = 16,                 /* bytes */
     SIDE_LINES = SIDE2 + 2,     /* pixels, with the border */
-    GROUP = 8,                  /* windows that go together */
-    GROUPS = (PIXELS3 + 7) / 8, /* 7, of the last of which one window is real */
+    GROUP = 8,                  /* windows processed together */
+    GROUPS = (PIXELS3 + 7) / 8, /* 7; in the last one, one window is real */
 };
 
 /* ---- where things are ---------------------------------------------------- */
@@ -39,7 +39,8 @@ template <class T, int CHANNELS> struct lines {
         CHUNKS = PIXEL / CHUNK,            /* of a pixel */
         BYTES = SIDE_LINES * SIDE_LINES * PIXEL,
     };
-    /* Offset of a pixel's chunk; (1,1) is the image's upper left pixel. */
+    /* Return the offset of a pixel's chunk; (1,1) is the image's upper left
+     * pixel. */
     static __device__ __forceinline__ int at(int y, int x, int chunk) {
         const int key = ((x >> 1) - (y >> 1)) & 7;
         return ((y * SIDE_LINES + x) * PIXEL + chunk * CHUNK) ^ (key * CHUNK);
@@ -50,17 +51,17 @@ template <class T, int CHANNELS> struct lines {
 template <class T, int K> struct weight_rows {
     enum { ROW = K * (int)sizeof(T), CHUNKS = ROW / CHUNK };
     static __device__ __forceinline__ int at(int row, int chunk) {
-        // Two rows of 64 bytes share a line: their places differ already.
+        // Two rows of 64 bytes share a line: their places already differ.
         const int key = (int)ROW < (int)LINE ? row >> 1 & 3 : row & 7;
         return (row * ROW + chunk * CHUNK) ^ (key * CHUNK);
     }
 };
 
-/* Which output channel is row `row` of the weights, and so column row % 8 of
- * n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile; this order
- * makes those of neighbouring tiles neighbouring channels: 16 bytes of them
- * (4 floats of 2 tiles, 8 numbers of 16 bits of 4 tiles) are one store.
- * T: the type that the results are stored as. */
+/* Return which output channel is row `row` of the weights, and so column row %
+ * 8 of n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile. This
+ * order makes those of neighbouring tiles neighbouring channels: 16 bytes of
+ * them (4 floats of 2 tiles, 8 numbers of 16 bits of 4 tiles) are one store. T:
+ * the type of the stored results. */
 template <class T> static __device__ __forceinline__ int channel_of(int row) {
     enum { TILES = 8 / (int)sizeof(T), SPAN = 8 * TILES };
     const int tile = row / 8 % TILES, t = row % 8 / 2;
@@ -70,9 +71,10 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 /* ---- filling ------------------------------------------------------------- */
 
 // Index arithmetic is the larger part of a small kernel's time: each thread
-// keeps to one chunk and walks down rows, so that little is computed per copy.
+// keeps to one chunk and walks down rows, so it computes little per copy.
 
-/* The border's pixels are zero; done once, images only fill the inside. */
+/* Zero the border's pixels; once is enough, since images only fill the
+ * inside. */
 template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void zero_border(char *image) {
     typedef lines<T, CHANNELS> at;
@@ -105,8 +107,8 @@ static __device__ __forceinline__ void copy_image(char *image, const T *from) {
                      from + y * SIDE2 * CHANNELS);
 }
 
-/* Start copying, of weights (9,ALL,K), rows first .. first + ROWS of each tap,
- * in the order of channel_of<OUT>(). */
+/* Start copying rows first .. first + ROWS of each tap of the weights
+ * (9,ALL,K), in the order of channel_of<OUT>(). */
 template <class T, class OUT, int K, int ROWS, int ALL, int THREADS>
 static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
                                                     int first) {
@@ -124,7 +126,7 @@ static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
 
 /* ---- numbers in chunks --------------------------------------------------- */
 
-/* The numbers of a chunk as floats, and back. */
+/* Load the numbers of a chunk as floats, and store them. */
 template <class T>
 static __device__ __forceinline__ void load_chunk(float *v, const T *from) {
     for (int i = 0; i < CHUNK / (int)sizeof(T); i += 4) load4(v + i, from + i);

@@ -2,8 +2,8 @@
  *
  * Idea:    moments.cuh: conv1's mean and variance follow from 70 sums over the
  *          images, which are exact, being integers. No pass over its output.
- * Binds:   at B = 64 the launch and the way from order to image to sum; then
- *          dp4a. */
+ * Binds:   at B = 64 the launch and the latency from order to image to sum;
+ *          then dp4a. */
 #include "bn1.cuh"
 #include "common/ptx.cuh"
 #include "launch.cuh"
@@ -19,8 +19,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
                  WARPS);
 }
 
-/* What conv1 makes of them, where no step came before: in others update() does
- * it. A block has two channels. */
+/* Compute conv1's batch norm from them if no step came before; otherwise
+ * update() does it. A block has two channels. */
 enum { BN1_THREADS = 96 };
 static __global__ void __launch_bounds__(BN1_THREADS)
     first_bn1(struct bn1 *to, const struct bn1_from from, const float *params) {

@@ -6,22 +6,22 @@
  *     mean = w . E        E[j]    = mean of p[j]            (9 numbers)
  *     var  = w' M w - mean^2    M[j][k] = mean of p[j] p[k]  (45: symmetric)
  *
- * for all channels: sums over images alone, that do not wait for any weight.
+ * for all channels: sums over images alone, which do not wait for any weight.
  *
  * A weight vector that finds edges makes var a small difference of large
  * numbers. Here that costs nothing: pixels are integers, so are their sums, and
- * those are exact. p is 0 outside of the image, though it is the normalised
- * pixel x = scale * q + shift, q in 0..255, that is padded. With q = 0 outside,
+ * those are exact. p is 0 outside of the image, though padding applies to the
+ * normalised pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
  *
  *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
  *
  * where Q is the sum of q[j] q[k], A that of q[j] over the places where tap k
- * is inside, B the reverse, N the count of places where both are. A is the sum
+ * is inside, B the reverse, N the number of places where both are. A is the sum
  * of the image's pixels over a rectangle that leaves out at most two rows and
  * two columns at an edge. So beside the 45 sums Q, sums of pixels over zones
  * suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
  *
- * Binds:   four multiply-adds of bytes an instruction (dp4a): 48 instructions
+ * Binds:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
  *          for four pixels. A float version needs 54 for each. */
 #ifndef WEFT_MOMENTS_H
 #define WEFT_MOMENTS_H
@@ -30,16 +30,16 @@
 typedef unsigned long long moment; /* an exact sum */
 enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
 
-/* Slots for sums; behind them lies what bn1.cuh keeps. */
+/* Slots for sums; behind them is the state of bn1.cuh. */
 enum { MOMENT_ROOM = MOMENT_SLOTS - 16 };
 
-/* Where the sum of q[j] q[k] lies, j <= k. */
+/* Return the index of the sum of q[j] q[k], j <= k. */
 static __host__ __device__ __forceinline__ constexpr int pair_of(int j, int k) {
     return j * (2 * TAPS + 1 - j) / 2 + k - j;
 }
 
-/* What bn1.cuh makes of the slots: sums over the batch of p[j], and of
- * p[j] p[k] for j <= k. */
+/* The sums that bn1.cuh computes from the slots: over the batch, of p[j], and
+ * of p[j] p[k] for j <= k. */
 struct patch_sums {
     double p[TAPS], pp[PAIRS];
 };
@@ -51,9 +51,9 @@ struct patch_sums {
 struct strip {
     int g, r;
     bool owns;
-    unsigned at0, at1, rest; /* of its columns: those of zones of one column
-                                (0 and 1, or 3 and 4), and those of zone 2; a
-                                byte of 1 for each */
+    unsigned at0, at1, rest; /* of its columns: those of zones of one column (0
+                                and 1, or 3 and 4), and those of zone 2; a byte
+                                of 1 for each */
 };
 
 static __device__ __forceinline__ struct strip strip_of(int lane) {
@@ -67,8 +67,8 @@ static __device__ __forceinline__ struct strip strip_of(int lane) {
 
 struct strip_sums {
     unsigned pair[PAIRS];
-    // Of the strip's rows 0, 1, 2..4, 5 and 6: zones of their own where the
-    // strip lies at the upper or the lower edge.
+    // Of the strip's rows 0, 1, 2..4, 5 and 6: separate zones if the strip is
+    // at the upper or the lower edge.
     unsigned at0[ZONES], at1[ZONES], rest[ZONES];
 };
 
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
     taps[2] = word >> 8 | right << 24;
 }
 
-/* Adds one image, of which words[y * 7 + g] are four pixels. */
+/* Add one image, of which words[y * 7 + g] are four pixels. */
 static __device__ __forceinline__ void
 strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
     unsigned word[9], v[3][3];
@@ -126,7 +126,7 @@ static __device__ __forceinline__ unsigned warp_sum(unsigned x) {
 #endif
 }
 
-/* The warp's sums over all strips, to warp_s (MOMENTS). */
+/* Store the warp's sums over all strips in warp_s (MOMENTS). */
 static __device__ __forceinline__ void
 strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
                int lane) {
@@ -158,9 +158,9 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
         }
 }
 
-/* How many blocks of `warps` warps to give to a batch. Few, since bn1.cuh reads
- * all their slots: two images a warp, then half of the multiprocessors. But no
- * warp may take over 80. */
+/* Return the number of blocks of `warps` warps for a batch. Few, since bn1.cuh
+ * reads all their slots: two images per warp, up to half of the
+ * multiprocessors. But no warp may take over 80. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     const int wanted = CEIL_DIV(batch, 2 * warps);
     const int least = CEIL_DIV(batch, 80 * warps);
@@ -170,11 +170,11 @@ static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     return blocks < MOMENT_ROOM ? blocks : MOMENT_ROOM;
 }
 
-/* The kernel's whole work for block `block` of `blocks` with `warps` warps:
+/* Do the kernel's whole work for block `block` of `blocks` with `warps` warps:
  * its slot (MOMENTS) = the sums over its share of the images order[first ..
  * first + batch). A warp must take no more than 80 images, or 32 bits overflow:
- * moment_blocks(). warps_s holds warps * MOMENTS. head() has blocks that do it
- * for the batch that comes next, and notes in the run which that is. */
+ * moment_blocks(). warps_s holds warps * MOMENTS. head() has blocks that do
+ * this for the next batch, and records in the run which that is. */
 static __device__ __forceinline__ void
 moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
              int first, int batch, int block, int blocks, int warps) {

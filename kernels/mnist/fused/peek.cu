@@ -1,5 +1,5 @@
-/* peek.cu -- what lies between the kernels of a fused step, for tests and for
- * the lesson that looks inside. */
+/* peek.cu -- the arrays between the kernels of a fused step, for tests and for
+ * the lesson that inspects them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +16,13 @@ struct view {
     const char *name;
     const void *data;
     enum element_kind kind;
-    int backward; /* only a step writes it */
+    int backward; /* written only by a step */
     int shape[4];
 };
 
 enum { VIEWS = 16 };
 
-/* All arrays, as the last pass left them. */
+/* List all arrays of the last pass. */
 static void list_views(const struct fused_state *s, struct view views[VIEWS]) {
     const struct fused *f = &s->last;
     const int b = s->batch;

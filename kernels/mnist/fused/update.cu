@@ -1,13 +1,14 @@
 /* update.cu -- the end of a step: sums over slots, SGD, on to the next batch.
  *
- * Idea:    what many blocks left in slots is added up here, in a fixed order:
- *          the same seed gives the same bits. Each parameter then takes its
- *          step at once, and with it the copies that the next step's kernels
- *          read. One launch; which parameters a block has is its role.
- * Limit:   a kernel of its own, though it does little but read.
- * Binds:   at B = 64 the launch, and conv1's way from sums over slots by the
- *          new weights to the next step's batch norm (update_conv1.cuh); then
- *          reading conv2's slots (up to 9 MB) and fc1's.
+ * Idea:    this kernel adds up the slots that many blocks have stored, in a
+ *          fixed order: the same seed gives the same bits. Each parameter is
+ *          then updated at once, and with it the copies that the next step's
+ *          kernels read. It is one launch; a block's role is the set of
+ *          parameters that it updates.
+ * Limit:   a separate kernel, though it does little but read.
+ * Binds:   at B = 64 the launch, and conv1's path from sums over slots through
+ *          the new weights to the next step's batch norm (update_conv1.cuh);
+ *          then reading conv2's slots (up to 9 MB) and fc1's.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "element.cuh"
 #include "launch.cuh"
@@ -17,19 +18,19 @@ enum { WARPS = THREADS / 32 };
 
 /* The blocks of each role, one role after the other. */
 enum {
-    CONV2_EACH = 128, /* weights a block: a tap, 4 output and all 32 inputs */
+    CONV2_EACH = 128, /* weights per block: a tap, 4 outputs, all 32 inputs */
     CONV2_BLOCKS = TAPS * C2 * C1 / CONV2_EACH,
     BN2_EACH = 8, /* channels */
     BN2_BLOCKS = C2 / BN2_EACH,
     HEAD_EACH = 32, /* sums */
     HEAD_BLOCKS = (HEAD + HEAD_EACH - 1) / HEAD_EACH,
-    FC1_EACH = 4 * THREADS, /* weights, four a thread */
+    FC1_EACH = 4 * THREADS, /* weights, four per thread */
     FC1_BLOCKS = HIDDEN * FEATURES / FC1_EACH,
 };
 
 /* ---- conv2's weights ----------------------------------------------------- */
 
-/* Weight (tap,oc,ic) in the layouts of its two copies; see fused.h. */
+/* Store weight (tap,oc,ic) in the layouts of its two copies; see fused.h. */
 template <enum precision P>
 static __device__ __forceinline__ void
 shadow_conv2(typename element<P>::T *conv2_f, typename element<P>::T *conv2_b,
@@ -99,7 +100,7 @@ static __device__ void update_bn2(const struct step *s, const struct slots sum2,
     const double dgamma = rstd * (backward_s[BN2_EACH + i] - mean * dbeta);
     sgd(s, BN2_W + first + i, gamma, (float)dgamma);
     sgd(s, BN2_B + first + i, beta, (float)dbeta);
-    s->grads[CONV2_B + first + i] = 0.0f; // batch norm takes a bias away
+    s->grads[CONV2_B + first + i] = 0.0f; // batch norm removes a bias
 }
 
 /* ---- conv1 and batch norm 1 ---------------------------------------------- */
@@ -112,8 +113,8 @@ static __device__ void update_conv1(const struct step *s, const struct fused *f,
 
 /* ---- the linear layers --------------------------------------------------- */
 
-/* fc2, fc1's bias, the loss; then on to the next batch, which nobody else in
- * this kernel may look at. */
+/* Update fc2 and fc1's bias, store the loss, then advance to the next batch,
+ * which no other block of this kernel may read. */
 static __device__ void update_head(const struct step *s,
                                    const struct slots head,
                                    struct fused_run *run, int block) {
@@ -137,7 +138,8 @@ static __device__ void update_head(const struct step *s,
     }
 }
 
-/* Four weights of fc1; fc1_s is NULL where params themselves are read. */
+/* Update four weights of fc1; fc1_s is NULL if kernels read params
+ * themselves. */
 template <enum precision P>
 static __device__ void update_fc1(const struct step *s, const struct slots dfc1,
                                   typename element<P>::T *fc1_s, int block) {
@@ -166,7 +168,7 @@ static __global__ void __launch_bounds__(THREADS)
     pdl_trigger();
     const struct step s = {f.params, f.grads, f.run->lr, (float)batch, f.eps};
     int block = blockIdx.x;
-    // The roles with the longest way to go come first.
+    // The roles with the longest paths come first.
     if (block < BN1_BLOCKS) return update_conv1(&s, &f, next, block);
     if ((block -= BN1_BLOCKS) < BN2_BLOCKS)
         return update_bn2(&s, f.sum2, f.sum4, block);
@@ -179,7 +181,7 @@ static __global__ void __launch_bounds__(THREADS)
                   block - HEAD_BLOCKS);
 }
 
-/* Copies of the parameters; a thread takes weights THREADS * blocks apart. */
+/* Copy the parameters; a thread takes weights THREADS * blocks apart. */
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     shadows(typename element<P>::T *conv2_f, typename element<P>::T *conv2_b,
@@ -190,7 +192,7 @@ static __global__ void __launch_bounds__(THREADS)
     pdl_trigger();
     for (int i = from; i < TAPS * C2 * C1; i += stride)
         shadow_conv2<P>(conv2_f, conv2_b, i, params[CONV2_W + i]);
-    if (P != FP32) // there params themselves are read
+    if (P != FP32) // for FP32, kernels read params themselves
         for (int i = from; i < HIDDEN * FEATURES; i += stride)
             fc1_s[i] = narrow<P>(params[FC1_W + i]);
 }

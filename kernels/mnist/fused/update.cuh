@@ -1,12 +1,12 @@
-/* update.cuh -- what the roles of update.cu share: a parameter's step, and sums
- * of a few columns over slots. */
+/* update.cuh -- code that the roles of update.cu share: a parameter's step, and
+ * sums of a few columns over slots. */
 #ifndef WEFT_UPDATE_H
 #define WEFT_UPDATE_H
 #include "fused.h"
 
 enum {
     THREADS = 256,
-    UNDER_WAY = 8, /* loads that a thread has asked for before it adds */
+    UNDER_WAY = 8, /* loads that a thread issues before it adds */
 };
 
 struct step {
@@ -14,8 +14,8 @@ struct step {
     float lr, batch, eps;
 };
 
-/* `sum` is the gradient of the sum over the batch, `old` the parameter, which
- * was read before the sum was known. Returns the new one. */
+/* Update a parameter and return it. `sum` is the gradient of the sum over the
+ * batch, `old` the parameter, read before the sum was known. */
 static __device__ __forceinline__ float sgd(const struct step *s, int index,
                                             float old, float sum) {
     const float grad = sum / s->batch;
@@ -23,14 +23,14 @@ static __device__ __forceinline__ float sgd(const struct step *s, int index,
     return s->params[index] = old - s->lr * grad;
 }
 
-/* Which columns of a slot: `width` neighbours from `first` on, then as many
- * `pitch` further on, `runs` times in all. */
+/* Columns of a slot: `width` neighbours from `first` on, then as many `pitch`
+ * further on, `runs` times in all. */
 struct columns {
     int first, width, runs, pitch;
 };
 
-/* parts_s[i] = what thread i of `threads` adds up of its column: the sum, in
- * double, over every so many of the slots, in their order. */
+/* parts_s[i] = the sum that thread i of `threads` adds up for its column, in
+ * double, over every so many slots, in their order. */
 static __device__ __forceinline__ void
 column_parts(double *parts_s, const struct slots from, int slot_size,
              const struct columns c, int i, int threads) {
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void column_total(double *sums_s,
     sums_s[i] = sum;
 }
 
-/* Both, by all the block's threads. */
+/* Do both, with all the block's threads. */
 static __device__ __forceinline__ void
 column_sums(double *sums_s, double *parts_s, const struct slots from,
             int slot_size, const struct columns c) {

@@ -1,10 +1,10 @@
 /* update_conv1.cuh -- update()'s role for conv1 and its batch norm: this step's
- * gradients, and what the next step's conv1 needs.
+ * gradients, and the inputs of the next step's conv1.
  *
  * The gradients come from conv1's winners (winners.cuh) and the patches' sums
  * (moments.cuh). With d the gradient of the winners' batch norm output, zero
- * elsewhere, S[tap] = sum of d * patch[tap], N places in the batch and
- * y = w . p, batch norm's backward pass gives
+ * elsewhere, S[tap] = sum of d * patch[tap], N places in the batch and y = w .
+ * p, batch norm's backward pass gives
  *
  *     dbeta = sum d,  dgamma = rstd (sum d y - mean dbeta), sum d y = w . S
  *     dy    = gamma rstd (d - dbeta / N - (y - mean) rstd dgamma / N)
@@ -21,9 +21,9 @@
 #include "update.cuh"
 #include "winners.cuh"
 
-/* A block has two channels. Half of its threads add up the winners; the others,
- * if a step follows, make the sums over that one's patches, which become its
- * batch norm as soon as the weights are new. */
+/* A block has two channels. Half of its threads add up the winners. If a step
+ * follows, the others compute the sums over its patches, which become its batch
+ * norm as soon as the weights are new. */
 enum { WINNER_THREADS = THREADS / 2 };
 
 struct conv1_shared {
@@ -37,7 +37,8 @@ struct conv1_gradients {
     double dw, dgamma, dbeta;
 };
 
-/* Of weight `tap` of the block's channel c, and of its batch norm. */
+/* Compute the gradients of weight `tap` of the block's channel c, and of its
+ * batch norm. */
 static __device__ __forceinline__ struct conv1_gradients
 conv1_backward(const struct conv1_shared *b, int c, int tap, double mean,
                double rstd, double per_place) {
@@ -59,7 +60,8 @@ conv1_backward(const struct conv1_shared *b, int c, int tap, double mean,
     return g;
 }
 
-/* The old parameters of channel first + c to shared memory, by 18 threads. */
+/* Load the old parameters of channel first + c into shared memory, by 18
+ * threads. */
 static __device__ __forceinline__ void conv1_load(struct conv1_shared *b,
                                                   const struct step *s,
                                                   int channel, int c, int tap) {
@@ -69,7 +71,7 @@ static __device__ __forceinline__ void conv1_load(struct conv1_shared *b,
     b->beta[c] = s->params[BN1_B + channel];
 }
 
-/* And the new ones in their place. */
+/* Replace them by the new ones. */
 static __device__ __forceinline__ void
 conv1_store(struct conv1_shared *b, const struct step *s,
             const struct conv1_gradients *g, int channel, int c, int tap) {
@@ -78,11 +80,11 @@ conv1_store(struct conv1_shared *b, const struct step *s,
     if (tap) return;
     b->gamma[c] = sgd(s, BN1_W + channel, b->gamma[c], (float)g->dgamma);
     b->beta[c] = sgd(s, BN1_B + channel, b->beta[c], (float)g->dbeta);
-    s->grads[CONV1_B + channel] = 0.0f; // batch norm takes a bias away
+    s->grads[CONV1_B + channel] = 0.0f; // batch norm removes a bias
 }
 
-/* `next` holds the sums of the batch that follows, if `ahead`; b lies in
- * shared memory. */
+/* `next` holds the sums of the batch that follows, if `ahead`; b is in shared
+ * memory. */
 static __device__ __forceinline__ void
 conv1_role(struct conv1_shared *b, const struct step *s,
            const struct slots winners, struct bn1 *bn1,

@@ -1,15 +1,17 @@
-/* winners.cuh -- all that conv1 needs of the gradient of its pooled output.
+/* winners.cuh -- everything that conv1 needs of the gradient of its pooled
+ * output.
  *
- * Idea:    conv1's weight gradient goes back through the pool, the ReLU and
- *          batch norm. Only the pixel that won a 2x2 window receives anything,
- *          so of each pooled pixel and channel the gradient d and the 3x3 patch
- *          x around the winner matter: the sums over the batch of d * x[tap]
- *          (nine) and of d (one). update_conv1.cuh makes the gradients of them;
- *          that of conv1's output, four times the size of p1, never exists.
+ * Idea:    conv1's weight gradient passes back through the pool, the ReLU and
+ *          batch norm. Only the pixel that won a 2x2 window receives anything.
+ *          So for each pooled pixel and channel only the gradient d and the 3x3
+ *          patch x around the winner matter: the sums over the batch of d *
+ *          x[tap] (nine) and of d (one). update_conv1.cuh computes the
+ *          gradients from them; that of conv1's output, four times the size of
+ *          p1, is never stored.
  * Binds:   shared memory reads: nine for each ten multiply-adds.
  *
- * A block adds up in registers over all its images, and over its threads at its
- * end, into a slot. */
+ * A block adds up in registers over all its images, then over its threads, into
+ * a slot. */
 #ifndef WEFT_WINNERS_H
 #define WEFT_WINNERS_H
 #include "image.cuh"
@@ -22,7 +24,7 @@ static __device__ __forceinline__ void winner_add(float acc[SUMS], float d,
                                                   int code,
                                                   const float *image_s, int py,
                                                   int px) {
-    // Lanes of a warp have different winners: of a window four patches, which
+    // Lanes of a warp have different winners: four patches per window, which
     // begin at neighbouring pixels of two rows, and so in different banks.
     const float mine = code < 4 ? d : 0.0f;
     const float *patch = image_s + (2 * py + (code >> 1 & 1)) * IMAGE_PITCH +

@@ -1,13 +1,13 @@
 /* cnn_conv1.c -- conv1, batch norm 1, ReLU and pool 1, forward and backward.
  *
- * Forward: batch norm's statistics are known beforehand (cnn_batch.c), so
- * scale = gamma / sqrt(var + eps) goes into the weights and the shift into the
- * start of the sum: a convolution then yields batch norm's output. The four
- * outputs of a pooling window stay in registers, and only their maximum is
- * stored, with the winner's number for the way back.
+ * Forward: batch norm's statistics are known beforehand (cnn_batch.c). So scale
+ * = gamma / sqrt(var + eps) is folded into the weights and the shift into the
+ * start of the sum: the convolution then yields batch norm's output. The four
+ * outputs of a pooling window stay in registers; only their maximum is stored,
+ * with the winner's number for the backward pass.
  *
- * Backward: let g be the gradient that arrives at the pool's output where ReLU
- * let it through. It goes to the winners alone, so with p the winner's patch
+ * Backward: let g be the gradient at the pool's output where ReLU passed the
+ * value. It goes only to the winners, so with p the winner's patch
  *
  *     s = sum g p (nine numbers a channel)        dbeta = sum g
  *     dgamma = sum g xhat = rstd (w . s - mean dbeta)
@@ -19,14 +19,13 @@
  *     sum xhat p = rstd ((sum p p') w - mean sum p)
  *
  * where the sums of p and p p' are the moments again. The gradient of conv1's
- * output, four times the size of all else here, never exists.
- */
+ * output, four times the size of everything else here, is never computed. */
 #include <math.h>
 
 #include "cnn_model.h"
 
-/* Batch norm's statistics of every channel, and the folded weights:
- * folded1 [block][TAPS + 1][BLOCK], row TAPS being the shift. */
+/* Compute batch norm's statistics of every channel, and the folded weights:
+ * folded1 [block][TAPS + 1][BLOCK], where row TAPS is the shift. */
 static void fold(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
     const double *sum = m->moments + TAPS * MOMENTS;
@@ -52,9 +51,9 @@ static void fold(struct cnn_model *m, int n) {
     }
 }
 
-/* One row of `count` pooling windows, VLEN channels: nine weights and four
- * sums are 13 registers, so they fit everywhere. x points at the patch of the
- * first window's first pixel. */
+/* Compute one row of `count` pooling windows, VLEN channels: nine weights and
+ * four sums are 13 registers, which every machine has. x points at the patch of
+ * the first window's first pixel. */
 static void forward_row(float *top, uint8_t *arg, const float *x, int pitch,
                         const float *folded, int count) {
     vfloat w[TAPS];
@@ -95,7 +94,7 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
 }
 
 /* sum (TAPS + 1, BLOCK): row t += sum over the image's windows of g p[t], row
- * TAPS += sum of g, for VLEN channels. A window whose output ReLU cut off has
+ * TAPS += sum of g, for VLEN channels. A window whose output ReLU zeroed has
  * the winner DEAD, which is none of the four. */
 static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
                            ptrdiff_t dx_row, const uint8_t *arg,
@@ -136,8 +135,9 @@ void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
     }
 }
 
-/* The gradients of conv1 and batch norm 1 from all workers' sums. That of
- * conv1's bias is 0 exactly: batch norm takes it out with the mean. */
+/* Compute the gradients of conv1 and batch norm 1 from all workers' sums. The
+ * gradient of conv1's bias is exactly 0: batch norm removes the bias with the
+ * mean. */
 void cnn_conv1_gradients(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
     const double *sum = m->moments + TAPS * MOMENTS;

@@ -1,15 +1,15 @@
-/* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward
- * and backward, in Winograd's form (cnn_winograd.h).
+/* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward and
+ * backward, in Winograd's form (cnn_winograd.h).
  *
  * Most of a step's arithmetic is here: three products of the same size, 16
- * small matrices an image each. A tile's 2x2 outputs are a window of pool 2,
- * which lets everything around the products happen in registers:
+ * small matrices per image each. A tile's 2x2 outputs are a window of pool 2,
+ * so everything around the products can stay in registers.
  *
- * Forward: a tile's outputs are stored for the way back, added to batch norm's
- * statistics, and compared for the pool. Batch norm increases where gamma > 0
- * and decreases where gamma < 0, so the winner after it is the largest gamma *
- * y: the pool need not wait for the statistics, and batch norm and ReLU run on
- * the winners alone (cnn_norm2.c).
+ * Forward: a tile's outputs are stored for the backward pass, added to batch
+ * norm's statistics, and compared for the pool. Batch norm increases where
+ * gamma > 0 and decreases where gamma < 0, so the winner after it is the
+ * largest gamma * y. The pool need not wait for the statistics, and batch norm
+ * and ReLU run on the winners alone (cnn_norm2.c).
  *
  * Backward: batch norm's gradient,
  *
@@ -17,23 +17,23 @@
  *
  * with g at the winners and 0 elsewhere, is a factor times y plus a constant
  * plus, at the winner, scale g: four vectors a tile, transformed at once. The
- * gradient of y as an image never exists.
+ * gradient of y is never stored as an image.
  *
- * What one image needs between the products, half a megabyte, is the worker's
- * and stays in its second-level cache: see struct cnn_worker.
- */
+ * The intermediate arrays of one image, half a megabyte, belong to the worker
+ * and stay in its second-level cache: see struct cnn_worker. */
 #include <omp.h>
 #include <string.h>
 
 #include "cnn_model.h"
 
 /* The register tile of (tiles, channels) @ (channels, channels), 2 * TILES
- * sums: 49 tiles of a 14x14 image waste little of 5 * 10. */
+ * sums: the 49 tiles of a 14x14 image waste little of 5 * 10. */
 enum { TILES = CNN_TILES };
 
 /* out (positions, room, BLOCK) = in (blocks, positions, room, BLOCK) @ weight
- * (positions, blocks, BLOCK, BLOCK): one block of channels out of all. A
- * position's weights stay in the nearest cache while all tiles pass. */
+ * (positions, blocks, BLOCK, BLOCK): one block of output channels from all
+ * input channels. A position's weights stay in the nearest cache while all
+ * tiles pass. */
 static void multiply(float *out, const float *in, const float *weight,
                      int blocks, int room) {
     const ptrdiff_t plane = (ptrdiff_t)room * BLOCK;
@@ -120,18 +120,19 @@ static void transform_input_back(const struct cnn_model *m, float *dx,
     }
 }
 
-/* Whether pixel i of tile (r,j) lies in the image: at odd sizes the last tiles
- * stick out. */
+/* Whether pixel i of tile (r,j) is inside the image: at odd sizes the last
+ * tiles extend beyond it. */
 SIMD_INLINE int inside(const struct cnn_model *m, int r, int j, int i) {
     return 2 * r + i / 2 < m->h1 && 2 * j + i % 2 < m->w1;
 }
 
-/* The number of tile (r,j)'s pooling window, -1 if it is cut off. */
+/* Return the number of tile (r,j)'s pooling window, -1 if it is cut off. */
 SIMD_INLINE ptrdiff_t window_of(const struct cnn_model *m, int r, int j) {
     return r < m->h2 && j < m->w2 ? (ptrdiff_t)r * m->w2 + j : -1;
 }
 
-/* Where image i's part of y2, and of top2 and arg2, begins for channel c. */
+/* Return where image i's part of y2, and of top2 and arg2, begins for channel
+ * c. */
 static size_t tiles_at(const struct cnn_model *m, int i, int c) {
     return ((size_t)i * m->blocks2 + c / BLOCK) * m->tiles_h * m->tiles_w * 4 *
                BLOCK +
@@ -143,8 +144,8 @@ static size_t windows_at(const struct cnn_model *m, int i, int c) {
            c % BLOCK;
 }
 
-/* The pool: which of a window's four y has the largest gamma * y, and that y.
- */
+/* Pool: store which of a window's four y has the largest gamma * y, and that
+   y. */
 SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
                       vfloat gamma) {
     const vfloat z[4] = {gamma * y[0], gamma * y[1], gamma * y[2],
@@ -157,9 +158,10 @@ SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
     *(vbyte *)arg = __builtin_convertvector(winner, vbyte);
 }
 
-/* From the products of VLEN channels from c on: image i's y2, its statistics
- * and its pooling winners. Squares are taken about the first pixel, which is
- * as near to the mean as any: no digits are lost when the mean is large. */
+/* Compute from the products of VLEN channels from c on: image i's y2, its
+ * statistics and its pooling winners. Squares are taken about the first pixel,
+ * which is as near to the mean as any: no digits are lost if the mean is
+ * large. */
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -214,7 +216,7 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
 }
 
 /* Batch norm's gradient in a batch of n is factor * y + constant + scale * g:
- * the first two, for VLEN channels from c on. */
+ * compute the first two, for VLEN channels from c on. */
 static void norm_gradient(const struct cnn_model *m, int n, int c,
                           vfloat *factor, vfloat *constant) {
     const double count = (double)n * m->h1 * m->w1;
@@ -261,8 +263,8 @@ static void transform_output_back(const struct cnn_model *m, float *products,
         }
 }
 
-/* All that follows from y2's gradient for image i: conv2's weight gradient
- * (per worker), the gradient of x1, and from it conv1's sums. */
+/* Compute everything that depends on y2's gradient for image i: conv2's weight
+ * gradient (per worker), the gradient of x1, and from it conv1's sums. */
 static void backward_image(struct cnn_model *m, struct cnn_worker *worker,
                            int n, int i) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;

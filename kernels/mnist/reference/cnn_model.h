@@ -1,30 +1,31 @@
-/* cnn_model.h -- what the files of the trainer's plain C rung share: the sizes,
- * the memory and the passes of one step. cnn.c says how they work together. */
+/* cnn_model.h -- declarations that the files of the trainer's plain C rung
+ * share: the sizes, the memory and the passes of one step. cnn.c describes how
+ * they work together. */
 #ifndef WEFT_CNN_MODEL_H
 #define WEFT_CNN_MODEL_H
 #include "cnn_winograd.h"
 #include "mnist/cnn.h"
 #include "reference/simd.h"
 
-/* Channels, features and images are handled in blocks of two vectors: the
- * width of the register tile of tile_fma(). An array "[blocks][pixel][BLOCK]"
- * has its channels padded with zeros to whole blocks, so that every stride of
- * an inner loop is BLOCK or 1, known to the compiler, and no loop over
- * channels has a remainder. */
+/* Channels, features and images are handled in blocks of two vectors: the width
+ * of the register tile of tile_fma(). An array "[blocks][pixel][BLOCK]" has its
+ * channels padded with zeros to whole blocks. So every stride of an inner loop
+ * is BLOCK or 1, known to the compiler, and no loop over channels has a
+ * remainder. */
 enum { BLOCK = 2 * VLEN, TAPS = 9, MOMENTS = TAPS + 1 };
 
 /* Rows of the register tiles, 2 * rows sums each. The linear layers' must
  * divide BLOCK; conv2's are chosen for 49 Winograd tiles an image. */
 enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4, CNN_TILES = VREGS == 32 ? 10 : 5 };
 
-/* What one thread adds up by itself; summed over the threads in their order,
- * so that a run with as many threads gives the same bits. */
+/* The sums of one thread, which are added over the threads in their order, so
+ * that a run with as many threads gives the same bits. */
 struct cnn_worker {
     double *moments; /* see cnn_patch_moments() */
     double *sums1;   /* [TAPS + 1][blocks1 * BLOCK], see cnn_conv1_backward() */
-    double *sums2;   /* [2][blocks2 * BLOCK]: of y and y^2, or dbeta, dgamma */
+    double *sums2;   /* [2][blocks2 * BLOCK]: y and y^2, or dbeta, dgamma */
     float *du2;      /* like u2: gradient of conv2's weight */
-    /* Of one image, while it is worked on: */
+    /* Of the image being processed: */
     float *v2;        /* [blocks1][POSITIONS][room][BLOCK]: x1's tiles */
     float *products2; /* [blocks2][POSITIONS][room][BLOCK]: y2's tiles */
     float *dx1;       /* like an image of x1 */
@@ -33,14 +34,15 @@ struct cnn_worker {
 struct cnn_model {
     struct weft_cnn_config config;
     int h0, w0, h1, w1, h2, w2; /* of the input, after each pooling */
-    int tiles_h, tiles_w;       /* Winograd tiles, 2x2 outputs each, of y2 */
-    int room;                   /* tiles an image, rounded up to CNN_TILES */
-    int hp, wp;                 /* of x1 with its border, as the tiles reach */
+    int tiles_h, tiles_w;       /* Winograd tiles of y2, 2x2 outputs each */
+    int room;                   /* tiles per image, rounded up to CNN_TILES */
+    int hp, wp;                 /* of x1 with its border, as far as tiles
+                                   reach */
     int blocks1, blocks2;       /* of the channels of conv1 and conv2 */
     int blocks_in;              /* of fc1's inputs: blocks2 * h2 * w2 */
     int blocks_hidden, blocks_out;
     int images;  /* room for a batch: more than max_batch, see cnn.c */
-    int threads; /* as many as there are workers; team: in this step */
+    int threads; /* the number of workers; team: those of this step */
     int team;
 
     /* Parameters and gradients in this rung's layouts (cnn_params.c). */
@@ -52,7 +54,7 @@ struct cnn_model {
     uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
     float *y2;     /* [n][blocks2][tile][4][BLOCK]: conv2 without its bias */
     float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners,
-                    * then the gradient there */
+                      then the gradient there */
     uint8_t *arg2; /* the same shape: which of the four won */
     float *x2;     /* [blocks_in][images][BLOCK]: input of fc1 */
     float *dx2;    /* the same shape */
@@ -73,9 +75,10 @@ struct cnn_model {
     size_t bytes;
 };
 
-enum { DEAD = 4 }; /* arg1 where ReLU let nothing through: no winner */
+enum { DEAD = 4 }; /* arg1 if ReLU passed nothing: no winner */
 
-/* cnn_params.c: padded sizes, and element `i` of PyTorch's parameter. */
+/* cnn_params.c: padded sizes, and the place of element `i` of PyTorch's
+ * parameter. */
 void cnn_param_sizes(struct cnn_model *m);
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i);
 void cnn_transform_weight2(struct cnn_model *m);
@@ -86,7 +89,7 @@ void cnn_gather(struct cnn_model *m, const uint8_t *images,
                 const int32_t *order, int n);
 void cnn_patch_moments(struct cnn_model *m, int n);
 
-/* cnn_conv1.c, cnn_conv2.c: the convolutions with what follows them. */
+/* cnn_conv1.c, cnn_conv2.c: the convolutions with the layers after them. */
 void cnn_conv1_forward(struct cnn_model *m, int n);
 void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i);
 void cnn_conv1_gradients(struct cnn_model *m, int n);
@@ -113,8 +116,8 @@ static inline size_t cnn_y2_size(const struct cnn_model *m) {
     return (size_t)m->blocks2 * m->tiles_h * m->tiles_w * 4 * BLOCK;
 }
 
-/* The largest of the four vectors of a pooling window to *top; returns which
- * it was, the first of equals as in PyTorch. */
+/* Store the largest of the four vectors of a pooling window in *top; return
+ * which it was, the first of equals as in PyTorch. */
 SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
     vint winner = {0};
     *top = z[0];
@@ -126,7 +129,7 @@ SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
     return winner;
 }
 
-/* max(x, 0); a NaN stays a NaN, so that a diverged training shows. */
+/* max(x, 0); a NaN stays a NaN, so that a diverged training is visible. */
 SIMD_INLINE vfloat cnn_relu(vfloat x) {
     return vselect(x <= 0.0f, (vfloat){0}, x);
 }

@@ -1,20 +1,20 @@
 /* cnn_norm2.c -- batch norm 2 and ReLU 2 on the winners of pool 2.
  *
- * cnn_conv2.c says why the pool comes first. So these run on a quarter of what
- * conv2 puts out; they also turn images around: top2 has an image's values
- * together, x2 and dx2, input of fc1, the values of one feature block.
- */
+ * cnn_conv2.c explains why the pool comes first. So these run on a quarter of
+ * conv2's output. They also change the layout: top2 keeps an image's values
+ * together; x2 and dx2, input of fc1, keep the values of one feature block
+ * together. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "cnn_model.h"
 
-/* Neighbouring images lie together in x2, far apart in top2: taking a few at a
- * time costs neither of the two a cache line or page for one value. */
+/* Neighbouring images are adjacent in x2, far apart in top2: with a few at a
+ * time, neither spends a cache line or page on one value. */
 enum { GROUP = 8 };
 
-/* Where block k of image i begins in top2, and in x2 and dx2. */
+/* Return where block k of image i begins in top2, and in x2 and dx2. */
 static size_t top_at(const struct cnn_model *m, int i, int k) {
     return ((size_t)i * m->blocks_in + k) * BLOCK;
 }
@@ -23,7 +23,8 @@ static size_t x_at(const struct cnn_model *m, int i, int k) {
     return ((size_t)k * m->images + i) * BLOCK;
 }
 
-/* Mean, 1 / standard deviation, and what makes them a scale and a shift. */
+/* Compute mean, 1 / standard deviation, and the scale and shift made of
+ * them. */
 static void statistics(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK;
     const double count = (double)n * m->h1 * m->w1;
@@ -61,7 +62,7 @@ void cnn_norm2_forward(struct cnn_model *m, int n) {
                 }
 }
 
-/* The part of images first to last and VLEN channels from c on. */
+/* Process images first to last and VLEN channels from c on. */
 static void backward_group(struct cnn_model *m, double *sums, int first,
                            int last, int c) {
     const int pixels = m->h2 * m->w2, v = c % BLOCK;
@@ -84,9 +85,9 @@ static void backward_group(struct cnn_model *m, double *sums, int first,
     }
 }
 
-/* dbeta and dgamma: the sums of g and g xhat over the winners, g being dx2
- * where ReLU 2 let the value through, else 0. g then replaces top2: image by
- * image, as conv2's backward pass reads it. */
+/* dbeta and dgamma: the sums of g and g xhat over the winners, where g is dx2
+ * if ReLU 2 passed the value, else 0. g then replaces top2: image by image, as
+ * conv2's backward pass reads it. */
 void cnn_norm2_backward(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK;
     for (int t = 0; t < m->team; t++)
@@ -102,7 +103,7 @@ void cnn_norm2_backward(struct cnn_model *m, int n) {
             dbeta += m->worker[t].sums2[c];
             dgamma += m->worker[t].sums2[channels + c] * m->rstd2[c];
         }
-        m->gradient[5][c] = 0; // conv2's bias: as for conv1's
+        m->gradient[5][c] = 0; // conv2's bias: see conv1's
         m->gradient[6][c] = dgamma;
         m->gradient[7][c] = dbeta;
     }

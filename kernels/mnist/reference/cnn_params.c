@@ -1,6 +1,6 @@
 /* cnn_params.c -- the parameters: their layouts, and the update.
  *
- * PyTorch's layouts are turned into blocked ones, in which the output channel
+ * PyTorch's layouts are converted to blocked ones, in which the output channel
  * runs along the vectors and everything is padded with zeros to whole blocks:
  *
  *     conv1  (blocks1, 9, BLOCK)
@@ -8,12 +8,11 @@
  *     fc1    (blocks_hidden, inputs, BLOCK)  inputs: (blocks2, h2, w2, BLOCK)
  *     fc2    (blocks_out, hidden, BLOCK)
  *
- * The padding of weights and gradients is zero and stays so: a padded channel
- * has gamma 0, so nothing leaves it, and nothing comes back.
- */
+ * The padding of weights and gradients is zero and stays zero: a padded channel
+ * has gamma 0, so its output and its gradients are zero. */
 #include "cnn_model.h"
 
-/* Floats in each parameter, with padding. */
+/* Compute the floats in each parameter, with padding. */
 void cnn_param_sizes(struct cnn_model *m) {
     const size_t c1 = (size_t)m->blocks1 * BLOCK;
     const size_t c2 = (size_t)m->blocks2 * BLOCK;
@@ -28,7 +27,7 @@ void cnn_param_sizes(struct cnn_model *m) {
     for (int i = 0; i < WEFT_CNN_PARAMS; i++) m->size[i] = size[i];
 }
 
-/* Where element `i` of PyTorch's parameter `index` lies in ours. */
+/* Return the position of element `i` of PyTorch's parameter `index` in ours. */
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
     const size_t c1 = m->config.channels1;
     const size_t in = m->blocks_in * (size_t)BLOCK;
@@ -65,9 +64,9 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
     return row * BLOCK + o % BLOCK;
 }
 
-/* Row `c` (one input channel) of one pair of blocks of conv2's weight, in
- * Winograd's form, to u2 (blocks2, positions, blocks1, BLOCK in, BLOCK out)
- * and u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
+/* Transform row `c` (one input channel) of one pair of blocks of conv2's weight
+ * to Winograd's form, into u2 (blocks2, positions, blocks1, BLOCK in, BLOCK
+ * out) and u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
 static void transform_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     const float *from =
@@ -88,14 +87,14 @@ static void transform_row(struct cnn_model *m, int o, int b, int c) {
     }
 }
 
-/* Bring Winograd's form up to date with conv2's weight. */
+/* Recompute Winograd's form from conv2's weight. */
 void cnn_transform_weight2(struct cnn_model *m) {
     for (int o = 0; o < m->blocks2; o++)
         for (int b = 0; b < m->blocks1; b++)
             for (int c = 0; c < BLOCK; c++) transform_row(m, o, b, c);
 }
 
-/* The same row of conv2's gradient: from the sum over the workers. */
+/* Compute the same row of conv2's gradient from the sum over the workers. */
 static void gradient_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     float *to = m->gradient[4] + (o * m->blocks1 + b) * TAPS * size + c * BLOCK;
@@ -119,7 +118,7 @@ static void descend(struct cnn_model *m, int index, float lr) {
 }
 
 /* Parameters of the convolutions and norms -= lr * gradient. The linear layers
- * were updated where their gradients arose. */
+ * have been updated where their gradients were computed. */
 void cnn_update(struct cnn_model *m, float lr) {
     const int rows = m->blocks2 * m->blocks1 * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)

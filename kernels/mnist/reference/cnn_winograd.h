@@ -1,4 +1,4 @@
-/* cnn_winograd.h -- a 3x3 convolution with 16 multiplications where 36 stand.
+/* cnn_winograd.h -- a 3x3 convolution with 16 multiplications, not 36.
  *
  * Winograd's F(2x2, 3x3): four neighbouring outputs y (2x2) of a convolution
  * of x (4x4) with g (3x3) are
@@ -10,19 +10,20 @@
  *          ½ -½  ½          0 -1  1  0          0  1 -1 -1
  *          0  0  1          0  1  0 -1
  *
- * The sum over input channels may be taken before A' . A, so a layer is: turn
- * all 4x4 tiles of the input into 16 numbers each (B), multiply 16 matrices
- * (tiles, input channels) @ (input channels, output channels), turn each 16
- * numbers back into four outputs (A). The backward pass is the adjoint of each
- * step in reverse order, with the same 16 positions and so as cheap:
+ * The sum over input channels may be taken before A' . A, so a layer is:
+ * convert all 4x4 tiles of the input into 16 numbers each (B), multiply 16
+ * matrices (tiles, input channels) @ (input channels, output channels), convert
+ * each 16 numbers back into four outputs (A). The backward pass is the adjoint
+ * of each step in reverse order, with the same 16 positions, and so costs as
+ * little:
  *
  *     dM = A dy A',   dg = G' (sum over tiles of V dM) G,   dx = B (U dM) B'
  *
  * with V = B' x B and U = G g G'. Little precision is lost, since all factors
- * are 1 and ½: where x and g are of one size throughout, the terms that cancel
- * in the end add up to (8/3)^2, some 7 times the terms of the direct sum, and
- * that is the bound on how much larger rounding errors can be; measured, the
- * gradients of a step are about as exact as those of the direct form.
+ * are 1 and ½. If x and g are of one size throughout, the terms that cancel in
+ * the end add up to (8/3)^2, some 7 times the terms of the direct sum. That is
+ * the bound on how much larger rounding errors can be. Measured, the gradients
+ * of a step are about as exact as those of the direct form.
  *
  * Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks,
  * 2015. Each transform is one of the matrices applied to columns, then rows;

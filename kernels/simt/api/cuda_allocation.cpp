@@ -1,12 +1,12 @@
-/* cuda_allocation.cpp -- the bytes of one allocation: poison, and what lies
+/* cuda_allocation.cpp -- the bytes of one allocation: poison, and the red zones
  * around it.
  *
  *     | guard: no access | canary ... | the bytes | canary | guard: no access |
  *
  * An allocation ends at its upper guard as nearly as its alignment allows, so a
- * store past its end is a fault of the thread that stores. What hits the canary
- * is found later. Past MOST_MAPPED, small ones are malloc()'s, with a canary
- * alone. */
+ * store past its end is a fault of the storing thread. A store into the canary
+ * is found later. Beyond MOST_MAPPED allocations, small ones come from
+ * malloc(), with only a canary. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +25,12 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    ALIGNMENT = 256,        // cudaMalloc()'s promise
+    ALIGNMENT = 256,        // cudaMalloc()'s guarantee
     GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
-    LEAST_GUARD = 64 << 10, // where addresses are limited (ulimit -v)
+    LEAST_GUARD = 64 << 10, // if addresses are limited (ulimit -v)
     MOST_MAPPED = 16384,    // each is a mapping or two, and Linux allows 65530
-    ZONE = 4096,            // of canary around one of malloc(): a missing i < n
-                            // writes up to a block of elements past the end
+    ZONE = 4096,            // of canary around a malloc() block: a missing i <
+                            // n writes up to a block of elements past the end
     LAZY_CHUNK = 4 << 20,   // poisoned at once, when touched
 };
 enum { POISON = 0xff, CANARY = 0xca };
@@ -63,7 +63,8 @@ static bool is_filled(const char *from, const char *to, unsigned char byte) {
     return from == to;
 }
 
-/* The last byte in [from, to) that is not `byte`, NULL if there is none. */
+/* Return the last byte in [from, to) that is not `byte`, NULL if there is
+ * none. */
 static char *last_change(char *from, char *to, unsigned char byte) {
     if (is_filled(from, to, byte)) return 0;
     while (to > from)
@@ -129,8 +130,8 @@ bool written_late(const Allocation &a) {
 
 /* ---- getting memory ----------------------------------------------------- */
 
-/* A file of poison, -1 if there is none: a page of it is copied when it is
- * first written. */
+/* Return a file of poison, -1 if there is none: a page of it is copied when it
+ * is first written. */
 static int poison_file() {
     static const int file = [] {
         const int fd = memfd_create("simt poison", MFD_CLOEXEC);
@@ -145,7 +146,8 @@ static int poison_file() {
     return file;
 }
 
-/* Poison whole pages without touching them; false if that cannot be done. */
+/* Poison whole pages without touching them; return false if that is
+ * impossible. */
 static bool poison_lazily(char *from, char *to) {
     const int file = poison_file();
     if (file < 0) return false;
@@ -160,7 +162,8 @@ static bool poison_lazily(char *from, char *to) {
     return true;
 }
 
-/* What fresh memory holds: managed memory is the system's, which zeroes it. */
+/* Return the byte that fills fresh memory: managed memory is the system's,
+ * which zeroes it. */
 static int fresh(const Allocation &a) {
     return a.memory == MANAGED ? 0 : (int)POISON;
 }
@@ -186,18 +189,19 @@ static size_t guard() {
     return bytes;
 }
 
-/* Give the pages from `low` to `high` their bytes; false if there are none. */
+/* Give the pages from `low` to `high` their bytes; return false if there are
+ * none. */
 static bool open_pages(const Allocation &a) {
     if (mprotect(a.low, a.high - a.low, PROT_READ | PROT_WRITE)) return false;
-    if (fresh(a) == 0) return true; // as the system gives it
+    if (fresh(a) == 0) return true; // as the system provides it
     if (a.size < LARGE || !poison_lazily(a.low, a.high))
         memset(a.low, POISON, a.high - a.low);
     return true;
 }
 
-static size_t mapped; // how many are; guarded by the heap's lock
+static size_t mapped; // their number; guarded by the heap's lock
 
-/* Between two guards, the end at the second one. */
+/* Allocate between two guards, ending at the second one. */
 static bool get_mapped(Allocation *a) {
     const size_t user = round_up(a->size, ALIGNMENT);
     const size_t room = round_up(user, page());
@@ -215,22 +219,22 @@ static bool get_mapped(Allocation *a) {
     return a->mapped;
 }
 
-/* In the arena, where each byte's state is known. */
+/* Allocate in the arena, where each byte's state is known. */
 static bool get_checked(Allocation *a) {
     Array array = {};
     array.size = a->size;
     array.origin = a->memory == DEVICE    ? FROM_MALLOC
                    : a->memory == MANAGED ? FROM_MANAGED
                                           : FROM_HOST;
-    // The host's own stores are not seen: what it may write to counts as
-    // written.
+    // The host's own stores are not recorded: memory that it may write counts
+    // as written.
     a->base = (char *)take_array(array, a->memory == DEVICE ? LIVE : BOTH);
     if (!a->base) return false;
     a->checked = true;
     a->address = (uintptr_t)a->base;
     a->span = a->size;
     a->low = a->base, a->high = a->base + a->size;
-    // Large ones are the system's zeros: poison would take their memory.
+    // Large ones keep the system's zeros: poison would take up their memory.
     if (a->size < LARGE) memset(a->base, fresh(*a), a->size);
     return true;
 }

@@ -14,7 +14,7 @@ cudaError_t cudaGetLastError(void) {
     if (const cudaError_t error = sticky_error()) return error;
     const cudaError_t error = last_error;
     last_error = cudaSuccess;
-    if (error) pending_error(); // told once is told
+    if (error) pending_error(); // an error is reported only once
     return error;
 }
 

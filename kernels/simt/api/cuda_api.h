@@ -1,9 +1,9 @@
 /* cuda_api.h -- the host side of CUDA, as far as it has a meaning on a CPU.
  *
- * There is one device, number 0, and its memory is the host's. Everything is
- * finished when its call returns, so streams and events keep their order by
- * themselves and the asynchronous calls are the synchronous ones. Errors, their
- * numbers and texts are CUDA's; cudaGetLastError() is per host thread.
+ * There is one device, number 0, and its memory is the host's. Every call
+ * finishes its work before it returns, so streams and events are in order
+ * automatically and the asynchronous calls are the synchronous ones. Errors,
+ * their numbers and texts are CUDA's; cudaGetLastError() is per host thread.
  *
  *     cuda_core.h      errors
  *     driver_types.h   structs, enums, flags
@@ -12,10 +12,10 @@
  *     cuda_stream.h    streams and events
  *     cuda_launch.h    launches by function, attributes of kernels, occupancy
  *     cuda_graph.h     capture and graphs
- *     cuda_missing.h   what is not simulated, as errors that say so
+ *     cuda_missing.h   functions that are not simulated, as errors
  *
- * Whoever compiles the cell of a notebook defines SIMT_CELL: a kernel needs
- * nothing of these, and parsing them takes a third of a small cell's time. */
+ * The compilation of a notebook's cell defines SIMT_CELL: a kernel needs none
+ * of these, and parsing them takes a third of a small cell's time. */
 #ifndef SIMT_CUDA_API_H
 #define SIMT_CUDA_API_H
 #include "cuda_core.h"

@@ -1,8 +1,8 @@
-/* cuda_atomic.h -- cuda::atomic and cuda::atomic_ref, as <cuda/atomic> has
- * them.
+/* cuda_atomic.h -- cuda::atomic and cuda::atomic_ref, as in <cuda/atomic>.
  *
- * Scopes mean nothing on a CPU, memory orders what they say. A load lets other
- * threads run now and then: it may be one of a loop that waits for them. */
+ * Scopes have no effect on a CPU; memory orders have their usual meaning. A
+ * load lets other threads run now and then: it may belong to a loop that waits
+ * for them. */
 #ifndef SIMT_CUDA_ATOMIC_H
 #define SIMT_CUDA_ATOMIC_H
 #include "simt.h"
@@ -31,8 +31,8 @@ enum memory_order {
 
 using namespace std;
 
-/* What atomic<T> and atomic_ref<T>, which is Self, can do with the T at at().
- * The functions that read and write are as if their order were seq_cst. */
+/* The operations of atomic<T> and atomic_ref<T>, which is Self, on the T at
+ * at(). Read-modify-write functions use the order seq_cst. */
 template <class T, class Self> struct simt_atomic {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
     typedef T value_type;
@@ -118,7 +118,7 @@ template <class T, class Self> struct simt_atomic {
 
 template <class T, thread_scope scope = thread_scope_system>
 struct atomic : simt_atomic<T, atomic<T, scope>> {
-    atomic() = default; // as memory from cudaMalloc() and __shared__ has it
+    atomic() = default; // uninitialised, as from cudaMalloc() and in __shared__
     constexpr atomic(T value) : value(value) {}
     atomic(const atomic &) = delete;
     atomic &operator=(const atomic &) = delete;
@@ -147,7 +147,7 @@ template <class T> struct atomic : cuda::atomic<T, thread_scope_system> {
 };
 } // namespace std
 
-/* No thread goes on before the others see what it wrote. */
+/* No thread continues before the others see its writes. */
 SIMT_INLINE void atomic_thread_fence(memory_order,
                                      thread_scope = thread_scope_system) {
     __threadfence();

@@ -1,16 +1,16 @@
-/* cuda_barrier.h -- cuda::barrier and cuda::memcpy_async, as <cuda/barrier> has
- * them.
+/* cuda_barrier.h -- cuda::barrier and cuda::memcpy_async, as in <cuda/barrier>.
  *
- * Copies are done when they are asked for, by the thread that asks: what waits
- * for their end waits for the threads. */
+ * The thread that issues a copy performs it at once: code that waits for the
+ * copy's end only waits for the threads. */
 #ifndef SIMT_CUDA_BARRIER_H
 #define SIMT_CUDA_BARRIER_H
 #include "cooperative_groups/memcpy_async.h"
 #include "cuda_atomic.h"
 
 #ifdef SIMT_CHECK
-/* In the runtime: whether a barrier is one of the running block, and what who
- * waits for a phase learns of those who arrive in it. */
+/* In the runtime: whether a barrier is one of the running block, and how a
+ * thread that waits for a phase acquires the work of those that arrive in
+ * it. */
 extern "C" bool simt_block_barrier(const void *barrier);
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
@@ -18,17 +18,17 @@ extern "C" void simt_tile_departure(const void *barrier);
 
 namespace cuda {
 
-/* What runs when a phase of a barrier ends, unless it is told otherwise. */
+/* The default action at the end of a barrier's phase. */
 struct simt_nothing {
     void operator()() const {}
 };
 
-/* Of each phase: who arrives, and who waits until all have. A `__shared__` one
- * is without a value until init(). */
+/* In each phase threads arrive, and threads wait until all have. A `__shared__`
+ * barrier has no value until init(). */
 template <thread_scope scope = thread_scope_system,
           class Completion = simt_nothing>
 class barrier {
-    uint64_t state; /* the phase's number, and below how many are to arrive */
+    uint64_t state; /* the phase's number, then the missing arrivals */
     uint32_t expected;
     Completion completion;
 
@@ -40,8 +40,9 @@ class barrier {
     }
 
 #ifdef SIMT_CHECK
-    /* Who waits for a phase knows what came before those arrivals, and not what
-     * the others have done since, who may be in the next phase by now. */
+    /* A thread that waits for a phase acquires the work before those arrivals,
+     * but not the later work of threads that may be in the next phase
+     * already. */
     const void *name(uint32_t phase) const {
         return (char *)this + 4 * (phase % 2);
     }
@@ -90,7 +91,7 @@ class barrier {
         uint64_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE), then;
         for (;;) {
             const uint32_t left = (uint32_t)now;
-            if (left < update) __builtin_trap(); // more than were expected
+            if (left < update) __builtin_trap(); // more arrivals than expected
             then = now - (uint64_t)update;
             if (left == update) {
                 if (completes) ended((uint32_t)(now >> 32));
@@ -129,7 +130,7 @@ class barrier {
     }
 };
 
-/* Copy; the barrier knows of the end when this thread arrives at it. */
+/* Copy; the barrier learns of the end when this thread arrives at it. */
 template <class Size, thread_scope scope, class Completion>
 void memcpy_async(void *to, const void *from, Size bytes,
                   barrier<scope, Completion> &) {

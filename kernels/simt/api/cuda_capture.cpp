@@ -1,5 +1,5 @@
-/* cuda_capture.cpp -- what is queued on a stream becomes a graph: see
- * cuda_graph.h. */
+/* cuda_capture.cpp -- stream capture: work queued on a stream becomes a graph;
+ * see cuda_graph.h. */
 #include "cuda_graph_private.h"
 #include "cuda_stream.h"
 
@@ -13,10 +13,11 @@ inline namespace asm_fibers {
 static thread_local cudaStreamCaptureMode thread_mode =
     cudaStreamCaptureModeGlobal;
 
-/* ---- what a capture allows ---------------------------------------------- */
+/* ---- calls that a capture allows ---------------------------------------- */
 
-/* Whether a capture in `mode`, begun by `thread`, minds what this thread does:
- * one in the global mode minds everybody, unless he is relaxed himself. */
+/* Whether a capture in `mode`, begun by `thread`, forbids such calls of this
+ * thread. One in the global mode forbids them in every thread, unless that
+ * thread is relaxed. */
 static bool minds(const Sequence &capture) {
     if (thread_mode == cudaStreamCaptureModeRelaxed ||
         capture.mode == cudaStreamCaptureModeRelaxed)
@@ -64,7 +65,8 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording) {
 
 static thread_local Recorded **wanted; // where the next launch goes instead
 
-/* The runtime asks before each launch whether to run it. */
+/* Whether to keep a launch instead of running it; the runtime calls this before
+ * each launch. */
 static bool keeps(cudaStream_t stream) {
     if (wanted) return true;
     if (!captures && (!stream || stream == cudaStreamLegacy)) return false;
@@ -81,7 +83,7 @@ static void keep(Recorded *recorded) {
         forget(recorded);
     else if (recording)
         add_work(recording, kernel_work(recorded));
-    else // the legacy stream, and nothing that captures minds it
+    else // the legacy stream, which no capture forbids
         replay(recorded), forget(recorded);
 }
 
@@ -103,7 +105,7 @@ using namespace simt;
 
 /* ---- capture ------------------------------------------------------------ */
 
-/* `stream` goes on after what was queued before the captured `event`. */
+/* Let `stream` continue after the work queued before the captured `event`. */
 static cudaError_t join(CUstream_st *stream, const CUevent_st *event) {
     if (!event->capture) {
         if (!stream->capture || !event->time) return cudaSuccess;
@@ -163,7 +165,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
     return cudaSuccess;
 }
 
-/* All streams and events leave `capture`. */
+/* Remove all streams and events from `capture`. */
 void simt::end_capture(Sequence *capture) {
     for (CUstream_st *stream : capturing_streams())
         if (stream->capture.get() == capture && stream != capture->origin) {
@@ -181,7 +183,7 @@ void simt::end_capture(Sequence *capture) {
     capture->origin->capture.reset(); // it is gone now
 }
 
-/* What other streams added must lead back to where the capture began. */
+/* The work added by other streams must lead back to where the capture began. */
 static bool all_joined(const Sequence *capture) {
     for (CUstream_st *stream : capturing_streams())
         if (stream->capture.get() == capture && stream != capture->origin &&

@@ -17,12 +17,12 @@ inline namespace asm_fibers {
 
 static std::atomic<bool> strict;
 
-/* ---- what a GPU would refuse -------------------------------------------- */
+/* ---- copies that a GPU would refuse ------------------------------------- */
 
 enum Side { EITHER, HOST_SIDE, DEVICE_SIDE };
 
-/* Whether a program's or library's own variables lie there: those of the device
- * are among them. */
+/* Whether it points to a program's or library's own variables, which include
+ * those of the device. */
 static bool is_static(const void *pointer) {
     Dl_info info;
     return dladdr(pointer, &info) != 0;
@@ -51,7 +51,7 @@ static Side side_of(enum cudaMemcpyKind kind, bool destination) {
 
 static size_t slice_of(const cudaPitchedPtr &p) { return p.pitch * p.ysize; }
 
-/* Where the first byte lies ... */
+/* Return the address of the first byte ... */
 static char *start_of(const cudaPitchedPtr &p, const cudaPos &at) {
     return (char *)p.ptr + at.z * slice_of(p) + at.y * p.pitch + at.x;
 }
@@ -129,8 +129,8 @@ cudaError_t set_now(const cudaMemsetParams &s) {
     return cudaSuccess;
 }
 
-/* Do `c` now or, where the stream captures, as a node. `sync` is a copy that
- * waits for what was queued before. */
+/* Do `c` now or, if the stream captures, add it as a node. `sync`: the copy
+ * waits for earlier work. */
 static cudaError_t submit(const cudaMemcpy3DParms &c, bool sync,
                           cudaStream_t stream) {
     CUstream_st *recording;

@@ -3,8 +3,7 @@
 #define SIMT_CUDA_CORE_H
 #include "../runtime/engine.h"
 
-// Of a fixed type: a program may pass any number, and gets
-// cudaErrorInvalidValue.
+// A fixed type: a program may pass any number, and gets cudaErrorInvalidValue.
 enum cudaError : int {
 #define SIMT_ERROR(value, name, text) name = value,
 #include "cuda_errors.h"
@@ -20,7 +19,7 @@ enum cudaMemcpyKind : int {
     cudaMemcpyDefault = 4
 };
 
-/* Whose names and numbers these are. */
+/* The CUDA version that defines these names and numbers. */
 #define CUDART_VERSION 13000
 
 /* C++ functions, not extern "C": beside a PyTorch with CUDA there is a real

@@ -56,7 +56,8 @@ cudaError_t cudaDriverGetVersion(int *version) {
 
 /* ---- properties --------------------------------------------------------- */
 
-/* The value of the first "key : value" in /proc/cpuinfo, else `otherwise`. */
+/* Read the value of the first "key : value" in /proc/cpuinfo, else
+ * `otherwise`. */
 static void read_cpuinfo(const char *key, char *value, size_t size,
                          const char *otherwise) {
     char line[256];
@@ -79,7 +80,7 @@ static int cache_size() {
     return last > 0 ? (int)last : 0;
 }
 
-/* What the machine is. */
+/* Describe the machine. */
 static void describe_machine(cudaDeviceProp *p) {
     char model[200];
     read_cpuinfo("model name", model, sizeof model, "CPU");
@@ -92,7 +93,7 @@ static void describe_machine(cudaDeviceProp *p) {
     p->hostNumaId = p->deviceNumaId = -1;
 }
 
-/* The limits of an sm_90: programs choose their launches by them. */
+/* Set the limits of an sm_90: programs choose their launches by them. */
 static void describe_limits(cudaDeviceProp *p) {
     p->major = 9;
     p->warpSize = WARP;
@@ -114,7 +115,8 @@ static void describe_limits(cudaDeviceProp *p) {
     p->texturePitchAlignment = 32;
 }
 
-/* What works. Copies and kernels that may overlap do so one by one. */
+/* Set the supported features. Copies and kernels that may overlap run one by
+ * one. */
 static void describe_features(cudaDeviceProp *p) {
     p->deviceOverlap = p->concurrentKernels = p->asyncEngineCount = 1;
     p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1;
@@ -238,7 +240,7 @@ cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig) {
 
 cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *config) {
     if (!config) return set_error(cudaErrorInvalidValue);
-    // As since Maxwell: banks have four bytes, whatever is asked for.
+    // As since Maxwell: banks have four bytes, whatever was requested.
     *config = cudaSharedMemBankSizeFourByte;
     return cudaSuccess;
 }

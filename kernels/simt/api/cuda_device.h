@@ -1,8 +1,8 @@
 /* cuda_device.h -- the one device: its properties, attributes and limits.
  *
- * It is called "SIMT on <the CPU's name>" and has the limits of an sm_90; its
+ * Its name is "SIMT on <the CPU's name>" and it has the limits of an sm_90; its
  * multiprocessors are the worker threads. Sizes of caches and buses are the
- * machine's where it tells them. Textures and surfaces have size 0. */
+ * machine's if it reports them. Textures and surfaces have size 0. */
 #ifndef SIMT_CUDA_DEVICE_H
 #define SIMT_CUDA_DEVICE_H
 #include "driver_types.h"
@@ -28,8 +28,9 @@ cudaError_t cudaDeviceReset(void);
 cudaError_t cudaSetDeviceFlags(unsigned flags);
 cudaError_t cudaGetDeviceFlags(unsigned *flags);
 
-/* cudaLimitMallocHeapSize is what kernels may hold of malloc() and new. The
- * rest is kept and given back; nothing here depends on it. */
+/* cudaLimitMallocHeapSize limits the memory that kernels may hold from malloc()
+ * and new. The other limits are stored and returned; nothing here depends on
+ * them. */
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
 cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit);
 cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
@@ -52,7 +53,7 @@ cudaError_t cudaProfilerStop(void);
 
 #pragma GCC visibility pop
 
-/* Names that CUDA 13 has no more. */
+/* Names that CUDA 13 has removed. */
 static inline cudaError_t cudaThreadSynchronize(void) {
     return cudaDeviceSynchronize();
 }

@@ -1,5 +1,5 @@
 /* cuda_errors.h -- the error codes of the CUDA runtime: SIMT_ERROR(value, name,
- * text), which whoever includes this defines. */
+ * text), which the including file defines. */
 SIMT_ERROR(0, cudaSuccess, "no error")
 SIMT_ERROR(1, cudaErrorInvalidValue, "invalid argument")
 SIMT_ERROR(2, cudaErrorMemoryAllocation, "out of memory")

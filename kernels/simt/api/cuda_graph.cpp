@@ -1,4 +1,4 @@
-/* cuda_graph.cpp -- graphs: what nodes do, adding them and edges. */
+/* cuda_graph.cpp -- graphs: the work of nodes, adding nodes and edges. */
 #include <string.h>
 
 #include <algorithm>
@@ -96,7 +96,7 @@ bool contains(const Nodes &nodes, cudaGraphNode_t node) {
     return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-/* `nodes` and all that they wait for. */
+/* Return `nodes` and everything that they wait for. */
 static Nodes with_ancestors(Nodes nodes) {
     for (size_t i = 0; i < nodes.size(); i++)
         for (cudaGraphNode_t before : nodes[i]->after)
@@ -110,7 +110,7 @@ bool joined(const Nodes &nodes, const Nodes &others) {
                        [&](cudaGraphNode_t n) { return contains(all, n); });
 }
 
-/* Add a node that a program asks for. */
+/* Add a node at a program's request. */
 static cudaError_t add(cudaGraphNode_t *node, cudaGraph_t graph,
                        const cudaGraphNode_t *after, size_t count,
                        const Work &work) {

@@ -1,11 +1,10 @@
 /* cuda_graph.h -- stream capture and graphs.
  *
- * While a stream captures, nothing that is queued on it runs: it becomes the
- * node of a graph, after the nodes that it has to wait for. A launched graph
- * runs its nodes one by one in an order that keeps the dependencies. A call
- * that a GPU refuses while a stream captures is refused here too and ends the
- * capture: cudaStreamEndCapture() then says cudaErrorStreamCaptureInvalidated.
- */
+ * While a stream captures, work queued on it does not run: it becomes a node of
+ * a graph, after the nodes that it has to wait for. A launched graph runs its
+ * nodes one by one in an order that keeps the dependencies. A call that a GPU
+ * refuses while a stream captures is refused here too and ends the capture:
+ * cudaStreamEndCapture() then returns cudaErrorStreamCaptureInvalidated. */
 #ifndef SIMT_CUDA_GRAPH_H
 #define SIMT_CUDA_GRAPH_H
 #include "driver_types.h"
@@ -93,7 +92,7 @@ struct cudaMemAllocNodeParams {
     struct cudaMemPoolProps poolProps;
     const struct cudaMemAccessDesc *accessDescs;
     size_t accessDescCount, bytesize;
-    void *dptr; /* where the memory is, when the node has been added */
+    void *dptr; /* the memory's address, once the node has been added */
 };
 
 enum cudaGraphMemAttributeType : int {
@@ -154,9 +153,9 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *after,
                                       size_t count, cudaEvent_t event);
 
-/* What a node allocates is there from now on, at the same address in every
- * launch, until it was freed and the graph and all that was instantiated of it
- * are gone. */
+/* Memory that a node allocates exists from now on, at the same address in every
+ * launch. It lasts until it has been freed and the graph and everything
+ * instantiated from it are gone. */
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *after, size_t count,
                                      struct cudaMemAllocNodeParams *params);
@@ -171,7 +170,7 @@ cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            enum cudaGraphMemAttributeType which,
                                            void *value);
 
-/* An edge that would close a circle: cudaErrorInvalidValue. */
+/* An edge that would close a cycle: cudaErrorInvalidValue. */
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
                                      const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, size_t count);
@@ -181,7 +180,7 @@ cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph,
                                         size_t count);
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node);
 
-/* With NULL instead of the array these say how many there are. */
+/* With NULL instead of the array, these return only the number. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
                               size_t *count);
 cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,

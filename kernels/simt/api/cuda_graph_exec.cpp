@@ -1,5 +1,5 @@
-/* cuda_graph_exec.cpp -- graphs that run: instantiating, launching, updating.
- */
+/* cuda_graph_exec.cpp -- executable graphs: instantiating, launching,
+   updating. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,14 +14,14 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Where `node` stands among the steps; their number if it is not there. */
+/* Return the index of `node` among the steps; their number if it is missing. */
 static size_t place_of(const CUgraphExec_st &exec, cudaGraphNode_t node) {
     size_t i = 0;
     while (i < exec.steps.size() && exec.steps[i].node != node) i++;
     return i;
 }
 
-/* Add a step for `node` if all that it waits for has one. */
+/* Add a step for `node` if everything that it waits for has one. */
 static bool add_step(CUgraphExec_st *exec, cudaGraphNode_t node) {
     std::vector<size_t> after;
     for (cudaGraphNode_t before : node->after) {
@@ -39,7 +39,7 @@ static bool add_step(CUgraphExec_st *exec, cudaGraphNode_t node) {
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph) {
     auto exec = std::make_shared<CUgraphExec_st>();
     Nodes left = graph.nodes;
-    while (!left.empty()) { // there are no circles, so each round takes some
+    while (!left.empty()) { // there are no cycles, so each round takes some
         Nodes later;
         for (cudaGraphNode_t node : left)
             if (!add_step(exec.get(), node)) later.push_back(node);
@@ -59,7 +59,7 @@ cudaError_t run_work(const Work &work) {
     switch (work.type) {
     case cudaGraphNodeTypeKernel:
         if (cudaError_t error = replay(work.kernel.get())) return error;
-        return pending_error(); // what comes after it must not run
+        return pending_error(); // the later steps must not run
     case cudaGraphNodeTypeMemcpy:
         if (cudaError_t error = check_copy(work.copy)) return error;
         return copy_now(work.copy);
@@ -71,11 +71,11 @@ cudaError_t run_work(const Work &work) {
         return cudaSuccess;
     case cudaGraphNodeTypeGraph: return run_steps(*work.steps);
     case cudaGraphNodeTypeEventRecord: return cudaEventRecord(work.event, 0);
-    default: return cudaSuccess; // all that one waits for has happened
+    default: return cudaSuccess; // everything that they wait for has happened
     }
 }
 
-/* Whether `to` has the same nodes and edges; else why not, and where. */
+/* Return whether `to` has the same nodes and edges; if not, why and where. */
 static cudaGraphExecUpdateResultInfo compare(const CUgraphExec_st &from,
                                              const CUgraphExec_st &to) {
     if (from.steps.size() != to.steps.size())
@@ -135,7 +135,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     return set_error(run_steps(*exec));
 }
 
-/* ---- changing what runs ------------------------------------------------- */
+/* ---- changing an executable graph ---------------------------------------- */
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo *info) {
@@ -158,7 +158,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     return error;
 }
 
-/* The step of `exec` for `node`, NULL if it has none. */
+/* Return the step of `exec` for `node`, NULL if it has none. */
 static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec,
                                      cudaGraphNode_t node) {
     if (!exec) return 0;
@@ -166,7 +166,7 @@ static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec,
     return at < exec->steps.size() ? &exec->steps[at] : 0;
 }
 
-/* The same, of this type. */
+/* Return that step if it has this type. */
 static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec, cudaGraphNode_t node,
                                      enum cudaGraphNodeType type) {
     CUgraphExec_st::Step *step = step_of(exec, node);
@@ -227,7 +227,7 @@ cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node,
     return cudaSuccess;
 }
 
-/* ---- looking at a graph ------------------------------------------------- */
+/* ---- displaying a graph -------------------------------------------------- */
 
 static const char *label_of(const Work &work) {
     static const char *const names[] = {

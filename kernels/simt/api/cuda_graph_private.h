@@ -1,5 +1,4 @@
-/* cuda_graph_private.h -- what the nodes of a graph are: private to the
- * runtime. */
+/* cuda_graph_private.h -- the nodes of a graph: private to the runtime. */
 #ifndef SIMT_CUDA_GRAPH_PRIVATE_H
 #define SIMT_CUDA_GRAPH_PRIVATE_H
 #include "cuda_device.h"
@@ -14,7 +13,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* What a node does. Only the members of its type mean something. */
+/* The work of a node. Only the members of its type are valid. */
 struct Work {
     enum cudaGraphNodeType type;
     const void *function; /* the kernel, if it was added by function */
@@ -25,14 +24,15 @@ struct Work {
     cudaEvent_t event;
     std::shared_ptr<CUgraph_st> child;
     std::shared_ptr<CUgraphExec_st> steps; /* of the child */
-    std::shared_ptr<void> memory; /* frees what the capture allocated */
+    std::shared_ptr<void> memory;          /* frees the memory that the capture
+                                              allocated */
 };
 
 Work kernel_work(Recorded *recorded);
 Work copy_work(const struct cudaMemcpy3DParms &copy);
 Work set_work(const struct cudaMemsetParams &set);
 Work host_work(const struct cudaHostNodeParams &host);
-/* Allocates now; the memory is freed with the last copy of the work. */
+/* Allocate now; the memory is freed with the last copy of the work. */
 cudaError_t allocation_work(void **pointer, size_t size, Work *work);
 Work free_work();
 Work event_work(enum cudaGraphNodeType type, cudaEvent_t event);
@@ -44,23 +44,23 @@ cudaError_t run_work(const Work &work);
 
 bool contains(const Nodes &nodes, cudaGraphNode_t node);
 
-/* cuda_graph_exec.cpp: what runs for `graph`. */
+/* cuda_graph_exec.cpp: return the executable form of `graph`. */
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph);
 
-/* Work for a kernel called with these parameters, which are copied. */
+/* Create work for a kernel called with these parameters, which are copied. */
 cudaError_t work_of(const struct cudaKernelNodeParams *params, Work *work);
 
-/* cuda_copy.cpp: do it now. */
+/* cuda_copy.cpp: perform it now. */
 cudaError_t copy_now(const struct cudaMemcpy3DParms &copy);
 cudaError_t check_copy(const struct cudaMemcpy3DParms &copy);
 cudaError_t set_now(const struct cudaMemsetParams &set);
 cudaError_t check_set(const struct cudaMemsetParams &set);
 
-/* The launch that `launch(data)` makes, kept instead of run; NULL if it makes
- * none that is valid. */
+/* Return the launch that `launch(data)` makes, kept instead of run; NULL if it
+ * makes no valid one. */
 Recorded *record_next(void (*launch)(void *), void *data);
 
-/* Take `capture` down; its graph too where it is invalid. Needs the lock. */
+/* Remove `capture`, and its graph too if it is invalid. Requires the lock. */
 void end_capture(Sequence *capture);
 
 } // namespace
@@ -71,7 +71,7 @@ struct CUgraphNode_st {
     unsigned number;                    /* of the node in its graph, from 0 */
     cudaGraphNode_t original = nullptr; /* in a clone: the node cloned */
     simt::Work work;
-    simt::Nodes after; /* what it waits for */
+    simt::Nodes after; /* the nodes it waits for */
 };
 
 struct CUgraph_st {
@@ -82,7 +82,8 @@ struct CUgraph_st {
     ~CUgraph_st();
 };
 
-/* What runs: the work of the nodes in an order that keeps the dependencies. */
+/* An executable graph: the work of the nodes in an order that keeps the
+ * dependencies. */
 struct CUgraphExec_st {
     struct Step {
         cudaGraphNode_t node; /* only its address; it may be gone */

@@ -1,5 +1,5 @@
-/* cuda_heap.cpp -- device memory: what has been given out, how much there is,
- * and freed memory that is not reused at once. */
+/* cuda_heap.cpp -- device memory: the allocations, the limit, and freed memory
+ * that is not reused at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ enum : size_t {
     LATE_BYTES = 16 << 20, // freed memory that is kept before its reuse
     LATE_BLOCKS = 1024,    //
     LATE_MAPPINGS = 256,   // address ranges that stay unusable
-    FEW = 128              // that all are checked whenever the host waits
+    FEW = 128              // few enough to check all whenever the host waits
 };
 
 struct Heap {
@@ -32,14 +32,14 @@ struct Heap {
     std::deque<Allocation> late, late_mapped;
     size_t late_bytes = 0;
     size_t used = 0, most_used = 0; /* device and managed memory */
-    size_t room = 0;                /* what was free when none was used */
+    size_t room = 0;                /* free memory when none was used */
     unsigned allocations = 0;
     unsigned checked_launch = 0; /* the latest one at the last check */
     bool at_exit = false;
 };
 
 static Heap &heap() {
-    static Heap *the = new Heap; // never destroyed: freed memory may come late
+    static Heap *the = new Heap; // never destroyed: memory may be freed late
     return *the;
 }
 
@@ -52,7 +52,7 @@ static bool is_device(const Allocation &a) {
 static int check_live(bool (*is_hit)(const Allocation &, const char *),
                       const char *when) {
     int count = 0;
-    if (sticky_error()) return 0; // what a fault has left behind is no news
+    if (sticky_error()) return 0; // the effects of a fault are no news
     for (auto &entry : heap().live) {
         Allocation &a = entry.second;
         if (a.memory == REGISTERED || a.reported || !is_hit(a, when)) continue;
@@ -71,20 +71,20 @@ void check_after_launches() {
 }
 
 static void check_at_exit() {
-    // No lock: a thread that has it may be gone.
+    // No lock: a thread that holds it may be gone.
     if (!heap().lock.try_lock()) return;
     check_live(damaged, "at the program's end");
     for (const Allocation &a : heap().late) written_late(a);
     heap().lock.unlock();
 }
 
-/* ---- how much there is -------------------------------------------------- */
+/* ---- the amount of memory ------------------------------------------------ */
 
 static size_t physical_memory() {
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What a container may still take, or `otherwise`. */
+/* Return the memory that a container may still take, or `otherwise`. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
@@ -98,10 +98,10 @@ static size_t left_in_container(size_t otherwise) {
     return left < otherwise ? left : otherwise;
 }
 
-/* What can be had without swapping. */
+/* Return the memory available without swapping. */
 static size_t available_memory() {
-    // Not _SC_AVPHYS_PAGES: that leaves out the files the kernel has cached,
-    // which it gives up when asked, and which fill most of a busy machine.
+    // Not _SC_AVPHYS_PAGES: that omits the files the kernel has cached, which
+    // it releases on demand, and which fill most of a busy machine.
     FILE *file = fopen("/proc/meminfo", "r");
     char line[128];
     size_t kib, bytes = physical_memory();
@@ -113,7 +113,8 @@ static size_t available_memory() {
 
 /* Linux promises more memory than there is; a GPU does not. */
 static bool has_room(size_t size) {
-    // Small ones are not asked about: there may be some already.
+    // Small allocations are not checked each time: some memory may already be
+    // in use.
     if (!heap().used || !heap().room) heap().room = available_memory();
     return size <= heap().room && heap().used <= heap().room - size;
 }
@@ -155,7 +156,7 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
     return cudaSuccess;
 }
 
-/* Give back what has waited longest, as far as the rest fits. */
+/* Release the oldest of the freed memory until the rest fits. */
 static void give_back() {
     Heap &h = heap();
     while (h.late_bytes > LATE_BYTES || h.late.size() > LATE_BLOCKS) {
@@ -176,7 +177,7 @@ static void retire(const Allocation &a, const char *when) {
     if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
-        free_array(a.base); // which does not give it out again soon
+        free_array(a.base); // it is not reused soon
         return;
     }
     poison_freed(a);
@@ -202,7 +203,7 @@ cudaError_t release(void *pointer, Memory one, Memory other) {
     return cudaSuccess;
 }
 
-/* The allocation of a graph at `pointer`, NULL if there is none. */
+/* Return the allocation of a graph at `pointer`, NULL if there is none. */
 static Allocation *of_graph(void *pointer) {
     auto found = heap().live.find((uintptr_t)pointer);
     const bool is = found != heap().live.end() &&
@@ -239,7 +240,7 @@ void release_all() {
 
 /* ---- looking up --------------------------------------------------------- */
 
-/* The last one that begins at or before `address`. */
+/* Return the last one that begins at or before `address`. */
 static Allocation *before(uintptr_t address) {
     auto after = heap().live.upper_bound(address);
     if (after == heap().live.begin()) return 0;
@@ -255,7 +256,7 @@ bool find_allocation(const void *pointer, Allocation *found) {
     return true;
 }
 
-/* Whether `address` lies among those that are `a`'s, guards included. */
+/* Whether `address` is within the range of `a`, guards included. */
 static bool surrounds(const Allocation &a, uintptr_t address) {
     return a.mapped && address - (uintptr_t)a.base < a.span;
 }
@@ -278,7 +279,7 @@ static void place(const Allocation &a, bool freed, uintptr_t address,
 void locate(uintptr_t address, char *text, size_t size) {
     *text = 0;
     std::unique_lock<std::mutex> guard(heap().lock, std::try_to_lock);
-    if (!guard.owns_lock()) return; // perhaps by the one who faults
+    if (!guard.owns_lock()) return; // perhaps held by the faulting thread
     for (const auto &entry : heap().live)
         if (surrounds(entry.second, address))
             return place(entry.second, false, address, text, size);

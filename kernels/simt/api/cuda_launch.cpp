@@ -33,7 +33,7 @@ enum {
     PROCESSOR_BLOCKS = 32,
     PROCESSOR_SHARED = 228 << 10,
     RESERVED_SHARED = 1 << 10, // per block, by the system
-    SHARED_UNIT = 128          // what is given out at once
+    SHARED_UNIT = 128          // the allocation unit
 };
 
 static size_t shared_of(const Kernel *kernel, size_t dynamic) {
@@ -43,7 +43,7 @@ static size_t shared_of(const Kernel *kernel, size_t dynamic) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* How many blocks of a kernel run at once on a multiprocessor. */
+/* Return how many blocks of a kernel run at once on a multiprocessor. */
 static int resident(const Kernel *kernel, int threads, size_t dynamic) {
     const size_t most = kernel->max_dynamic_shared ? kernel->max_dynamic_shared
                                                    : (int)STATIC_SHARED;
@@ -52,12 +52,14 @@ static int resident(const Kernel *kernel, int threads, size_t dynamic) {
     const size_t shared = shared_of(kernel, dynamic) + RESERVED_SHARED;
     int blocks = least(PROCESSOR_BLOCKS, PROCESSOR_WARPS / warps);
     blocks = least(blocks, (int)(PROCESSOR_SHARED / shared));
-    // What it says, a cooperative launch must take: those have a limit.
+    // A cooperative launch must accept the returned number, and those have a
+    // limit.
     const int share = cooperative_limit() / simt_threads();
     return least(blocks, share > 0 ? share : 1);
 }
 
-/* What a GPU says to a cooperative launch of so many blocks. */
+/* Return the error with which a GPU refuses a cooperative launch of so many
+ * blocks. */
 static cudaError_t check_cooperative(const void *function,
                                      const cudaLaunchConfig_t *config) {
     const Kernel *kernel = kernel_of(function);
@@ -80,7 +82,7 @@ static bool is_cluster(const cudaLaunchAttribute &a) {
            (c.x > 1 || c.y > 1 || c.z > 1);
 }
 
-/* Read what counts of a launch's attributes. */
+/* Read the attributes of a launch that have an effect. */
 static cudaError_t read(const cudaLaunchConfig_t *config, bool *cooperative) {
     *cooperative = false;
     if (config->numAttrs && !config->attrs) return cudaErrorInvalidValue;

@@ -1,9 +1,9 @@
-/* cuda_launch.h -- launches by function, what is known of a kernel, occupancy.
+/* cuda_launch.h -- launches by function, properties of a kernel, occupancy.
  *
- * A launch by function gets its arguments as pointers, so the kernel's type
- * must be known: from the kernel itself, as in cudaLaunchKernel(add, ...), or,
- * for a `void *` that was made of it, from simt::typed(), which rewrite.py puts
- * where a program casts a kernel to `void *`. */
+ * A launch by function receives its arguments as pointers, so the kernel's type
+ * must be known. It comes from the kernel itself, as in cudaLaunchKernel(add,
+ * ...), or, for a `void *` made from it, from simt::typed(), which rewrite.py
+ * inserts where a program casts a kernel to `void *`. */
 #ifndef SIMT_CUDA_LAUNCH_H
 #define SIMT_CUDA_LAUNCH_H
 #include "cuda_device.h"
@@ -15,11 +15,12 @@ namespace simt {
 typedef void (*Invoke)(const void *function, void **arguments);
 
 #pragma GCC visibility push(default)
-/* Note how the kernel at `function` is called. */
+/* Record how to call the kernel at `function`. */
 void remember(const void *function, Invoke invoke);
-/* NULL if that is not known. */
+/* Return NULL if that is unknown. */
 Invoke invoke_of(const void *function);
-/* Launch it; the error of this launch, or one that is NULL's. */
+/* Launch it; return the error of this launch, or the error for a NULL
+ * `invoke`. */
 cudaError_t launch_by_function(const void *function, Invoke invoke,
                                const cudaLaunchConfig_t *config,
                                void **arguments);
@@ -34,7 +35,7 @@ template <class T> struct Plain<T &> {
 
 template <class... P, size_t... I>
 void call_with(void (*kernel)(P...), void **arguments, Indices<I...>) {
-    (void)arguments; // where there are none
+    (void)arguments; // if there are none
     kernel(*(typename Plain<P>::type *)arguments[I]...);
 }
 
@@ -43,7 +44,7 @@ template <class... P> void invoke(const void *function, void **arguments) {
               Indices<__integer_pack(sizeof...(P))...>());
 }
 
-/* `kernel` itself; and how it is called is known from now on. */
+/* Return `kernel` itself, and record how to call it. */
 template <class... P> void (*typed(void (*kernel)(P...)))(P...) {
     remember((const void *)kernel, invoke<P...>);
     return kernel;
@@ -57,15 +58,15 @@ template <class T> T &&typed(T &&other) { return (T &&)other; }
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block,
                              void **arguments, size_t shared = 0,
                              cudaStream_t stream = 0);
-/* All blocks run at once, so that grid.sync() can wait for them: at most as
- * many as cudaOccupancyMaxActiveBlocksPerMultiprocessor() says, times the
- * device's multiprocessors. */
+/* All blocks run at once, so that grid.sync() can wait for them. Their maximum
+ * is cudaOccupancyMaxActiveBlocksPerMultiprocessor() times the device's
+ * multiprocessors. */
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
                                         dim3 block, void **arguments,
                                         size_t shared = 0,
                                         cudaStream_t stream = 0);
-/* Attributes: cooperative counts, clusters of more than one block are refused,
- * all others are accepted. */
+/* Attributes: cooperative has an effect, clusters of more than one block are
+ * refused, all others are accepted. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
                                 const void *kernel, void **arguments);
 
@@ -81,7 +82,7 @@ cudaError_t cudaFuncSetSharedMemConfig(const void *kernel,
                                        enum cudaSharedMemConfig config);
 cudaError_t cudaFuncGetName(const char **name, const void *kernel);
 
-/* The rules of an sm_90, registers apart: 2048 threads, 64 warps, 32 blocks
+/* The rules of an sm_90 without registers: 2048 threads, 64 warps, 32 blocks
  * and 228 KB of shared memory (1 KB of it reserved per block) per
  * multiprocessor. */
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
@@ -183,9 +184,9 @@ cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
         bytes, (const void *)kernel, blocks, block_size);
 }
 
-/* The block size with the most threads at once on a multiprocessor, the
- * larger of two that are alike, and how many such blocks fill the device.
- * `shared_of` says how much dynamic shared memory a block size needs. */
+/* Find the block size with the most threads at once on a multiprocessor (the
+ * larger of two equal ones), and how many such blocks fill the device.
+ * `shared_of` returns how much dynamic shared memory a block size needs. */
 template <class Kernel, class SharedOf>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
     int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,

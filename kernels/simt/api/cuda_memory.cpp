@@ -37,7 +37,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t size, unsigned flags) {
     return cudaHostAlloc(pointer, size, flags);
 }
 
-enum : size_t { PITCH = 512 }; // what GPUs align rows to
+enum : size_t { PITCH = 512 }; // the alignment of rows on GPUs
 
 cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
                             size_t height) {
@@ -85,7 +85,7 @@ cudaError_t cudaHostUnregister(void *pointer) {
     return unregister_host(pointer);
 }
 
-/* The allocation of host memory around `pointer`. */
+/* Find the allocation of host memory around `pointer`. */
 static bool find_host(void *pointer, Allocation *found) {
     return find_allocation(pointer, found) &&
            (found->memory == PINNED || found->memory == REGISTERED);
@@ -277,7 +277,7 @@ cudaError_t cudaDeviceGetGraphMemAttribute(int device,
 cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            enum cudaGraphMemAttributeType which,
                                            void *value) {
-    uint64_t unused; // the high marks are not reset: they are the process's
+    uint64_t unused; // the maxima are not reset: they are the process's
     if (!value) return set_error(cudaErrorInvalidValue);
     return cudaDeviceGetGraphMemAttribute(device, which, &unused);
 }
@@ -334,7 +334,7 @@ static cudaError_t check_hint(const void *pointer, size_t size, int device) {
     return set_error(ours && !fits ? cudaErrorInvalidValue : cudaSuccess);
 }
 
-/* CUDA 12's name for a location. */
+/* Return CUDA 12's name for a location. */
 static int device_of(const struct cudaMemLocation &location) {
     return location.type == cudaMemLocationTypeDevice ? location.id
                                                       : cudaCpuDeviceId;
@@ -376,7 +376,8 @@ cudaError_t cudaMemRangeGetAttribute(void *value, size_t value_size,
         attribute < cudaMemRangeAttributeReadMostly ||
         attribute > cudaMemRangeAttributeLastPrefetchLocation)
         return set_error(cudaErrorInvalidValue);
-    // Advice is not kept: nothing is mostly read or preferred anywhere.
+    // Advice is not stored: no range is read-mostly or has a preferred
+    // location.
     *(int *)value =
         attribute == cudaMemRangeAttributeReadMostly ? 0 : cudaInvalidDeviceId;
     return cudaSuccess;

@@ -3,18 +3,18 @@
  * Fresh memory holds 0xff (NaN, -1): a GPU does not zero it either. Managed
  * memory is 0, since programs have come to expect it.
  *
- * Each allocation ends at a guard that nobody may touch, but for what its
- * 256-byte alignment leaves between. A kernel that touches the guard faults;
- * one that writes into the gap is told of on stderr when the host next waits
- * for the device, by cudaFree() and at the program's end. The program goes on
- * as it would on a GPU, but in a whole program its exit status is then not 0.
- * Freed memory faults when it is used. */
+ * Each allocation ends at an inaccessible guard, except for the gap that its
+ * 256-byte alignment leaves between. A kernel that touches the guard faults. A
+ * kernel that writes into the gap is reported on stderr: when the host next
+ * waits for the device, by cudaFree(), and at the program's end. The program
+ * continues as it would on a GPU, but a whole program's exit status is then not
+ * 0. Freed memory faults when it is used. */
 #ifndef SIMT_CUDA_MEMORY_H
 #define SIMT_CUDA_MEMORY_H
 #include "driver_types.h"
 #pragma GCC visibility push(default)
 
-/* 256-byte aligned. More than is free: cudaErrorMemoryAllocation. */
+/* 256-byte aligned. A size above the free memory: cudaErrorMemoryAllocation. */
 cudaError_t cudaMalloc(void **pointer, size_t size);
 cudaError_t cudaMallocManaged(void **pointer, size_t size,
                               unsigned flags = cudaMemAttachGlobal);
@@ -58,8 +58,8 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device);
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool);
 
-/* A copy that begins or ends outside of an allocation, or whose kind says
- * "host" where device memory is: cudaErrorInvalidValue, as on a GPU. */
+/* A copy that begins or ends outside of an allocation, or whose kind names the
+ * host for device memory: cudaErrorInvalidValue, as on a GPU. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
                        enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size,
@@ -94,7 +94,8 @@ cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int byte,
                               struct cudaExtent extent,
                               cudaStream_t stream = 0);
 
-/* Hints: checked, and then there is nothing to do. CUDA 12's and CUDA 13's. */
+/* Hints: they are checked, and otherwise have no effect. CUDA 12's and CUDA
+ * 13's. */
 cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t size,
                                  struct cudaMemLocation location,
                                  unsigned flags, cudaStream_t stream = 0);
@@ -124,13 +125,13 @@ cudaError_t copy_from_symbol(void *to, const void *symbol, size_t whole,
                              cudaStream_t stream);
 } // namespace simt
 
-/* Check all red zones now. Returns how many allocations were written past
- * since their last check, after a line on stderr for each. */
+/* Check all red zones now. Returns how many allocations were written past since
+ * their last check, after a line on stderr for each. */
 extern "C" int simt_check_memory(void);
 
-/* 1: a copy that says "device" of memory that is neither a variable nor from
- * cudaMalloc() or its kin is cudaErrorInvalidValue, as on a GPU. 0, the
- * default: it may be an array that somebody else hands to kernels. */
+/* 1: a copy whose kind names the device for memory that is neither a variable
+ * nor from cudaMalloc() or its kin gives cudaErrorInvalidValue, as on a GPU. 0,
+ * the default: it may be an array that other code passes to kernels. */
 extern "C" void simt_set_strict(int strict);
 
 #pragma GCC visibility pop

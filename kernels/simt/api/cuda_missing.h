@@ -1,5 +1,5 @@
-/* cuda_missing.h -- what has no meaning on a CPU: to call it is an error that
- * says so, at the line of the call. */
+/* cuda_missing.h -- functions that have no meaning on a CPU: calling one is a
+ * compile error with a reason, at the line of the call. */
 #ifndef SIMT_CUDA_MISSING_H
 #define SIMT_CUDA_MISSING_H
 

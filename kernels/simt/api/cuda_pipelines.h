@@ -1,8 +1,8 @@
-/* cuda_pipelines.h -- cuda::pipeline, as <cuda/pipeline> has it.
+/* cuda_pipelines.h -- cuda::pipeline, as in <cuda/pipeline>.
  *
- * Copies are done when they are asked for, so a thread's own pipeline has
- * nothing to wait for. One that a group shares hands its stages from those who
- * produce to those who consume, by two barriers for each stage. */
+ * Copies are performed at once, so a thread's own pipeline never waits. A
+ * pipeline that a group shares passes its stages from producers to consumers,
+ * with two barriers for each stage. */
 #ifndef SIMT_CUDA_PIPELINES_H
 #define SIMT_CUDA_PIPELINES_H
 #include "cuda_barrier.h"
@@ -13,7 +13,7 @@ enum class pipeline_role { producer, consumer };
 
 template <thread_scope scope, unsigned stages> struct pipeline_shared_state {
     barrier<scope> full[stages], empty[stages];
-    uint32_t producers; /* while the pipeline is made */
+    uint32_t producers; /* while the pipeline is being made */
 };
 
 template <thread_scope scope> class pipeline {
@@ -53,8 +53,8 @@ template <thread_scope scope> class pipeline {
 
 inline pipeline<thread_scope_thread> make_pipeline() { return {0, 0, 1}; }
 
-/* The group's first thread prepares the barriers, when all have said what they
- * are: count(producers of the group, whose number it changes). */
+/* The group's first thread prepares the barriers once all have stated their
+ * roles: count(producers of the group, whose number it changes). */
 template <class G, thread_scope s, unsigned n, class Count>
 pipeline<s> simt_make_pipeline(const G &group,
                                pipeline_shared_state<s, n> *state,
@@ -80,7 +80,7 @@ pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state) {
     return simt_make_pipeline(group, state,
                               [](uint32_t *producers) { *producers = ~0u; });
 }
-/* ... or each does what it says ... */
+/* ... or each thread states its role ... */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           pipeline_role role) {
@@ -89,7 +89,7 @@ pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
             __atomic_add_fetch(producers, 1, __ATOMIC_RELAXED);
     });
 }
-/* ... or the first so many of the group produce. */
+/* ... or this many first threads of the group produce. */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           size_t producers) {

@@ -14,7 +14,7 @@ inline namespace asm_fibers {
 std::recursive_mutex &stream_lock = *new std::recursive_mutex;
 std::atomic<int> captures;
 
-/* The handles that are valid. Never destroyed: calls may come late. */
+/* The valid handles. Never destroyed: calls may come late. */
 static std::set<cudaStream_t> &streams = *new std::set<cudaStream_t>;
 std::set<cudaEvent_t> &events = *new std::set<cudaEvent_t>;
 CUstream_st &legacy = *new CUstream_st;
@@ -46,7 +46,7 @@ std::vector<CUstream_st *> capturing_streams() {
     return found;
 }
 
-/* What a call that waits for `stream` has to say. */
+/* Return the result of a call that waits for `stream`. */
 static cudaError_t wait_for(cudaStream_t stream) {
     CUstream_st *on = stream_of(stream);
     if (!on) return set_error(cudaErrorInvalidResourceHandle);
@@ -140,7 +140,8 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
     return cudaGetDevice(device);
 }
 
-/* Where a stream keeps this attribute; NULL: it has none of that kind. */
+/* Return where a stream stores this attribute; NULL: it has none of that
+ * kind. */
 static cudaStreamAttrValue *attribute_of(CUstream_st *on, cudaStreamAttrID id) {
     if (id == cudaLaunchAttributeAccessPolicyWindow) return &on->window;
     if (id == cudaLaunchAttributeSynchronizationPolicy) return &on->policy;
@@ -264,7 +265,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
-/* The event, if it is one that can be asked; else *error. */
+/* Return the event if it can be queried; else set *error. */
 static CUevent_st *settled(cudaEvent_t event, cudaError_t *error) {
     Guard guard(stream_lock);
     CUevent_st *found = event_of(event);

@@ -1,4 +1,4 @@
-/* cuda_stream_private.h -- streams, events, and how work gets onto them:
+/* cuda_stream_private.h -- streams, events, and how work is queued on them:
  * private to the runtime. */
 #ifndef SIMT_CUDA_STREAM_PRIVATE_H
 #define SIMT_CUDA_STREAM_PRIVATE_H
@@ -36,38 +36,40 @@ typedef std::vector<cudaGraphNode_t> Nodes;
 extern std::recursive_mutex &stream_lock;
 typedef std::lock_guard<std::recursive_mutex> Guard;
 
-/* How many captures are under way: while it is 0 nobody needs the lock. */
+/* The number of active captures: while it is 0, no thread needs the lock. */
 extern std::atomic<int> captures;
 
-/* The stream behind a handle, NULL if it is none. */
+/* Return the stream behind a handle, NULL if it is none. */
 CUstream_st *stream_of(cudaStream_t stream);
 CUevent_st *event_of(cudaEvent_t event);
 extern CUstream_st &legacy;
 
-/* All events there are, and every stream of this process that captures: both
- * need the lock. */
+/* All events, and every stream of this process that captures: both require the
+ * lock. */
 extern std::set<cudaEvent_t> &events;
 std::vector<CUstream_st *> capturing_streams();
 
-/* Who queues work on `stream` asks first. cudaSuccess: do it now if
+/* Called before work is queued on `stream`. cudaSuccess: do it now if
  * *recording is NULL, else add it as a node there. */
 cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 
 /* A call that a capture forbids (allocating, waiting for the device; with
- * `always` even in the relaxed mode) ends it and gets the error. */
+ * `always` even in the relaxed mode) ends the capture and returns the error. */
 cudaError_t forbid_while_capturing(bool always);
 
 /* The legacy stream waits for all blocking streams: one that captures has
- * nothing to wait for yet. Needs the lock. */
+ * nothing to wait for yet. Requires the lock. */
 cudaError_t forbid_legacy();
 
-/* A call that waits for the device: the error of a kernel that ran before. */
+/* For a call that waits for the device: return the error of a kernel that ran
+ * before. */
 inline cudaError_t arrive() {
     check_after_launches();
     return set_error(pending_error());
 }
 
-/* cuda_graph.cpp: each of `nodes` is one of `others`, or they wait for it. */
+/* cuda_graph.cpp: whether each of `nodes` is one of `others`, or they wait for
+ * it. */
 bool joined(const Nodes &nodes, const Nodes &others);
 
 } // namespace
@@ -78,7 +80,7 @@ struct CUstream_st {
     int priority = 0;
     unsigned long long id = 0;
     std::shared_ptr<simt::Sequence> capture;
-    simt::Nodes last; /* what the next node has to wait for */
+    simt::Nodes last; /* the nodes that the next one has to wait for */
     cudaStreamAttrValue window = {}, policy = {};
 };
 
@@ -86,6 +88,6 @@ struct CUevent_st {
     unsigned flags = 0;
     long long time = 0; /* nanoseconds; 0: not recorded yet */
     std::shared_ptr<simt::Sequence> capture;
-    simt::Nodes nodes; /* what was queued before it in that capture */
+    simt::Nodes nodes; /* the nodes queued before it in that capture */
 };
 #endif

@@ -5,18 +5,18 @@
 #include "../runtime/engine.h"
 
 /* rewrite.py puts SIMT_BODY and SIMT_END around the body of every kernel and
- * takes `__global__` away. What is left of it stands in a file that was
- * included and so not rewritten: that kernel must not be called. */
+ * removes `__global__`. A remaining one is in an included file, which is not
+ * rewritten: that kernel must not be called. */
 #define __global__                                                           \
     __attribute__((noinline,                                                 \
                    error("this kernel is defined in an included file: only " \
                          "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
 #define SIMT_BODY SIMT_BODY_TAKING([=])
-/* The same with captures of its own: references stay references. */
+/* The same with explicit captures: references stay references. */
 #ifdef SIMT_CHECK
 #define SIMT_BODY_TAKING(...) SIMT_LAUNCH(__VA_ARGS__)
-/* Stands before SIMT_BODY: "a, b", a, b for the parameters that have names. */
+/* Precedes SIMT_BODY: "a, b", a, b for the parameters that have names. */
 #define SIMT_PARAMETERS(...)     \
     SIMT_KERNEL(__func__, true); \
     simt::parameters(&simt_kernel, __VA_ARGS__);
@@ -26,8 +26,8 @@
     SIMT_LAUNCH(__VA_ARGS__)
 #define SIMT_PARAMETERS(...)
 #endif
-/* Where a thread comes to the end of a kernel's body, and where it returns from
- * a function of the device before its end: see check_at_barrier(). */
+/* Marks where a thread reaches the end of a kernel's body, and where it returns
+ * from a device function before its end: see check_at_barrier(). */
 #ifdef SIMT_CHECK
 #define SIMT_AT_END simt::checked_end();
 #define SIMT_LEAVES simt::leaves();
@@ -45,8 +45,8 @@
     SIMT_AT_END  \
     });
 
-/* The members of the struct that stands before `site` are the arrays of one
- * __shared__ declaration, each in SIMT_NAMED. */
+/* The members of the struct before `site` are the arrays of one __shared__
+ * declaration, each in SIMT_NAMED. */
 #ifdef SIMT_CHECK
 #define SIMT_SHARED(site, type, ...)                                  \
     static simt::SharedSite site;                                     \
@@ -57,7 +57,7 @@
      sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type),       \
      simt::sides_of<decltype(Arrays::name)>()},
 #define SIMT_CALLED(name) = {#name}
-/* Of a whole program's file: " a b ", its variables that are the device's. */
+/* Of a whole program's file: " a b ", its device variables. */
 #define SIMT_DEVICE_NAMES(names)                                   \
     __attribute__((constructor)) static void simt_device_names() { \
         simt::checked_device_names(names);                         \
@@ -85,10 +85,10 @@
 
 namespace simt {
 
-/* threadIdx and its like are empty objects, not macros: a program may have
- * variables and fields of these names. Where the compiler sees one of them,
- * `threadIdx.x` reads as an unsigned; and since rewrite.py has turned it into
- * simt::x(threadIdx), an unsigned where that matters (min(), printf()). */
+/* threadIdx and the like are empty objects, not macros: a program may have
+ * variables and fields of these names. `threadIdx.x` converts to unsigned.
+ * Since rewrite.py has replaced it by simt::x(threadIdx), it is unsigned where
+ * that matters (min(), printf()). */
 #define SIMT_BUILTIN(Name, Vector, value)                               \
     struct Name {                                                       \
         struct X {                                                      \
@@ -127,7 +127,7 @@ inline constexpr simt::BlockDim blockDim{};
 inline constexpr simt::GridDim gridDim{};
 inline constexpr int warpSize = simt::WARP;
 
-/* Where a barrier stands, for the watch build: two of a branch are two. */
+/* The place of a barrier, for the watch build: two in a branch are distinct. */
 #ifdef SIMT_CHECK
 #define SIMT_WHERE \
     const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
@@ -143,7 +143,8 @@ inline constexpr int warpSize = simt::WARP;
 
 SIMT_INLINE void __syncthreads(SIMT_WHERE) { simt::barrier(0 SIMT_THERE); }
 
-/* As __syncthreads(); the number of threads whose predicate is not 0 ... */
+/* Like __syncthreads(); return the number of threads whose predicate is not 0
+ * ... */
 SIMT_INLINE int __syncthreads_count(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE);
 }
@@ -169,11 +170,11 @@ SIMT_INLINE void __threadfence_system() { __threadfence(); }
 SIMT_INLINE void __trap() { simt::trap(); }
 SIMT_INLINE void __brkpt() { simt::trap(); }
 
-/* Let other threads run; the time asked for is not kept. */
+/* Let other threads run; the requested time is ignored. */
 SIMT_INLINE void __nanosleep(unsigned) { simt::spin(simt::here()); }
 
-/* Programmatic dependent launch: here a kernel begins when the one before it
- * is over, so there is nothing to wait for and nobody to let go. */
+/* Programmatic dependent launch: here a kernel begins when the previous one is
+ * over, so there is nothing to wait for and nothing to trigger. */
 SIMT_INLINE void cudaGridDependencySynchronize() {}
 SIMT_INLINE void cudaTriggerProgrammaticLaunchCompletion() {}
 

@@ -1,22 +1,22 @@
-/* cooperative_tiles.h -- tiles of several warps, as cooperative_groups.h has
- * them.
+/* cooperative_tiles.h -- tiles of several warps, as in cooperative_groups.h.
  *
- * A block's threads run on one CPU thread, in turns, so what they share lies in
- * a variable of that thread and needs no atomics. */
+ * A block's threads run on one CPU thread, in turns, so their shared state is a
+ * variable of that thread and needs no atomics. */
 #ifndef SIMT_COOPERATIVE_TILES_H
 #define SIMT_COOPERATIVE_TILES_H
 #include "cooperative_groups.h"
 
 #ifdef SIMT_CHECK
-/* In the runtime: who has come to a barrier knows of all others that have. */
+/* In the runtime: a thread that has come to a barrier acquires the work of all
+ * others that have. */
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
 #endif
 
 namespace simt {
 
-/* The state of the tiles of one block. Tiles of different sizes that overlap
- * do not wait at the same time, so a tile goes by its first warp. */
+/* The state of the tiles of one block. Overlapping tiles of different sizes do
+ * not wait at the same time, so a tile is identified by its first warp. */
 struct WarpsTiles {
     unsigned launch;
     unsigned long long block;
@@ -25,14 +25,14 @@ struct WarpsTiles {
 };
 inline thread_local WarpsTiles warps_tiles;
 
-/* Nothing of this is the program's: no hook of the watch build is to see it. */
+/* None of this is the program's: no hook of the watch build may record it. */
 #ifdef SIMT_CHECK
 #define SIMT_UNSEEN inline __attribute__((noinline, no_sanitize_thread))
 #else
 #define SIMT_UNSEEN inline
 #endif
 
-/* The state for the running block, cleared when it is a new one. */
+/* Return the state for the running block, cleared for a new one. */
 SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     WarpsTiles &tiles = warps_tiles;
     const unsigned launch = here()->block->launch;
@@ -44,8 +44,8 @@ SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     return tiles;
 }
 
-/* Wait for the `threads` threads of the tile that begins with thread `first`.
- */
+/* Wait for the `threads` threads of the tile that begins with thread
+   `first`. */
 SIMT_UNSEEN void tile_barrier(unsigned first, unsigned threads) {
     Block *block = here()->block;
     go_inside(block);
@@ -67,7 +67,7 @@ SIMT_UNSEEN void tile_barrier(unsigned first, unsigned threads) {
 #endif
 }
 
-/* What a thread of the block offers to the others of its tile. */
+/* Offer a value to the other threads of the tile. */
 SIMT_UNSEEN void offer(const void *value) {
     tiles_of_block().offered[block_rank()] = value;
 }
@@ -100,7 +100,8 @@ template <unsigned Size> class warps_tile : public thread_group {
     unsigned meta_group_rank() const { return rank_in_parent; }
     unsigned meta_group_size() const { return parts; }
 
-    /* The value of the thread of that rank: all offer, look and go on. */
+    /* Return the value of the thread of that rank: all offer, read and
+     * continue. */
     template <class T> T shfl(T value, unsigned rank) const {
         simt::offer(&value);
         sync();

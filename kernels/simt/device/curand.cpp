@@ -1,8 +1,8 @@
 /* curand.cpp -- XORWOW many steps at once.
  *
- * A step is linear over the bits of the state: a 160 x 160 matrix A of bits.
- * n steps are A^n, the product of those A^(2^i) whose bit i is set in n. These
- * are computed once, each the square of the one before. */
+ * A step is linear over the bits of the state: a 160 x 160 matrix A of bits. n
+ * steps are A^n, the product of those A^(2^i) whose bit i is set in n. These
+ * are computed once, each as the square of the previous one. */
 #include "curand_kernel.h"
 
 namespace {
@@ -10,7 +10,7 @@ namespace {
 enum {
     WORDS = 5,
     STATE_BITS = 32 * WORDS,
-    SEQUENCE = 67, /* sequences lie 2^67 steps apart */
+    SEQUENCE = 67, /* sequences are 2^67 steps apart */
     POWERS = SEQUENCE + 64
 };
 
@@ -19,7 +19,7 @@ struct alignas(32) Column {
 };
 
 struct Matrix {
-    Column column[STATE_BITS]; /* what becomes of the state's bit i */
+    Column column[STATE_BITS]; /* the image of the state's bit i */
 };
 
 Column times(const Matrix &m, const Column &x) {
@@ -49,7 +49,7 @@ struct Powers {
     }
 };
 
-/* The last skip of this CPU thread. Neighbouring threads of a kernel ask for
+/* The last skip of this CPU thread. Neighbouring threads of a kernel request
  * neighbouring sequences, which are one product apart. */
 struct Last {
     Column from, to;

@@ -1,14 +1,14 @@
 /* device_atomics.h -- atomics on global and shared memory, for the types that
- * CUDA has them for. Each returns the old value. Blocks run on several CPU
- * threads at once, so they are real atomics; relaxed, as in CUDA. */
+ * CUDA supports. Each returns the old value. Blocks run on several CPU threads
+ * at once, so they are real atomics; relaxed, as in CUDA. */
 #ifndef SIMT_DEVICE_ATOMICS_H
 #define SIMT_DEVICE_ATOMICS_H
 #include "../runtime/engine.h"
 
 namespace simt {
 
-/* Note an atomic that changed nothing: a thread that spins must let the others
- * of its block run, or it would wait for ever. */
+/* Record an atomic that changed nothing: a spinning thread must let the others
+ * of its block run, or it would wait forever. */
 #ifdef SIMT_CHECK
 SIMT_INLINE void fruitless(bool is = true) { checked_fruitless(is); }
 #else
@@ -26,8 +26,8 @@ template <> struct Bits<double> {
 };
 
 #ifdef SIMT_CHECK
-/* What an update makes of an old value. The runtime calls it: a loop here would
- * be steps of the kernel that nobody has written. */
+/* Compute an update from an old value. The runtime calls it: a loop here would
+ * be steps of the kernel that its author has not written. */
 template <class T, class Next>
 uint64_t next_value(const void *next, uint64_t seen) {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
@@ -75,7 +75,7 @@ template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
 }
 #endif
 
-/* Adding 0 and the like is how one reads a flag that others set. */
+/* Adding 0 and the like is a way to read a flag that others set. */
 template <class T> SIMT_INLINE T added(T old, bool nothing) {
     fruitless(nothing);
     return old;
@@ -83,10 +83,9 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-/* What a kernel spins on must not be moved by the compiler. CUDA's atomics
- * order nothing, and the watch build, whose hooks nothing moves past, has to
- * see that.
- */
+/* The compiler must not move an access on which a kernel spins. CUDA's atomics
+ * order nothing, and the watch build, whose hooks nothing moves past, must
+ * detect that. */
 #ifdef SIMT_CHECK
 #define SIMT_ORDER __ATOMIC_RELAXED
 #else
@@ -183,8 +182,8 @@ SIMT_INLINE unsigned short atomicCAS(unsigned short *address,
     return simt::added(old, !done);
 }
 
-/* For the threads of the block alone, or of the whole machine: the same here.
- */
+/* For the threads of the block alone, or of the whole machine: the same
+   here. */
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd
 #define atomicSub_block atomicSub

@@ -1,12 +1,12 @@
-/* device_half.cpp -- what of half and bfloat16 is not inlined, so that a
- * program that includes their headers compiles fast. */
+/* device_half.cpp -- the part of half and bfloat16 that is not inlined, so that
+ * a program that includes their headers compiles fast. */
 #define SIMT_RARE(declaration, ...) \
     declaration { __VA_ARGS__; }
 #include "device_half.h"
 
 namespace simt {
 
-/* x as a double; of more than 53 bits, the last one of the double says whether
+/* Return x as a double; beyond 53 bits, the double's last bit records whether
  * something was cut off. */
 template <class T> static double wide(T x) { return x; }
 static double wide(unsigned long long x) {
@@ -20,7 +20,7 @@ static double wide(long long x) {
 static double wide(unsigned long x) { return wide((unsigned long long)x); }
 static double wide(long x) { return wide((long long)x); }
 
-/* Rounded towards zero, up or down. */
+/* Round towards zero, up or down. */
 enum Direction { ZERO_WARD, UP_WARD, DOWN_WARD };
 template <class Format>
 inline unsigned short from_double(double x, Direction direction) {

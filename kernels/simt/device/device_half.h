@@ -1,5 +1,6 @@
-/* device_half.h -- bits of floats of 16 bits: what cuda_fp16.h and cuda_bf16.h
- * have in common. A format is a struct with to_float(bits) and from_float(). */
+/* device_half.h -- the bits of 16-bit floats: code that cuda_fp16.h and
+ * cuda_bf16.h share. A format is a struct with to_float(bits) and
+ * from_float(). */
 #ifndef SIMT_DEVICE_HALF_H
 #define SIMT_DEVICE_HALF_H
 #include "simt.h"
@@ -18,11 +19,11 @@ struct Binary16 {
         const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
         if (rest >= 0x7c00) // infinite, or a NaN
             return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ff) << 13);
-        // As a float's, the exponent's bits mean 2^112 times less: exactly.
+        // As a float's, the exponent's bits mean exactly 2^112 times less.
         const float value = __uint_as_float(rest << 13) * 0x1p112f;
         return __uint_as_float(__float_as_uint(value) | sign);
     }
-    /* Rounded to nearest, to even between two. */
+    /* Round to nearest, ties to even. */
     static inline unsigned short from_float(float x) {
         const unsigned bits = __float_as_uint(x), rest = bits & 0x7fffffffu;
         const unsigned sign = bits >> 16 & 0x8000u;
@@ -30,7 +31,7 @@ struct Binary16 {
         if (rest >= 0x477ff000u) return sign | 0x7c00; // 65520 and above
         if (rest >= 0x38800000u) // 2^-14: the mantissa loses 13 bits
             return sign | (rest - 0x38000000u + 0xfff + (rest >> 13 & 1)) >> 13;
-        // Next to 0.5 floats are as far apart as subnormal halves.
+        // Near 0.5, floats are spaced like subnormal halves.
         const float shifted = __uint_as_float(rest) + 0.5f;
         return sign | (__float_as_uint(shifted) - 0x3f000000u);
     }
@@ -48,8 +49,9 @@ struct BFloat16 {
     }
 };
 
-/* x as a float whose last bit says whether something was cut off. Rounded once
- * more, to far fewer bits, it gives what x itself would give. */
+/* Return x as a float whose last bit records whether something was cut off.
+ * Rounded once more, to far fewer bits, it gives the result of rounding x
+ * itself. */
 inline float to_odd(double x) {
     const float y = (float)x;
     const unsigned bits = __float_as_uint(y);
@@ -61,8 +63,8 @@ template <class Format> inline unsigned short from_double(double x) {
     return Format::from_float(to_odd(x));
 }
 
-/* fma(a, b, c): a * b is exact in double; the sum is, too, or what it loses is
- * far from the middle between two results. */
+/* fma(a, b, c): a * b is exact in double. The sum is exact, too, or its error
+ * is far from the middle between two results. */
 template <class Format>
 inline unsigned short fused(unsigned short a, unsigned short b,
                             unsigned short c) {
@@ -71,7 +73,8 @@ inline unsigned short fused(unsigned short a, unsigned short b,
     return from_double<Format>(product + (double)Format::to_float(c));
 }
 
-/* The larger (smaller) one; of a number and a NaN the number; -0 < +0. */
+/* Return the larger (smaller) one; of a number and a NaN the number; -0 <
+ * +0. */
 inline float larger(float a, float b) {
     if (a != a || (a == b && __builtin_signbit(a))) return b;
     return b > a ? b : a;

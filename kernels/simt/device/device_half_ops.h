@@ -1,4 +1,4 @@
-/* device_half_ops.h -- the type and the functions of one format of 16 bits.
+/* device_half_ops.h -- the type and the functions of one 16-bit format.
  *
  * cuda_fp16.h and cuda_bf16.h include this, each after it defined
  *
@@ -11,8 +11,8 @@
  *
  *     SIMT_RARE    a declaration; in device_half.cpp also the definition
  *
- * Arithmetic is float's, rounded after each operation: with more than twice
- * the bits, this second rounding changes nothing. */
+ * Arithmetic is done in float and rounded after each operation: with more than
+ * twice the bits, this second rounding changes nothing. */
 
 #pragma GCC visibility push(default)
 
@@ -67,7 +67,7 @@ struct alignas(4) SIMT_T2 {
 
 namespace simt {
 
-/* The number with these bits. */
+/* Return the number with these bits. */
 SIMT_INLINE SIMT_T SIMT_N(as_, )(unsigned short bits) {
     return SIMT_RAW(SIMT_T){bits};
 }
@@ -240,8 +240,8 @@ SIMT_RARE(SIMT_T2 __hcmadd(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c),
           return SIMT_T2(__hfma(__hneg(a.y), b.y, __hfma(a.x, b.x, c.x)),
                          __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))))
 
-/* The larger (smaller) one; of a number and a NaN the number, with _nan the
- * NaN; -0 < +0. */
+/* Return the larger (smaller) one; of a number and a NaN the number, with _nan
+ * the NaN; -0 < +0. */
 #define SIMT_EXTREME(word, of)                                               \
     SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                       \
         return simt::of(a, b);                                               \
@@ -267,7 +267,7 @@ SIMT_INLINE int __hisinf(SIMT_T a) { return __builtin_isinf_sign((float)a); }
 SIMT_RARE(SIMT_T2 __hisnan2(SIMT_T2 a),
           return SIMT_T2((float)__hisnan(a.x), (float)__hisnan(a.y)))
 
-/* Of numbers; of pairs: both (b), as numbers 0 and 1, as bits. */
+/* For numbers; for pairs: both (b), as numbers 0 and 1, as bits. */
 #define SIMT_COMPARE(word, expression)                           \
     SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {      \
         const float a = left, b = right;                         \

@@ -13,7 +13,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-enum : size_t { HEAD = 16 }; // what an allocation costs beside its bytes
+enum : size_t { HEAD = 16 }; // an allocation's overhead
 
 static std::atomic<size_t> taken;
 
@@ -32,11 +32,12 @@ bool take_from_heap(size_t size) {
 
 void give_to_heap(size_t size) { taken -= cost(size); }
 
-/* What kernels hold, by address: free() must tell it from the host's. */
+/* The memory that kernels hold, by address: free() must distinguish it from the
+ * host's. */
 static struct Kept {
     std::mutex lock;
     std::unordered_map<void *, size_t> sizes;
-} *const kept = new Kept; // never destroyed: a program's end may free
+} *const kept = new Kept; // never destroyed: a program may free at its end
 
 void *heap_malloc(size_t size) {
     if (!take_from_heap(size)) return 0;
@@ -51,7 +52,7 @@ void *heap_malloc(size_t size) {
 }
 
 bool heap_free(void *memory) {
-    if (!taken) return false; // the host's frees, where no kernel allocates
+    if (!taken) return false; // for the host's frees if no kernel allocates
     std::lock_guard<std::mutex> guard(kept->lock);
     const auto found = kept->sizes.find(memory);
     if (found == kept->sizes.end()) return false;

@@ -8,7 +8,7 @@
 
 namespace {
 
-/* The CPU rounds as asked while this lives. */
+/* Sets the CPU's rounding mode during its lifetime. */
 class Rounding {
     int before;
 
@@ -17,8 +17,8 @@ class Rounding {
     ~Rounding() { fesetround(before); }
 };
 
-// The compiler believes that rounding is always to nearest, and may move
-// arithmetic: it must see neither the operands nor where the result goes.
+// The compiler assumes rounding to nearest, and may move arithmetic. So both
+// the operands and the use of the result must be hidden from it.
 template <class T> T hidden(T x) {
     asm volatile("" : "+m"(x)::"memory");
     return x;
@@ -66,8 +66,8 @@ template <class T> T hidden(T x) {
     SIMT_ROUND1(__ll2double_##mode, double, long long, x)                \
     SIMT_ROUND1(__ull2double_##mode, double, unsigned long long, split(x))
 
-/* x without rounding: g++ may convert what is above 2^63 in several steps, each
- * rounded. */
+/* Return x without rounding: g++ may convert values above 2^63 in several
+ * steps, each rounded. */
 static long double split(unsigned long long x) {
     return (long double)(x >> 32) * 4294967296.0L +
            (long double)(x & 0xffffffffu);
@@ -164,7 +164,8 @@ SIMT_DP2A(__dp2a_hi, 2)
 
 namespace {
 
-/* Every `bits` wide part of x and y, sign- or zero-extended, through `f`. */
+/* Apply `f` to every part of x and y that is `bits` wide, sign- or
+ * zero-extended. */
 template <int bits, bool is_signed, class F>
 unsigned each(unsigned x, unsigned y, F f) {
     const unsigned mask = (1u << bits) - 1;

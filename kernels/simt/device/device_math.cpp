@@ -1,5 +1,5 @@
-/* device_math.cpp -- CUDA's mathematical functions that are not in the C
- * library. Those for float are computed in double and rounded once. */
+/* device_math.cpp -- CUDA's mathematical functions that the C library lacks.
+ * Those for float are computed in double and rounded once. */
 #include "device_math.h"
 
 #include <cmath>
@@ -21,14 +21,15 @@ double erfcx_tail(double x) {
     return sum / (x * std::sqrt(PI));
 }
 
-/* The x for which erfc(x) = y, 0 < y <= 1: the start of Abramowitz and Stegun,
- * Handbook of Mathematical Functions, 26.2.22, and Halley's steps. */
+/* Return the x for which erfc(x) = y, 0 < y <= 1: the initial value from
+ * Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.22, then
+ * Halley's steps. */
 double erfcinv_small(double y) {
     const double t = std::sqrt(-2 * std::log(y / 2));
     double x = t - (2.30753 + t * 0.27061) / (1 + t * (0.99229 + t * 0.04481));
     x /= SQRT_2;
     for (int i = 0; i < 4; i++) {
-        // (erfc(x) - y) / |erfc'(x)|, without an underflow where y is tiny
+        // (erfc(x) - y) / |erfc'(x)|, without an underflow if y is tiny
         const double step = (erfcx(x) - y * std::exp(x * x)) / TWO_OVER_SQRT_PI;
         x += step / (1 - x * step);
     }
@@ -70,7 +71,7 @@ double erfinv(double x) noexcept {
     if (x == 1 || x == -1) return x * INFINITY;
     const double a = std::fabs(x);
     double z = erfcinv_small(1 - a);
-    if (a < 0.5) // 1 - a lost digits: Newton's method with what has them
+    if (a < 0.5) // 1 - a lost digits: Newton's method with a itself
         for (int i = 0; i < 4; i++)
             z -= (std::erf(z) - a) / (TWO_OVER_SQRT_PI * std::exp(-z * z));
     return std::copysign(z, x);

@@ -2,10 +2,11 @@
  *
  * The C library's functions are declared here word for word, so that <math.h>
  * may be included as well. Those in simt::math are templates, so that the C++
- * overloads of <math.h> and <stdlib.h>, where present, are preferred to them.
- * CUDA's own that are called often are inlined; device_math.cpp, in the
- * runtime, has the others. Names that some version of <math.h> has or may get
- * are C functions with noexcept: some declare them, none define them. */
+ * overloads of <math.h> and <stdlib.h>, if present, are preferred to them.
+ * CUDA's own functions that are called often are inlined; device_math.cpp, in
+ * the runtime, has the others. Names that some version of <math.h> has or may
+ * get are C functions with noexcept: some versions declare them, none define
+ * them. */
 #ifndef SIMT_DEVICE_MATH_H
 #define SIMT_DEVICE_MATH_H
 #include "../runtime/engine.h"
@@ -79,7 +80,7 @@ SIMT_C float __saturatef(float x) noexcept {
     return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
 }
 
-/* The fast ones of the GPU are less precise there, and plain ones here. */
+/* The GPU's fast functions are less precise there, and plain ones here. */
 SIMT_C float __expf(float x) noexcept { return __builtin_expf(x); }
 SIMT_C float __exp10f(float x) noexcept { return __builtin_powf(10.0f, x); }
 SIMT_C float __logf(float x) noexcept { return __builtin_logf(x); }

@@ -1,14 +1,13 @@
-/* device_matrix.cpp -- products of a warp's matrices, and who uses them
- * wrongly.
- */
+/* device_matrix.cpp -- products of a warp's matrices, and faults in their
+ * use. */
 #include "device_matrix.h"
 
 #include "../runtime/runtime.h"
 
 namespace simt {
 
-/* What the lanes of the running block show each other. Its threads run on one
- * CPU thread, in turns. */
+/* The values that the lanes of the running block show each other. Its threads
+ * run on one CPU thread, in turns. */
 static thread_local const MatrixOffer *offers[MAX_THREADS];
 
 void offer_matrices(const MatrixOffer *mine) {

@@ -1,32 +1,33 @@
-/* device_matrix.h -- small matrices that the lanes of a warp hold together:
- * what mma.h is made of.
+/* device_matrix.h -- small matrices that the lanes of a warp hold together: the
+ * basis of mma.h.
  *
- * A fragment of an operand lies over the lanes as it lies in memory without
- * gaps: lane 0 has the first elements, lane 1 the next ones, and where there is
- * room for more than the matrix has, it begins anew. Thus a lane loads runs of
- * up to 16 bytes. An accumulator is cut into tiles of 8 x 8, of which each lane
- * has two neighbours in a row. Neither is what a GPU does, which does not tell:
- * a program may only do the same with every element of a fragment. */
+ * A fragment of an operand is spread over the lanes in the order of memory
+ * without gaps: lane 0 has the first elements, lane 1 the next ones. If there
+ * is room for more than the matrix has, it begins again. So a lane loads runs
+ * of up to 16 bytes. An accumulator is cut into tiles of 8 x 8, of which each
+ * lane has two neighbours in a row. A GPU does neither; its layout is not
+ * specified: a program may only do the same with every element of a
+ * fragment. */
 #ifndef SIMT_DEVICE_MATRIX_H
 #define SIMT_DEVICE_MATRIX_H
 #include "simt.h"
 
 namespace simt {
 
-/* The sizes of a product and how its operands' fragments lie. */
+/* The sizes of a product and the layout of its operands' fragments. */
 struct MatrixShape {
     int m, n, k;
-    int a_each, b_each; /* elements that a lane has of a and of b */
+    int a_each, b_each; /* elements of a and of b per lane */
     bool a_by_rows, b_by_rows;
 };
 
-/* What a lane holds of a and b, as floats: every such element is one. */
+/* A lane's part of a and b, as floats: every such element is one. */
 struct MatrixOffer {
     float a[16], b[16];
 };
 
-/* The row and the column of element i of this lane's accumulator, which has
- * `rows` rows. */
+/* Return the row and the column of element i of this lane's accumulator, which
+ * has `rows` rows. */
 SIMT_INLINE int accumulator_row(int i, int rows) {
     return (int)lane() / 4 + i / 2 % (rows / 8) * 8;
 }
@@ -34,7 +35,7 @@ SIMT_INLINE int accumulator_col(int i, int rows) {
     return (int)lane() % 4 * 2 + i % 2 + i / 2 / (rows / 8) * 8;
 }
 
-/* Bytes that a lane moves at once, and sees as nothing else. */
+/* Bytes that a lane moves at once, without another type. */
 template <int bytes> struct MatrixRun;
 template <> struct MatrixRun<16> {
     typedef long long type __attribute__((vector_size(16), may_alias));
@@ -52,26 +53,25 @@ template <int bytes> SIMT_INLINE void move_run(void *to, const void *from) {
 
 #pragma GCC visibility push(default)
 
-/* The end of the launch for who calls `name` with what no GPU takes: an address
- * that is no multiple of 32, or `ldm` elements of `size` bytes from one row (or
- * column) to the next that are no multiple of 16 bytes. */
+/* Fault the launch if `name` receives arguments that no GPU accepts: an address
+ * that is no multiple of 32, or rows (or columns) whose distance, `ldm`
+ * elements of `size` bytes, is no multiple of 16 bytes. */
 void check_matrix(const char *name, const void *at, unsigned ldm,
                   unsigned size);
-/* The same where lanes have left (`here`: those that came), or where they bring
- * different addresses or strides (`same`: those that have lane 0's). */
+/* Fault the launch if lanes have left (`here`: those that came), or if they
+ * pass different addresses or strides (`same`: those that have lane 0's). */
 void check_matrix_lanes(const char *name, unsigned here, unsigned same);
 
-/* Show the other lanes what this one holds, until matrix_sum() has been called
- * by all. */
+/* Show this lane's values to the others, until all have called matrix_sum(). */
 void offer_matrices(const MatrixOffer *mine);
-/* Element (row,col) of c + a b, exact but for double's rounding; `sum` is the
- * element of c. */
+/* Return element (row,col) of c + a b, exact but for double's rounding; `sum`
+ * is the element of c. */
 double matrix_sum(const MatrixShape &shape, int row, int col, double sum);
 
 #pragma GCC visibility pop
 
-/* All lanes are here, with the same arguments. The watch build is to tell the
- * line of the call, others compile in half the time where it is none. */
+/* All lanes are here, with the same arguments. The watch build needs the line
+ * of the call; other builds compile in half the time without inlining. */
 #ifdef SIMT_CHECK
 SIMT_INLINE
 #else

@@ -1,12 +1,12 @@
-/* device_memory.h -- loads and stores with hints, and what a kernel may call
- * of the C library without any #include: printf(), malloc(), memcpy(). */
+/* device_memory.h -- loads and stores with hints, and the C library functions
+ * that a kernel may call without any #include: printf(), malloc(), memcpy(). */
 #ifndef SIMT_DEVICE_MEMORY_H
 #define SIMT_DEVICE_MEMORY_H
 #include "../runtime/engine.h"
 
-/* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do, but that
- * printf() is device_print.cpp's. What is printed goes to stdout; what `new`
- * and malloc() take is in device_heap.h. */
+/* Declared word for word as in <stdio.h>, <stdlib.h> and <time.h>, except that
+ * printf() is device_print.cpp's. The output goes to stdout; device_heap.h has
+ * the memory of `new` and malloc(). */
 extern "C" {
 int printf(const char *__restrict format, ...) __asm__("simt_printf")
     __attribute__((format(printf, 1, 2)));
@@ -15,7 +15,7 @@ void free(void *memory) noexcept;
 long clock(void) noexcept; /* CPU time of the process in us */
 }
 
-/* Cache hints have no meaning here. */
+/* Cache hints have no effect here. */
 #define SIMT_LOAD(name) \
     template <class T> SIMT_INLINE T name(const T *address) { return *address; }
 SIMT_LOAD(__ldg)
@@ -35,7 +35,7 @@ SIMT_STORE(__stwb)
 SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
-/* g++ has no word for it before version 13. */
+/* g++ has no equivalent before version 13. */
 #define __builtin_assume(condition) \
     ((condition) ? (void)0 : __builtin_unreachable())
 #define __assume(condition) __builtin_assume(condition)

@@ -1,19 +1,19 @@
 /* device_print.cpp -- printf() in a kernel.
  *
- * The text is made before stdout is locked: a thread that faults while it is
- * made, since a %s points nowhere, is taken out of it and would keep the lock
- * for ever. */
+ * The text is made before stdout is locked. A thread that faults meanwhile,
+ * because a %s points nowhere, is taken out of its code and would keep the lock
+ * forever. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../runtime/runtime.h"
 
-enum { SHORT = 1024 }; // texts that need no memory
+enum { SHORT = 1024 }; // texts that need no allocation
 
 static std::atomic<size_t> most_printed;
 
-/* End the launch if it prints more than it may with these bytes. */
+/* End the launch if these bytes exceed its limit for printing. */
 static void count(size_t size) {
     simt::Worker *worker = simt::this_worker;
     const size_t most = most_printed.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-/* device_undefined.h -- how code of the watch build tells of what C++ leaves
- * open: by calls to watch/undefined.cpp that g++ puts into it, and which are
+/* device_undefined.h -- how code of the watch build reports undefined behaviour
+ * of C++: by calls to watch/undefined.cpp that g++ inserts, and which are
  * inlined here. */
 #ifndef SIMT_DEVICE_UNDEFINED_H
 #define SIMT_DEVICE_UNDEFINED_H
@@ -14,9 +14,9 @@
 #define SIMT_WIDE
 #endif
 
-/* A call that changes no memory of the kernel: behind a plain one g++ would
- * load again what it has in registers, and the counters would count that. It
- * leaves alone the 128 bytes that a function may use below its stack. */
+/* A call that changes no memory of the kernel: after a plain one, g++ would
+ * reload the values that it has in registers, and the counters would count
+ * that. It preserves the 128 bytes that a function may use below its stack. */
 #define SIMT_TELL(function, ...)                                               \
     __asm__ volatile("movq %%rsp, %%rbx\n\t"                                   \
                      "leaq -128(%%rsp), %%rsp\n\t"                             \

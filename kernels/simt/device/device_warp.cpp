@@ -1,14 +1,15 @@
-/* device_warp.cpp -- what lanes find out about each other in several steps. */
+/* device_warp.cpp -- warp operations that take several steps. */
 #include "device_warp.h"
 
 #include "../watch/launch.h"
 
 namespace simt {
 
-/* A call of a kernel's that makes its lanes meet several times. */
+/* A call in a kernel that makes its lanes meet several times. */
 struct Call {
     unsigned mask;
-    const void *pc; /* where it returns to: what the watch build names */
+    const void *pc; /* its return address: the place in the watch build's
+                       reports */
 
     uint64_t shuffle(uint64_t value, unsigned source) const {
         return check_meet_from(mask, SHUFFLE, value, source, pc);
@@ -25,7 +26,8 @@ unsigned lane_of_rank(unsigned mask, unsigned rank) {
 
 unsigned match_any(unsigned mask, uint64_t value) {
     const Call call = {mask, __builtin_return_address(0)};
-    // The value of the first lane left is asked for, until each was once.
+    // Request the value of the first remaining lane, until each was requested
+    // once.
     unsigned left = call.ballot(true), equal = 0;
     while (left) {
         const bool same = call.shuffle(value, __builtin_ctz(left)) == value;
@@ -44,7 +46,7 @@ unsigned match_all(unsigned mask, uint64_t value, int *same) {
     return *same ? all : 0;
 }
 
-/* op() over the values of the lanes of the call, in the order of a tree. */
+/* Apply op() to the values of the lanes of the call, in the order of a tree. */
 template <class T, class Op> static T reduce(Call call, T value, Op op) {
     const unsigned here = call.ballot(true), me = lane();
     const unsigned size = __builtin_popcount(here);

@@ -1,7 +1,7 @@
-/* device_warp.h -- what the 32 lanes of a warp do together: shuffles, votes.
+/* device_warp.h -- operations of a warp's 32 lanes together: shuffles, votes.
  *
- * `mask` names the lanes that take part; lanes whose threads have ended are
- * not waited for. The rules about sources out of range are those of the PTX
+ * `mask` names the lanes that take part; lanes whose threads have ended are not
+ * waited for. The rules about sources out of range are those of the PTX
  * instruction shfl.sync: such a lane keeps its own value. */
 #ifndef SIMT_DEVICE_WARP_H
 #define SIMT_DEVICE_WARP_H
@@ -21,14 +21,15 @@ SIMT_INLINE T shuffle(unsigned mask, T value, unsigned source) {
     return value;
 }
 
-/* The last lane of this lane's segment of `width` lanes. */
+/* Return the last lane of this lane's segment of `width` lanes. */
 SIMT_INLINE unsigned last_lane(int width) {
     return lane() | ((unsigned)width - 1);
 }
 
 } // namespace simt
 
-/* The value of lane `source`, counted within the segment of `width` lanes. */
+/* Return the value of lane `source`, counted within the segment of `width`
+ * lanes. */
 template <class T>
 SIMT_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
     const unsigned inside = (unsigned)width - 1;
@@ -36,7 +37,7 @@ SIMT_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
                          (simt::lane() & ~inside) | (source & inside));
 }
 
-/* The value of the lane `delta` below. */
+/* Return the value of the lane `delta` below. */
 template <class T>
 SIMT_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta,
                              int width = 32) {
@@ -45,7 +46,7 @@ SIMT_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta,
     return simt::shuffle(mask, value, in ? lane - delta : lane);
 }
 
-/* The value of the lane `delta` above. */
+/* Return the value of the lane `delta` above. */
 template <class T>
 SIMT_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta,
                                int width = 32) {
@@ -54,7 +55,7 @@ SIMT_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta,
     return simt::shuffle(mask, value, in ? lane + delta : lane);
 }
 
-/* The value of the lane whose number differs in the bits of `flip`. */
+/* Return the value of the lane whose number differs in the bits of `flip`. */
 template <class T>
 SIMT_INLINE T __shfl_xor_sync(unsigned mask, T value, int flip,
                               int width = 32) {
@@ -78,7 +79,7 @@ SIMT_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
     simt::meet(mask, simt::SYNC, 0, simt::lane());
 }
 
-/* The lanes that are at this very call together. */
+/* Return the lanes that are at this very call together. */
 SIMT_INLINE unsigned __activemask() {
     return simt::active_lanes(simt::promoted());
 }
@@ -88,13 +89,13 @@ SIMT_INLINE unsigned __activemask() {
 #pragma GCC visibility push(default)
 
 namespace simt {
-/* The lane that has the `rank`-th bit of `mask`; 32: it has not so many. */
+/* Return the lane that has the `rank`-th bit of `mask`; 32: there are fewer. */
 unsigned lane_of_rank(unsigned mask, unsigned rank);
 unsigned match_any(unsigned mask, uint64_t value);
 unsigned match_all(unsigned mask, uint64_t value, int *same);
 } // namespace simt
 
-/* Of the lanes that take part; every one of them gets the result. */
+/* Reduce over the lanes that take part; every one of them gets the result. */
 int __reduce_add_sync(unsigned mask, int value);
 int __reduce_min_sync(unsigned mask, int value);
 int __reduce_max_sync(unsigned mask, int value);
@@ -107,7 +108,7 @@ unsigned __reduce_xor_sync(unsigned mask, unsigned value);
 
 #pragma GCC visibility pop
 
-/* The lanes whose value has the same bytes as this one's. */
+/* Return the lanes whose value has the same bytes as this one's. */
 template <class T>
 SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
@@ -116,7 +117,7 @@ SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     return simt::match_any(mask, bits);
 }
 
-/* All lanes that take part, if their values are the same; else 0. */
+/* Return all lanes that take part if their values are the same; else 0. */
 template <class T>
 SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
@@ -125,7 +126,7 @@ SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     return simt::match_all(mask, bits, same);
 }
 
-/* ---- what CUDA had before version 9 ------------------------------------- */
+/* ---- functions before CUDA 9 --------------------------------------------- */
 
 #define SIMT_GONE(name, now) \
     __attribute__((error(#name "() is gone since CUDA 13: write " now)))
@@ -147,9 +148,9 @@ int __all(int);
 
 namespace simt {
 
-/* The value that a statement of old stores, as shared.py has it: read
- * by the lanes that are here together before one of them writes, and written
- * by all before one goes on. */
+/* The value that a statement of old code stores, as described in shared.py:
+ * the active lanes read it before one of them writes, and all write before one
+ * continues. */
 template <class T> struct Lockstep {
     unsigned mask;
     T value;

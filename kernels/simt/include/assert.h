@@ -1,9 +1,9 @@
 /* assert.h -- assert(), in kernels too.
  *
- * Found before the system's, which <cassert> would include. A failed assertion
- * in a kernel prints CUDA's line and ends the launch with cudaErrorAssert; in
- * host code it is the system's own. Like that one it may be included again
- * after NDEBUG has changed, so it has no guard. */
+ * It is found before the system's header, which <cassert> would include. A
+ * failed assertion in a kernel prints CUDA's line and ends the launch with
+ * cudaErrorAssert; in host code it is the system's own. Like that one it may be
+ * included again after NDEBUG has changed, so it has no guard. */
 #include_next <assert.h>
 #if defined(__cplusplus) && !defined(NDEBUG)
 #undef assert

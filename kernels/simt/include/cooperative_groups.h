@@ -1,9 +1,9 @@
-/* cooperative_groups.h -- stands in for the toolkit's under g++.
+/* cooperative_groups.h -- replaces the toolkit's under g++.
  *
- * Tiles and coalesced groups are lanes of one warp: they meet by the warp
+ * Tiles and coalesced groups are lanes of one warp: they meet through the warp
  * primitives on their own mask, so groups on the two sides of a branch do not
- * wait for each other. A grid meets if it was launched cooperatively. Not here:
- * clusters and grids of several devices. */
+ * wait for each other. A grid meets if it was launched cooperatively. Not
+ * supported: clusters and grids of several devices. */
 #ifndef SIMT_COOPERATIVE_GROUPS_H
 #define SIMT_COOPERATIVE_GROUPS_H
 #include "simt.h"
@@ -18,7 +18,8 @@ SIMT_INLINE unsigned block_size() {
     return d.x * d.y * d.z;
 }
 
-/* Which block of the grid runs, counted in one dimension; how many there are */
+/* Return the running block's number in the grid, counted in one dimension; and
+ * the number of blocks. */
 SIMT_INLINE unsigned long long grid_block() {
     const dim3 d = gridDim;
     const uint3 b = blockIdx;
@@ -29,7 +30,8 @@ SIMT_INLINE unsigned long long grid_blocks() {
     return (unsigned long long)d.x * d.y * d.z;
 }
 
-/* A value of any size from lane `source`, in pieces that shuffle() moves. */
+/* Return a value of any size from lane `source`, in pieces that shuffle()
+ * moves. */
 template <class T>
 SIMT_INLINE T shuffle_any(unsigned mask, const T &value, unsigned source) {
     if constexpr (sizeof(T) <= 8) {
@@ -45,7 +47,7 @@ SIMT_INLINE T shuffle_any(unsigned mask, const T &value, unsigned source) {
     }
 }
 
-/* The bits of `lanes` that are in `mask`, moved together: by rank. */
+/* Return the bits of `lanes` that are in `mask`, compacted: by rank. */
 SIMT_INLINE unsigned pack(unsigned lanes, unsigned mask) {
     unsigned out = 0;
     for (unsigned rank = 0; mask; rank++, mask &= mask - 1)
@@ -53,7 +55,7 @@ SIMT_INLINE unsigned pack(unsigned lanes, unsigned mask) {
     return out;
 }
 
-/* The threads of `mask` from rank `first` on, at most `count`. */
+/* Return the threads of `mask` from rank `first` on, at most `count`. */
 SIMT_INLINE unsigned some_of(unsigned mask, unsigned first, unsigned count) {
     unsigned out = 0;
     for (unsigned rank = 0; mask; rank++, mask &= mask - 1)
@@ -81,7 +83,7 @@ class thread_group {
         return __builtin_popcount(mask & ((1u << simt::lane()) - 1));
     }
 
-    /* A tile of `size` of a group's threads. */
+    /* Return a tile of `size` of a group's threads. */
     template <class Group> static Group tile_of(const Group &g, unsigned size) {
         // As on a GPU, where the kernel aborts.
         if (size == 0 || size > 32 || size & (size - 1)) __builtin_trap();
@@ -124,8 +126,8 @@ class thread_group {
 
 /* ---- the block ---------------------------------------------------------- */
 
-/* What barrier_arrive() gives. Nothing is announced: barrier_wait() waits until
- * all others are there, too. */
+/* The result of barrier_arrive(). Arrival is not announced: barrier_wait()
+ * waits until all others are there, too. */
 struct arrival_token {};
 
 class thread_block : public thread_group {
@@ -198,7 +200,8 @@ class coalesced_group : public thread_group {
                              unsigned meta_size = 1)
         : thread_group(LANES, mask, meta_rank, meta_size) {}
 
-    /* The lane of a rank in the group; this very lane if there is none. */
+    /* Return the lane of a rank in the group; this very lane if there is
+     * none. */
     unsigned lane_of(unsigned rank) const {
         const unsigned low = __builtin_ctz(mask), up = mask >> low;
         if (rank >= size()) return simt::lane();
@@ -219,7 +222,8 @@ class coalesced_group : public thread_group {
     unsigned meta_group_size() const { return meta_size; }
     SIMT_MEMBER void sync() const { __syncwarp(mask); }
 
-    /* The value of the thread of that rank, or so many below or above. */
+    /* Return the value of the thread of that rank, or so many below or
+     * above. */
     template <class T> SIMT_MEMBER T shfl(T value, unsigned rank) const {
         return simt::shuffle_any(mask, value, lane_of(rank));
     }
@@ -230,7 +234,7 @@ class coalesced_group : public thread_group {
         return shfl(value, thread_rank() + delta);
     }
 
-    /* Votes; bit i of an answer is the thread of rank i. */
+    /* Votes; bit i of a result is the thread of rank i. */
     SIMT_MEMBER int any(int predicate) const {
         return __any_sync(mask, predicate);
     }
@@ -249,7 +253,7 @@ class coalesced_group : public thread_group {
     }
 };
 
-/* The threads of the warp that are here together. */
+/* Return the threads of the warp that are here together. */
 SIMT_MEMBER coalesced_group coalesced_threads() {
     return coalesced_group(__activemask());
 }
@@ -301,7 +305,7 @@ template <unsigned Size> struct tile_of_size<Size, true> {
     typedef warps_tile<Size> type;
 };
 
-/* `Size` neighbouring threads; a tile that knows its parent is one, too. */
+/* `Size` neighbouring threads; a tile with a Parent type is one, too. */
 template <unsigned Size>
 class thread_block_tile<Size, void>
     : public tile_of_size<Size, (Size > 32)>::type {
@@ -339,7 +343,7 @@ inline coalesced_group tiled_partition(const coalesced_group &g,
     return thread_group::tile_of(g, size);
 }
 
-/* The threads of the group whose predicate, or label, is this one's. */
+/* Return the threads of the group whose predicate, or label, is this one's. */
 template <class Group>
 SIMT_MEMBER coalesced_group binary_partition(const Group &group,
                                              bool predicate) {
@@ -382,7 +386,7 @@ SIMT_INLINE auto group_size(const Group &g) -> decltype(g.num_threads()) {
     return g.num_threads();
 }
 
-/* One thread calls `f`; all get what it returned. */
+/* One thread calls `f`; all get its result. */
 template <class Group, class F, class... Args>
 SIMT_INLINE void invoke_one(const Group &g, F &&f, Args &&...args) {
     if (g.thread_rank() == 0) f(args...);
@@ -395,7 +399,7 @@ SIMT_INLINE auto invoke_one_broadcast(const Group &g, F &&f, Args &&...args)
     return g.shfl(result, 0);
 }
 
-/* What is not here says so. */
+/* Unsupported functions give a compile error. */
 template <class... T>
 __attribute__((error("grids of several devices are gone since CUDA 13, and not "
                      "simulated on the CPU"))) thread_group

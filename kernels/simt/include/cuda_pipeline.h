@@ -1,7 +1,8 @@
-/* cuda_pipeline.h -- copies into shared memory that nobody waits for, as CUDA's
- * header of that name has them in C.
+/* cuda_pipeline.h -- asynchronous copies into shared memory, with the C
+ * interface of CUDA's header of that name.
  *
- * They come when they are waited for, and not before: asynchronous.h. */
+ * They are performed when a thread waits for them, and not before:
+ * asynchronous.h. */
 #ifndef SIMT_CUDA_PIPELINE_H
 #define SIMT_CUDA_PIPELINE_H
 #include <cuda_runtime.h>
@@ -9,16 +10,17 @@
 #include "../runtime/asynchronous.h"
 
 /* Copy `bytes` (4, 8 or 16) bytes to shared memory, both addresses multiples of
- * that; the last `zeros` of them are not read, but 0. */
+ * that; the last `zeros` of them are not read, but set to 0. */
 SIMT_INLINE void __pipeline_memcpy_async(void *to, const void *from,
                                          size_t bytes, size_t zeros = 0) {
     simt::copy_later(to, from, bytes, zeros);
 }
 
-/* The copies asked for since the last commit are a group. */
+/* Close a group: all copies issued since the last commit. */
 SIMT_INLINE void __pipeline_commit() { simt::later_commit(simt::COPIES); }
 
-/* Until at most the newest `groups` groups of this thread are under way. */
+/* Wait until at most the newest `groups` groups of this thread are in
+ * flight. */
 SIMT_INLINE void __pipeline_wait_prior(size_t groups) {
     simt::later_wait(simt::COPIES, (unsigned)groups);
 }

@@ -1,17 +1,17 @@
-/* curand_kernel.h -- stands in for cuRAND's under g++: random numbers on the
- * device, the same ones as cuRAND's for the same seed, sequence and offset.
+/* curand_kernel.h -- replaces cuRAND's under g++: random numbers on the device,
+ * the same ones as cuRAND's for the same seed, sequence and offset.
  *
  * Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
  * as 1, 2, 3" (2011). XORWOW: Marsaglia, "Xorshift RNGs" (2003). Normal numbers
- * are Box and Muller's and agree as far as sin() and log() do. Not here:
- * MRG32k3a, MTGP32 and the Sobol generators. */
+ * use the method of Box and Muller and agree as far as sin() and log() do. Not
+ * supported: MRG32k3a, MTGP32 and the Sobol generators. */
 #ifndef SIMT_CURAND_KERNEL_H
 #define SIMT_CURAND_KERNEL_H
 #include "simt.h"
 
 typedef struct curandStateXORWOW {
     unsigned d, v[5];
-    int boxmuller_flag, boxmuller_flag_double; /* what kind the extras are */
+    int boxmuller_flag, boxmuller_flag_double; /* the kind of the extras */
     float boxmuller_extra;
     double boxmuller_extra_double;
 } curandStateXORWOW_t, curandState_t, curandState;
@@ -72,7 +72,7 @@ SIMT_INLINE double uniform_double(unsigned x, unsigned y) {
 }
 
 /* Normal numbers come in pairs, and the second one waits as the state's extra.
- * If it is not of the kind that is asked for next, it is lost. */
+ * If the next request is of another kind, it is lost. */
 enum { NORMAL = 1, LOG_NORMAL = 2 };
 template <class T, class Pair>
 SIMT_INLINE T one_of(Pair pair, int *flag, T *extra, int kind) {
@@ -86,7 +86,7 @@ SIMT_INLINE T one_of(Pair pair, int *flag, T *extra, int kind) {
     return v.x;
 }
 
-/* Two normal numbers. */
+/* Return two normal numbers. */
 SIMT_INLINE float2 box_muller(unsigned x, unsigned y) {
     const float turn = 0x1p-32f * 6.2831855f; // 2 pi, for all of y's 32 bits
     const float angle = (float)y * turn + turn / 2;
@@ -111,7 +111,7 @@ SIMT_INLINE void skipahead(unsigned long long n, curandStateXORWOW_t *state) {
 }
 SIMT_INLINE void skipahead_sequence(unsigned long long n,
                                     curandStateXORWOW_t *state) {
-    simt::xorwow_skip_sequences(state->v, n); // d comes round to where it was
+    simt::xorwow_skip_sequences(state->v, n); // d returns to its old value
 }
 
 SIMT_INLINE void curand_init(unsigned long long seed,
@@ -132,7 +132,7 @@ SIMT_INLINE void curand_init(unsigned long long seed,
     simt::no_extra(state);
 }
 
-/* 32 random bits. */
+/* Return 32 random bits. */
 SIMT_INLINE unsigned curand(curandStateXORWOW_t *state) {
     unsigned *v = state->v;
     const unsigned t = v[0] ^ v[0] >> 2;
@@ -247,7 +247,7 @@ template <class State> SIMT_INLINE double curand_normal_double(State *state) {
                         &state->boxmuller_extra_double, simt::NORMAL);
 }
 
-/* Their logarithm has this mean and standard deviation. */
+/* The logarithm of the results has this mean and standard deviation. */
 template <class State>
 SIMT_INLINE float2 curand_log_normal2(State *state, float mean,
                                       float deviation) {
@@ -281,9 +281,9 @@ SIMT_INLINE double curand_log_normal_double(State *state, double mean,
         simt::LOG_NORMAL);
 }
 
-/* How many events where `mean` are to be expected: Knuth's method, for large
- * means a rounded normal number. The distribution is cuRAND's, the numbers of
- * large means are not. */
+/* Return a number of events whose expected number is `mean`: Knuth's method,
+ * for large means a rounded normal number. The distribution is cuRAND's; the
+ * numbers for large means are not. */
 template <class State>
 SIMT_INLINE unsigned curand_poisson(State *state, double mean) {
     if (mean < 64) {

@@ -1,5 +1,5 @@
-/* device_launch_parameters.h -- threadIdx and its like, for editors; all is
- * known. */
+/* device_launch_parameters.h -- threadIdx and the like, for editors; all of it
+ * is already declared. */
 #ifndef SIMT_DEVICE_LAUNCH_PARAMETERS_H
 #define SIMT_DEVICE_LAUNCH_PARAMETERS_H
 #include "cuda_runtime.h"

@@ -1,11 +1,10 @@
 /* driver_types.h -- the types and constants of the CUDA runtime API: names,
- * members and numbers are CUDA's. Whole programs see them, cells do not.
+ * members and numbers are CUDA's. Whole programs include them, cells do not.
  *
- * Where CUDA 12 and CUDA 13 differ, the structs have the members of both. */
+ * If CUDA 12 and CUDA 13 differ, the structs have the members of both. */
 #ifndef SIMT_DRIVER_TYPES_H
 #define SIMT_DRIVER_TYPES_H
-#define __DRIVER_TYPES_H__ /* programs ask whether the toolkit's was included \
-                            */
+#define __DRIVER_TYPES_H__ /* programs test for this guard */
 #include "../api/cuda_core.h"
 
 #define CUDART_CB

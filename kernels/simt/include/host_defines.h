@@ -1,4 +1,5 @@
-/* host_defines.h -- the toolkit splits what is all in cuda_runtime.h here. */
+/* host_defines.h -- a part in the toolkit; here cuda_runtime.h has
+ * everything. */
 #ifndef SIMT_HOST_DEFINES_H
 #define SIMT_HOST_DEFINES_H
 #include "cuda_runtime.h"

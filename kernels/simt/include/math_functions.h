@@ -1,4 +1,4 @@
-/* math_functions.h -- an old name for what cuda_runtime.h brings. */
+/* math_functions.h -- an old name; cuda_runtime.h has everything. */
 #ifndef SIMT_MATH_FUNCTIONS_H
 #define SIMT_MATH_FUNCTIONS_H
 #include "cuda_runtime.h"

@@ -1,8 +1,8 @@
-/* mma.h -- stands in for the toolkit's under g++: nvcuda::wmma, the tensor
- * cores' products of small matrices, for half, bfloat16 and tf32.
+/* mma.h -- replaces the toolkit's under g++: nvcuda::wmma, the tensor cores'
+ * products of small matrices, for half, bfloat16 and tf32.
  *
  * A product's sums are double and are rounded once, when they are stored in the
- * accumulator. A tensor core is less exact, and cuts off where this rounds. */
+ * accumulator. A tensor core is less exact, and truncates where this rounds. */
 #ifndef SIMT_MMA_H
 #define SIMT_MMA_H
 #include <cuda_bf16.h>
@@ -25,8 +25,8 @@ struct tf32;
 
 /* ---- which fragments there are ------------------------------------------ */
 
-/* Of an operand of type T: how it is kept, and elements that a lane has of
- * `count`; each of half's is there at least once more. */
+/* For an operand of type T: how it is stored, and the elements per lane of
+ * `count`; each of half's exists at least twice. */
 template <class T> struct simt_operand {
     static_assert((T *)0 != 0, "wmma: half, __nv_bfloat16 and precision::tf32 "
                                "are simulated, other types are not");
@@ -68,7 +68,7 @@ template <class T, class Stored, int count> struct alignas(16) simt_fragment {
     Stored x[count];
 };
 
-/* What is not here: other types (integers, double, 4 bits and 1). */
+/* Not supported: other types (integers, double, 4 bits and 1). */
 template <class Use, int m, int n, int k, class T, class Layout = void>
 class fragment;
 
@@ -101,8 +101,8 @@ class fragment<accumulator, m, n, k, __half>
 
 /* ---- loads and stores --------------------------------------------------- */
 
-/* This lane's part of a matrix of `count` elements, rows (or columns) of
- * `length` that lie ldm apart. */
+/* Load this lane's part of a matrix of `count` elements, rows (or columns) of
+ * `length` that are ldm apart. */
 template <int count, int length, class T, class Stored, int each>
 SIMT_INLINE void simt_load(simt_fragment<T, Stored, each> &to,
                            const Stored *from, unsigned ldm) {
@@ -132,8 +132,8 @@ SIMT_INLINE void load_matrix_sync(fragment<matrix_b, m, n, k, T, Layout> &b,
     simt_load<k * n, length>(b, from, ldm);
 }
 
-/* visit(i, offset) for this lane's elements of an accumulator of m rows: i and,
- * by rows, i + 1 lie `offset` elements from the start. */
+/* Call visit(i, offset) for this lane's elements of an accumulator of m rows: i
+ * and, by rows, i + 1 are `offset` elements from the start. */
 template <int m, class Visit>
 SIMT_INLINE void simt_visit(unsigned ldm, layout_t layout, const Visit &visit) {
     for (int i = 0; i < 8; i += layout == mem_row_major ? 2 : 1) {
@@ -181,13 +181,13 @@ SIMT_INLINE void fill_fragment(
 
 /* ---- products ----------------------------------------------------------- */
 
-/* x rounded to tf32, as precision::tf32's elements are to be. */
+/* Return x rounded to tf32, as precision::tf32's elements must be. */
 SIMT_INLINE float __float_to_tf32(float x) {
     if (x != x) return x;
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* An element as a tensor core reads it: of tf32 it cuts the rest off. */
+/* Return an element as a tensor core reads it: for tf32 it truncates. */
 template <class T, class Stored> SIMT_INLINE float simt_read(Stored x) {
     if (sizeof x < 4) return (float)x;
     return __uint_as_float(__float_as_uint((float)x) & 0xffffe000u);
@@ -215,7 +215,7 @@ SIMT_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d,
         d.x[i] = D(simt::matrix_sum(shape, simt::accumulator_row(i, m),
                                     simt::accumulator_col(i, m),
                                     (double)(float)c.x[i]));
-    __syncwarp(); // `mine` is read
+    __syncwarp(); // `mine` has been read
 }
 
 } // namespace wmma

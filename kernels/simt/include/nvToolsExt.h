@@ -1,2 +1,2 @@
-/* nvToolsExt.h -- where NVTX version 2 had it. */
+/* nvToolsExt.h -- the path of NVTX version 2. */
 #include "nvtx3/nvToolsExt.h"

@@ -1,4 +1,4 @@
-/* vector_functions.h -- an old name for what cuda_runtime.h brings. */
+/* vector_functions.h -- an old name; cuda_runtime.h has everything. */
 #ifndef SIMT_VECTOR_FUNCTIONS_H
 #define SIMT_VECTOR_FUNCTIONS_H
 #include "cuda_runtime.h"

@@ -1,8 +1,9 @@
 /* start.cpp -- linked into every whole program: runs before its main().
  *
- * A fault is the program's own business, as under nvcc: after one, every call
- * gives the same error. But it is told in a line, and what ends well in spite
- * of it ends with status 1. The environment holds what `weft run` was told. */
+ * Handling a fault is up to the program, as under nvcc: after one, every call
+ * returns the same error. But a line reports it, and a program that ends
+ * normally in spite of it exits with status 1. The environment holds the
+ * options of `weft run`. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,11 +14,11 @@ extern "C" void simt_set_strict(int strict);
 
 #ifdef __GLIBC__
 static void end(int status, void *) {
-    if (!status && simt_warnings()) exit(1); // goes on with the other handlers
+    if (!status && simt_warnings()) exit(1); // runs the other handlers
 }
 #endif
 
-// The first of the program's constructors, so that its handler is the last.
+// This is the first of the program's constructors, so its handler is the last.
 __attribute__((constructor(101))) static void start() {
 #ifdef __GLIBC__
     on_exit(end, 0);

@@ -1,4 +1,5 @@
-/* asynchronous.cpp -- what threads have asked for, until they wait for it. */
+/* asynchronous.cpp -- the operations that threads have issued, until they
+ * wait. */
 #include "asynchronous.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static Worker *running_worker() { return static_cast<Worker *>(here()->block); }
 
 /* ---- a thread's own ----------------------------------------------------- */
 
-/* The running thread's, empty if it is its first. */
+/* Return the running thread's Pending, empty at its first operation. */
 static Pending *pending_of(Worker *worker, Fiber *self) {
     Pending *&pending = worker->pending[self->thread.linear];
     if (!pending) pending = (Pending *)calloc(1, sizeof *pending);
@@ -65,7 +66,7 @@ Errands *later_room(Errand errand, unsigned bytes) {
 
 void later_end_group(Errand errand) {
     Pending *pending = pending_at(here());
-    if (!pending) return; // nothing yet that could be waited for
+    if (!pending) return; // nothing yet to wait for
     Errands *all = &pending->of[errand];
     if (all->size - all->end < sizeof(Later))
         all = later_room(errand, sizeof(Later));
@@ -93,7 +94,7 @@ void later_act(Errand errand, unsigned groups) {
     if (all->begin == all->end) all->begin = all->end = 0;
 }
 
-/* ---- what waits for a barrier ------------------------------------------- */
+/* ---- operations completed at a barrier ----------------------------------- */
 
 void later_bulk(Later *later, const void *barrier) {
     Worker *worker = running_worker();

@@ -1,10 +1,11 @@
-/* asynchronous.h -- what a thread asks for and goes on: cp.async, TMA, wgmma.
+/* asynchronous.h -- asynchronous operations of a thread: cp.async, TMA, wgmma.
  *
- * A GPU does it some time between the asking and the end of the waiting. Here
- * it is done as late as that: when a thread waits. So who forgets to wait, or
- * waits for too few, finds the wrong bytes here, too; and what nobody waits for
- * is not done at all. The watch build knows which bytes of shared memory are
- * under way, and says who touches them (watch/async_copies.cpp). */
+ * A GPU performs them some time between their start and the end of the waiting.
+ * Here they are performed as late as possible: when a thread waits. So a thread
+ * that forgets to wait, or waits for too few, gets wrong bytes here, too; and
+ * an operation for which no thread waits is not performed at all. The watch
+ * build tracks the bytes of shared memory that are in flight, and reports
+ * threads that access them (watch/async_copies.cpp). */
 #ifndef SIMT_LATER_H
 #define SIMT_LATER_H
 #include "engine.h"
@@ -16,17 +17,17 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* What a thread has asked for, in order, and waits for by groups: copies into
- * shared memory, copies out of it, products of a warpgroup. */
+/* The operations that a thread issues, in order, and waits for in groups:
+ * copies into shared memory, copies out of it, products of a warpgroup. */
 enum Errand : unsigned { COPIES, STORES, PRODUCTS, ERRANDS };
 
-/* One of them; what else do() needs to know lies behind it. */
+/* One of them; the other operands of act() are behind it. */
 struct Later {
     void (*act)(Later *); /* NULL: a group ends here */
     void *shared;         /* the first byte that it writes, or reads */
     unsigned bytes;       /* how many of them; 0: not known */
     unsigned short size;  /* of all this, a multiple of 8 */
-    unsigned short site;  /* the watch build's: where it was asked for */
+    unsigned short site;  /* the watch build's: where it was issued */
 };
 
 struct Errands {
@@ -34,43 +35,45 @@ struct Errands {
     unsigned begin, end, size, groups;
 };
 
-/* Of a thread; a worker has one for each that has ever needed it. */
+/* The operations of a thread; a worker has one for each thread that ever used
+ * it. */
 struct Pending {
     Errands of[ERRANDS];
     Thread thread;
-    unsigned long long block; /* of the worker's; others are forgotten */
+    unsigned long long block; /* number of the worker's block; older ones are
+                                 void */
 };
 
-/* Of Fiber::pending: this thread's copies by cp.async are not late. */
+/* In Fiber::pending: this thread's copies by cp.async are not delayed. */
 enum : uintptr_t { AT_ONCE = 1 };
 SIMT_INLINE Pending *pending_at(const Fiber *self) {
     return (Pending *)(self->pending & ~(uintptr_t)AT_ONCE);
 }
 
 #pragma GCC visibility push(default)
-/* Where `bytes` more will have room. */
+/* Return the place of the next `bytes`. */
 Errands *later_room(Errand errand, unsigned bytes);
-/* later_commit() and later_wait(), if there can be anything. */
+/* Called by later_commit() and later_wait() if operations may be pending. */
 void later_end_group(Errand errand);
 void later_act(Errand errand, unsigned groups);
 
-/* A copy by TMA: done when somebody waits for `barrier`. */
+/* Issue a copy by TMA, performed when a thread waits for `barrier`. */
 void later_bulk(Later *later, const void *barrier);
-/* Do what was asked for at it; `phase` is what the watch build calls its phase.
- * False: there was nothing. */
+/* Perform the operations issued at it; `phase` is the watch build's name for
+ * its phase. Returns false if there were none. */
 bool later_land(const void *barrier, const void *phase);
 
 void later_copy(Later *copy); /* a LaterCopy */
 
-/* The watch build's accesses at the time of asking, as if the running thread
- * made them: it reads, it writes; and it asks. */
+/* Record the watch build's accesses at the time of issue, as the running
+ * thread's: it reads, it writes; and it issues. */
 void checked_look(const void *at, size_t bytes);
 void checked_put(void *at, size_t bytes);
 void checked_ask(Errand errand, Later *later);
 void checked_bulk(Later *later, const void *barrier);
-/* It reads 16 bytes of shared memory now. */
+/* Record that it reads 16 bytes of shared memory now. */
 void checked_read16(const Later *later, const void *at);
-/* While there is one, the running thread's accesses are not looked at. */
+/* While one exists, the running thread's accesses are not watched. */
 class CheckedUnseen {
     Block *block;
     Checker *checker;
@@ -86,8 +89,8 @@ class CheckedUnseen {
 struct LaterCopy : Later {
     const void *from;
     size_t zeros; /* of its bytes: the last ones, not read */
-    /* The watch build's: barriers that its block had met when it was asked for.
-     */
+    /* The watch build's: barriers that its block had passed when it was
+       issued. */
     uint64_t barriers = 0;
 };
 
@@ -128,11 +131,11 @@ SIMT_INLINE void looks(const void *, size_t) {}
 SIMT_INLINE void puts_at(void *, size_t) {}
 #endif
 
-/* The errands since the last commit are a group ... */
+/* Make the operations since the last commit a group ... */
 SIMT_INLINE void later_commit(Errand errand) {
     if (may_be_late()) later_end_group(errand);
 }
-/* ... and now all are done but those of the newest `groups` groups. */
+/* ... and perform all operations but those of the newest `groups` groups. */
 SIMT_INLINE void later_wait(Errand errand, unsigned groups) {
     if (may_be_late()) later_act(errand, groups);
 }
@@ -162,10 +165,10 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
         copy_now<Copied4>(to, from, zeros);
 }
 
-/* Copy `bytes` (4, 8 or 16) bytes, later; the last `zeros` become 0. All copies
- * are late in the watch build. Elsewhere those of the warps' first lanes: that
- * spoils the result of who does not wait, too, and to keep them all in mind
- * would cost a sixth of a kernel's speed. */
+/* Copy `bytes` (4, 8 or 16) bytes, later; the last `zeros` become 0. In the
+ * watch build all copies are delayed. Elsewhere only those of the warps' first
+ * lanes are: that, too, spoils the result if a thread does not wait, and
+ * recording them all would cost a sixth of a kernel's speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,
                             size_t zeros) {
     if (zeros > bytes || (bytes != 4 && bytes != 8 && bytes != 16)) trap();

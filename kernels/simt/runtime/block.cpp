@@ -1,5 +1,5 @@
 /* block.cpp -- one block on one CPU thread: promotion to fibers, the ends of
- * threads, meetings of warps, and threads that wait for ever. */
+ * threads, meetings of warps, and threads that wait forever. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,14 +21,15 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    SHARED_BYTES = 512 << 10, // the limits of runtime.h, and room to notice
+    SHARED_BYTES = 512 << 10, // the limits of runtime.h, plus room to detect
+                              // more
     SPINS_PER_YIELD = 8,      // a compare-and-swap may fail a few times
-    CHECK_EVERY = 64,         // turns in vain between two looks at Ctrl-C
+    CHECK_EVERY = 64,         // turns in vain between two checks for Ctrl-C
     SLOTS_BYTES = MAX_THREADS * SIMT_STACK,
     MAX_KNOWN = 2048 // workers: twice as many as there can be
 };
 
-// For handlers of signals, which may not ask for thread-local variables.
+// For signal handlers, which may not access thread-local variables.
 static std::atomic<Worker *> workers[MAX_KNOWN];
 static std::atomic<int> workers_known;
 
@@ -50,9 +51,10 @@ static char *aligned_slots(char *memory) {
     return memory ? (char *)(((uintptr_t)memory + mask) & ~mask) : 0;
 }
 
-/* Where the slots of worker number `i` lie: side by side, so that the watch
- * build's hooks know a thread's stack from the host's by one comparison. Where
- * addresses are limited (ulimit -v), some lie elsewhere and are not checked. */
+/* Return the slots of worker number `i`. They are contiguous, so that the watch
+ * build's hooks distinguish a thread's stack from the host's with one
+ * comparison. If addresses are limited (ulimit -v), some are elsewhere and not
+ * checked. */
 static char *slots_of(int i) {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -62,7 +64,7 @@ static char *slots_of(int i) {
                 fibers = {(uintptr_t)aligned_slots(memory), bytes};
     });
     if ((size_t)i < fibers.bytes / SLOTS_BYTES) {
-        // Those of workers that there are not yet catch wild stores.
+        // The slots of workers that do not exist yet catch wild stores.
         char *slots = (char *)fibers.base + (size_t)i * SLOTS_BYTES;
         if (!mprotect(slots, SLOTS_BYTES, PROT_READ | PROT_WRITE)) return slots;
     }
@@ -76,7 +78,7 @@ Worker *create_worker() {
     const int known = workers_known.fetch_add(1);
     worker->slots = slots_of(known);
     worker->shared = map(SHARED_BYTES);
-    if (!worker->slots || !worker->shared) return 0; // what leaks is virtual
+    if (!worker->slots || !worker->shared) return 0; // only addresses leak
     worker->identity_order = -1;                     // not filled yet
     create_contexts(worker);
     if (known < MAX_KNOWN) workers[known] = worker;
@@ -94,8 +96,8 @@ Worker *worker_at(uintptr_t address) {
 }
 
 /* Give the first `count` slots their guard pages. Each splits a mapping in two,
- * and Linux allows a process 65530 mappings: past that, on a machine of more
- * than thirty cores, the remaining slots go without. */
+ * and Linux allows a process 65530 mappings: beyond that, on a machine with
+ * more than thirty cores, the remaining slots have none. */
 static void guard(Worker *worker, int count) {
     const long page = sysconf(_SC_PAGESIZE);
     for (; worker->guarded < count; worker->guarded++) {
@@ -114,7 +116,8 @@ void abandon(Worker *worker) {
     __builtin_unreachable();
 }
 
-/* Run the threads that begin on this fiber; what they throw ends the launch. */
+/* Run the threads that begin on this fiber; an exception that they throw ends
+ * the launch. */
 static void run_body(Worker *worker, Fiber *self) {
     try {
         worker->body(worker->closure);
@@ -131,10 +134,10 @@ static void run_body(Worker *worker, Fiber *self) {
 
 /* ---- the threads of a block --------------------------------------------- */
 
-/* Take `self`, whose thread has ended, out of all it belonged to. */
+/* Remove `self`, whose thread has ended, from everything it belonged to. */
 static void finish(Worker *worker, Fiber *self) {
     Warp *warp = self->warp;
-    self->pending = 0; // nobody waits for it any more
+    self->pending = 0; // no thread waits for it any more
     warp->live &= ~(1u << self->thread.linear % WARP);
     worker->live--;
     self->next->prev = self->prev;
@@ -143,7 +146,7 @@ static void finish(Worker *worker, Fiber *self) {
         if (worker->checker) check_at_barrier(worker);
         open_barrier(worker);
     }
-    // It may have been the one that others of its warp were waiting for.
+    // Others of its warp may have been waiting only for this thread.
     for (unsigned left = warp->waiting; left; left &= left - 1) {
         const int lane = __builtin_ctz(left);
         const unsigned group = warp->mask[lane] & warp->live;
@@ -164,7 +167,7 @@ static void take_place(Fiber *self, Fiber *other) {
     self->next->prev = self->prev->next = self;
 }
 
-/* Where every fiber begins. */
+/* The entry point of every fiber. */
 static void fiber_main() {
     announce_arrival();
     Fiber *self = here();
@@ -179,7 +182,8 @@ static void fiber_main() {
             switch_fiber(self, next);
             __builtin_unreachable();
         }
-        take_place(self, next); // not begun: run it right here, no switch
+        take_place(self, next); // not begun: run it right here, without a
+                                // switch
     }
 }
 
@@ -231,7 +235,8 @@ void complete(Warp *warp, unsigned group, Meeting meeting) {
         }
     for (unsigned left = group; left; left &= left - 1) {
         const int lane = __builtin_ctz(left), from = warp->source[lane];
-        // A lane that is not here offers nothing: keep one's own value.
+        // A source lane outside the group offers nothing: the lane keeps its
+        // own value.
         const bool there = group >> from & 1;
         warp->out[lane] =
             meeting == BALLOT ? ballot : warp->in[there ? from : lane];
@@ -242,7 +247,7 @@ void complete(Warp *warp, unsigned group, Meeting meeting) {
     if (worker->checker) check_at_meeting(worker, warp, group);
 }
 
-/* A number that changes whenever a thread of the block can go on. */
+/* Return a number that changes whenever a thread of the block can continue. */
 static uint64_t progress(const Worker *worker) {
     return (uint64_t)worker->epoch << 32 ^ (uint64_t)worker->meetings << 11 ^
            (uint64_t)worker->live;
@@ -255,7 +260,8 @@ void in_vain(Fiber *self) {
         worker->vain = 0;
     }
     if (++worker->vain % CHECK_EVERY == 0) leave_if_stopped(worker);
-    // Two rounds in which everybody waits and nothing changes: nothing will.
+    // After two rounds in which all threads wait and nothing changes, nothing
+    // will.
     if (worker->vain < 2u * worker->live + 2) return;
     if (worker->checker) check_deadlock(worker);
     note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
@@ -271,7 +277,7 @@ void spin(Fiber *self) {
     if (++worker->spins % SPINS_PER_YIELD) return;
     leave_if_stopped(worker);
     if (worker->spins % (SPINS_PER_YIELD * CHECK_EVERY) == 0)
-        sched_yield(); // what it waits for may be another worker's to do
+        sched_yield(); // another worker may have to end the wait
     yield(self);
 }
 
@@ -285,7 +291,7 @@ void yield(Fiber *self) {
 }
 
 unsigned active_lanes(Fiber *self) {
-    // Those lanes of the warp are together that come to this very call before
+    // The active lanes of the warp are those that reach this very call before
     // they wait for anything else: after one round of the ring they are here.
     Warp *warp = self->warp;
     const unsigned lane = self->thread.linear % WARP, bit = 1u << lane;
@@ -315,7 +321,7 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     Worker *worker = worker_of(block);
     Job *job = worker->job;
     while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
-    if (site->launch != job->number) { // nobody was faster
+    if (site->launch != job->number) { // no other worker was faster
         align = align < 16 ? 16 : align;
         const unsigned end = job->shared_used;
         unsigned offset = (end + align - 1) / align * align;
@@ -348,7 +354,7 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
 /* ---- running blocks ----------------------------------------------------- */
 
 static uint64_t random_next(uint64_t *state) {
-    // splitmix64 (Steele, Lea, Flood 2014): any seed will do
+    // splitmix64 (Steele, Lea, Flood 2014): any seed works
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -379,7 +385,7 @@ static void shuffle(Worker *worker, uint64_t seed) {
     }
 }
 
-/* The block that is run as number `k`. */
+/* Return the block that is run as number `k`. */
 static uint64_t block_at(const Job *job, uint64_t k) {
     if (job->order == SIMT_FORWARD) return k;
     if (job->order == SIMT_REVERSE) return job->blocks - 1 - k;
@@ -398,7 +404,8 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
                      (unsigned)(row % job->grid.y),
                      (unsigned)(row / job->grid.y)};
     worker->order = worker->identity;
-    // What the block before left in shared memory hides a missing barrier, too.
+    // Leftovers of the previous block in shared memory hide a missing barrier,
+    // too.
     if (job->order != SIMT_FORWARD)
         memset(worker->shared, 0xff, job->shared_used.load());
     if (job->order >= SIMT_SHUFFLED) {
@@ -434,7 +441,7 @@ static void begin_job(Worker *worker, Job *job) {
     worker->stopped_at = 0;
     worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
-    if (job->order != SIMT_FORWARD) // where the static arrays will lie
+    if (job->order != SIMT_FORWARD) // where the static arrays will be
         memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);
     if (dim.x != had.x || dim.y != had.y || dim.z != had.z ||
         order != worker->identity_order)
@@ -458,11 +465,11 @@ void run_blocks(Worker *worker, Job *job) {
         if (k < end || end == job->blocks) break;
     }
     worker->busy.store(0);
-    while (worker->looked_at.load()) sched_yield(); // about to be poked
-    // A kernel may have changed the rounding: NumPy must not inherit it.
+    while (worker->looked_at.load()) sched_yield(); // a poke is under way
+    // A kernel may have changed the rounding mode: NumPy must not inherit it.
     if (modes_changed(worker->modes)) clean_processor(worker->modes);
     this_worker = 0;
-    forget_launches(launch); // those that abandoned threads had begun
+    forget_launches(launch); // those begun by abandoned threads
 }
 
 } // namespace

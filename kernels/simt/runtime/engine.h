@@ -2,14 +2,14 @@
  *
  * A block begins as a plain loop: one fiber calls the kernel for thread 0, 1,
  * 2, ... to its end, at about 2 ns per thread. The first thread that meets a
- * barrier, a warp primitive or a spin promotes the block: it keeps the fiber
- * it runs on, and every thread after it gets one of its own. (Those before it
- * have finished, and finished threads leave the barrier, as on a GPU.) From
- * then on the unfinished threads form a ring, and waiting means passing the
- * CPU to the next one in the ring.
+ * barrier, a warp primitive or a spin promotes the block: it keeps the fiber it
+ * runs on, and every thread after it gets its own. The threads before it have
+ * finished, and finished threads leave the barrier, as on a GPU. From then on
+ * the unfinished threads form a ring, and a thread waits by passing the CPU to
+ * the next one in the ring.
  *
- * Launches call into the runtime once; what happens per thread and per barrier
- * is inlined into the kernel from here. */
+ * A launch calls the runtime once; the code for each thread and barrier is
+ * inlined into the kernel from here. */
 #ifndef SIMT_ENGINE_H
 #define SIMT_ENGINE_H
 #include "fiber.h"
@@ -28,7 +28,8 @@ enum { MAX_THREADS = 1024, WARP = 32 };
 /* How the lanes of a warp meet: see meet(). */
 enum Meeting : unsigned char { SYNC, SHUFFLE, BALLOT };
 
-/* Lane i offers in[i] and receives out[i] when those it waits for are there. */
+/* Lane i offers in[i] and receives out[i] when the lanes it waits for have
+ * come. */
 struct Warp {
     unsigned live;    /* lanes whose threads have not finished */
     unsigned waiting; /* lanes that wait in meet() */
@@ -41,7 +42,8 @@ struct Warp {
 
 struct Checker; /* watch/check.h */
 
-/* What the threads of the running block share; a worker has one. */
+/* The state that the threads of the running block share; each worker has
+ * one. */
 struct Block {
     uint3 index;
     dim3 block_dim, grid_dim;
@@ -49,10 +51,11 @@ struct Block {
     bool cooperative; /* all blocks of the launch run at once */
     /* Whether the running fiber is in this file's code and not in the kernel's:
      * then it may be stopped but not preempted (watchdog.cpp). It is set
-     * whenever fibers are switched, so whoever goes on after a switch leaves
-     * with it set and clears it himself. */
+     * whenever fibers are switched, so the fiber that continues after a switch
+     * finds it set and clears it itself. */
     volatile bool inside;
-    int threads, running; /* in the direct loop: how many, which one */
+    int threads, running; /* in the direct loop: their number, the current
+                             one */
     const Thread *order;  /* the threads in the order of their turns */
     int live, arrived;    /* unfinished threads; those at the barrier */
     unsigned epoch;       /* barriers passed by this block */
@@ -64,8 +67,8 @@ struct Block {
     Checker *checker; /* of an instrumented launch, else NULL */
 };
 
-/* For the watch build: a parameter of a kernel, with its value if that is a
- * pointer, and the size of what it points to; 0: not known. */
+/* For the watch build: a parameter of a kernel, its value if that is a pointer,
+ * and the size of the element it points to; 0: unknown. */
 struct Parameter {
     const void *value;
     unsigned element;
@@ -78,7 +81,7 @@ struct Sides {
     unsigned inner[3];
 };
 
-/* An array in shared memory, as a launch has placed it. */
+/* An array in shared memory, as placed by a launch. */
 struct SharedName {
     const char *name;
     unsigned launch, offset, element;
@@ -87,7 +90,8 @@ struct SharedName {
     SharedName *next;
 };
 
-/* One of a __shared__ declaration; `offset` is from the declaration's own. */
+/* One array of a __shared__ declaration; `offset` is from the declaration's
+ * start. */
 struct SharedMember {
     const char *name;
     size_t offset, size;
@@ -95,10 +99,10 @@ struct SharedMember {
     Sides sides;
 };
 
-/* A __global__ function: one object of its own in each. */
+/* A __global__ function: each has its own object. */
 struct Kernel {
     const char *name;
-    int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
+    int max_dynamic_shared; /* from cudaFuncSetAttribute(); 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
     bool checked;           /* its code calls the hooks of kernels/simt/watch */
     Parameter *parameters;  /* of the latest launch, of a checked kernel */
@@ -106,7 +110,7 @@ struct Kernel {
     SharedName *shared_names;
 };
 
-/* What can be done with a closure: the kernel's code with its arguments. */
+/* The operations on a closure: the kernel's code with its arguments. */
 struct Closure {
     void (*run)(void *closure);
     size_t size, align;
@@ -114,13 +118,13 @@ struct Closure {
     void (*destroy)(void *closure);
 };
 
-/* Where a static __shared__ declaration lies, valid for one launch. */
+/* The place of a static __shared__ declaration, valid for one launch. */
 struct SharedSite {
     unsigned launch, offset;
 };
 
-/* Reading what belongs to the engine: code that is compiled with SIMT_CHECK
- * calls a hook for each access but those of an asm statement's operands. */
+/* Read the engine's own state: code compiled with SIMT_CHECK calls a hook for
+ * each access except those of an asm statement's operands. */
 #if defined(SIMT_CHECK) && defined(__x86_64__)
 SIMT_INLINE unsigned peek(const unsigned &at) {
     unsigned value;
@@ -136,9 +140,9 @@ SIMT_INLINE Block *peek(Block *const &at) {
 template <class T> SIMT_INLINE T peek(const T &at) { return at; }
 #endif
 
-/* What stood between <<< and >>>. It lies on a stack of its thread's until the
- * kernel that is called next takes it, so that the call itself is an ordinary
- * one: arguments are evaluated once and converted to the parameters' types. */
+/* The text between <<< and >>>. It stays on a stack of its thread until the
+ * kernel that is called next takes it, so the call itself is an ordinary one:
+ * arguments are evaluated once and converted to the parameters' types. */
 struct Launch {
     dim3 grid, block;
     size_t shared;
@@ -156,7 +160,8 @@ struct Launch {
 #pragma GCC visibility push(default)
 void launch_push(Launch *launch);
 void launch_pop(Launch *launch);
-/* True if only the kernel's identity was asked for: it returns at once. */
+/* Return true if only the kernel's identity is wanted: it then returns at
+ * once. */
 bool asked(Kernel *kernel);
 /* Run the closure for every thread of the launch on top of the stack, or keep a
  * copy of it if its stream is being captured. */
@@ -165,25 +170,25 @@ void run(Kernel *kernel, const Closure *calls, void *closure);
 void promote(Fiber *self);
 void start(Fiber *fiber);
 void complete(Warp *warp, unsigned group, Meeting meeting);
-/* Called each time a waiting thread got its turn in vain. */
+/* Called each time a waiting thread gets its turn in vain. */
 void in_vain(Fiber *self);
-/* The same for one that spins; it may go on by itself. */
+/* The same for a spinning thread, which may continue by itself. */
 void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align);
-/* Wait for all threads of a cooperative launch; file and line: where it stands
- * in the source, for the watch build. */
+/* Wait for all threads of a cooperative launch; file and line: its place in the
+ * source, for the watch build. */
 void grid_barrier(const char *file = 0, unsigned line = 0);
 /* __trap(): end the launch. */
 [[noreturn]] void trap();
 
-/* What is inlined into kernels, for those that are compiled with SIMT_CHECK:
- * out of line, so that no hook sees it (watch/engine.cpp). */
+/* Code that is normally inlined into kernels, for those that are compiled with
+ * SIMT_CHECK: out of line, so that no hook records it (watch/engine.cpp). */
 void checked_begin_thread(void *copy, const void *closure, size_t size);
 bool checked_next_thread(); /* false: this was the last one */
-void checked_end();    /* the thread has come to the end of the kernel's body */
-void checked_leaves(); /* it returns before that of a function it has called */
+void checked_end();    /* the thread has reached the end of the kernel's body */
+void checked_leaves(); /* it returns from a function before that one's end */
 Fiber *checked_promoted();
 int checked_barrier(int vote, const char *file, unsigned line);
 uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
@@ -194,15 +199,15 @@ void *checked_dynamic_shared(const char *name, unsigned element);
 void checked_parameters(Kernel *kernel, const char *names,
                         const Parameter *values, int count);
 void checked_fence(bool device);
-/* What a module's device variables are called; a module that says nothing has
- * no others. */
+/* Set the names of a module's device variables; a module without this call has
+ * none. */
 void checked_device_names(const char *names);
 /* Replace the `size` bytes by next(closure, old), and return the old ones: one
- * access, however often it takes to do it. */
+ * access, however many attempts it takes. */
 uint64_t checked_update(void *address, unsigned size, int order,
                         uint64_t (*next)(const void *closure, uint64_t old),
                         const void *closure);
-/* An atomic that changed nothing, if `is`. */
+/* Mark the atomic as one that changed nothing, if `is`. */
 void checked_fruitless(bool is);
 #pragma GCC visibility pop
 
@@ -216,8 +221,8 @@ inline Launch::~Launch() { launch_pop(this); }
 
 /* ---- running threads ---------------------------------------------------- */
 
-/* Around what touches the engine's own state: nothing of it, and nothing that
- * other threads may write, is kept in registers across these. */
+/* Called around accesses to the engine's own state: neither that state nor
+ * memory that other threads may write stays in registers across these calls. */
 SIMT_INLINE void go_inside(Block *block) {
     block->inside = true;
     asm volatile("" ::: "memory");
@@ -247,9 +252,9 @@ template <class Body> struct OwnCopy<Body, false> {
 };
 
 #ifdef SIMT_CHECK
-/* The same, from a copy on the thread's own stack: hooks look at each address,
- * and the closure lies with the host. The second copy stays in registers,
- * unless it is so large that there is no room on the stack for two. */
+/* Do the same from a copy on the thread's own stack: hooks inspect each
+ * address, and the closure is on the host's stack. The second copy stays in
+ * registers, unless it is so large that the stack has no room for two. */
 template <class Body, bool large = (sizeof(Body) > 4096)> struct SecondCopy {
     typedef OwnCopy<Body> type;
 };
@@ -265,8 +270,8 @@ template <class Body> void run_threads(void *closure) {
     do {
         checked_begin_thread(bytes, closure, sizeof bytes);
         typename SecondCopy<Body>::type mine(*(const Body *)bytes);
-        // Always true, which the compiler cannot know: so the body begins a
-        // basic block of its own, and its first lines are a step.
+        // Always true, unknown to the compiler: so the body begins its own
+        // basic block, and its first lines are a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));
         if (!goes_on) return;
@@ -274,7 +279,7 @@ template <class Body> void run_threads(void *closure) {
     } while (checked_next_thread());
 }
 #else
-/* Run one thread on a fiber of its own, or all of them in a loop. */
+/* Run one thread on its own fiber, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
     const Body &body = *(const Body *)closure;
     Fiber *self = here();
@@ -283,12 +288,13 @@ template <class Body> void run_threads(void *closure) {
         // Parameters are the thread's own: it may change them. As on a GPU they
         // are copied as bytes: no thread runs a copy constructor or destructor.
         OwnCopy<Body> mine(body);
-        // Not go_outside(): the loop may keep in registers what it likes, and
-        // that is a third of the time of a small kernel.
+        // Not go_outside(): the loop may keep anything in registers, which
+        // saves a third of the time of a small kernel.
         block->inside = false;
         mine.body();
         block->inside = true;
-        // Promoted on the way, or long before: the others are not ours to run.
+        // The block was promoted meanwhile, or long before: other fibers run
+        // the rest.
         if (look(block->promoted)) return;
         const int running = look(block->running) + 1;
         block->running = running;
@@ -298,7 +304,7 @@ template <class Body> void run_threads(void *closure) {
 }
 #endif
 
-struct Place {}; // <new> is spared
+struct Place {}; // avoids <new>
 
 } // namespace
 } // namespace simt
@@ -322,14 +328,15 @@ template <class Body> struct ClosureOf {
                                       alignof(Body), copy, destroy};
 };
 
-/* What a kernel's body is wrapped in: see rewrite.py. */
+/* The wrapper of a kernel's body: see rewrite.py. */
 template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
     run(kernel, &ClosureOf<Body>::calls, &body);
 }
 
-template <size_t... I> struct Indices {}; // <utility> is spared, too
+template <size_t... I> struct Indices {}; // avoids <utility>
 
-/* Let the next thread in the ring run; returns when our turn comes again. */
+/* Let the next thread in the ring run; returns when this thread's turn comes
+ * again. */
 SIMT_INLINE void pass(Fiber *self) {
     Fiber *next = self->next;
     if (SIMT_UNLIKELY(!next->resume)) start(next);
@@ -347,7 +354,7 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
     return checked_meet(mask, meeting, value, source);
 }
 #else
-/* The running thread, with its block promoted so that it may wait. */
+/* Return the running thread, with its block promoted so that it may wait. */
 SIMT_INLINE Fiber *promoted() {
     Fiber *self = here();
     if (SIMT_UNLIKELY(!self->block->promoted)) promote(self);
@@ -359,7 +366,8 @@ SIMT_INLINE Fiber *promoted() {
 SIMT_INLINE void open_barrier(Block *block) {
     block->arrived = 0;
     block->epoch++;
-    block->votes[block->epoch & 1] = 0; // read by all, or they were not here
+    block->votes[block->epoch & 1] = 0; // all have read it, or they were not
+                                        // here
 }
 
 /* __syncthreads(). Returns the sum of the threads' votes. */
@@ -383,10 +391,10 @@ SIMT_INLINE int barrier(int vote = 0) {
     return votes;
 }
 
-/* Wait for the lanes of `mask` that have not finished, offering `value` and
- * asking for what lane `source` offers (SHUFFLE) or for everybody's lowest
- * bits (BALLOT). The last to arrive computes the answers of all: thus nobody
- * can overwrite what a slower lane has yet to read. */
+/* Wait for the lanes of `mask` that have not finished; offer `value` and
+ * request what lane `source` offers (SHUFFLE) or all lanes' lowest bits
+ * (BALLOT). The last lane to arrive computes the answers of all, so no lane can
+ * overwrite a value that a slower lane has yet to read. */
 SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
                           unsigned source) {
     Block *block = here()->block;
@@ -417,7 +425,7 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
 /* ---- shared memory ------------------------------------------------------ */
 
 #ifdef SIMT_CHECK
-/* checked_leaves(), where the compiler does not run the code itself. */
+/* Call checked_leaves(), unless the compiler itself evaluates the code. */
 constexpr void leaves() {
     if (!__builtin_is_constant_evaluated()) checked_leaves();
 }
@@ -428,7 +436,7 @@ template <class T> struct ElementOf {
 template <class T, size_t n> struct ElementOf<T[n]> : ElementOf<T> {};
 template <class T> struct ElementOf<T[]> : ElementOf<T> {};
 
-/* The number `i` of an array's sides; 0: it has fewer. */
+/* The size of dimension `i` of an array; 0: it has fewer. */
 template <class T, unsigned i> struct SideOf {
     static constexpr unsigned value = 0;
 };
@@ -467,7 +475,7 @@ void parameters(Kernel *kernel, const char *names, const T &...values) {
     checked_parameters(kernel, names, list, sizeof...(T));
 }
 #else
-/* The arrays of one __shared__ declaration, as members of T. As under nvcc no
+/* The arrays of one __shared__ declaration, as members of T. As under nvcc, no
  * constructor runs. */
 template <class T> SIMT_INLINE T &shared(SharedSite *site) {
     static_assert(sizeof(T) <= 48 << 10,

@@ -1,9 +1,10 @@
 /* faulting_address.cpp -- the address that an x86-64 instruction accesses.
  *
- * The processor says which address faulted, but for two kinds of accesses: to
- * an address with other high bits than a machine has, and by an instruction
- * that wants its operand aligned. Those are read from the instruction itself
- * (Intel's manual, volume 2, chapter 2: prefixes, opcode, ModRM, SIB). */
+ * The processor reports which address faulted, except for two kinds of
+ * accesses: to an address whose high bits no machine has, and by an instruction
+ * that requires its operand aligned. For those the address is computed from the
+ * instruction itself (Intel's manual, volume 2, chapter 2: prefixes, opcode,
+ * ModRM, SIB). */
 #include "signals.h"
 
 #if SIMT_SIGNALS && defined(__x86_64__)
@@ -20,7 +21,7 @@ struct Instruction {
     unsigned extend; /* REX: bits 0, 1, 2 extend base, index, register */
     unsigned map;    /* 0: one-byte opcodes, 1: 0f, 2: 0f 38, 3: 0f 3a */
     unsigned char opcode;
-    bool segment; /* relative to one: the address is not ours to know */
+    bool segment; /* relative to one: the address is unknown */
 };
 
 static void read_prefixes(Instruction *in) {
@@ -58,7 +59,7 @@ static bool has_operand(const Instruction *in) {
            (op & 0xfe) == 0xf6 || op >= 0xfe;
 }
 
-/* 1 for stores, 0 for loads, as far as they are plain moves; else -1. */
+/* Return 1 for stores, 0 for loads, as far as they are plain moves; else -1. */
 static int direction(const Instruction *in) {
     static const unsigned char stores[2][4] = {{0x88, 0x89, 0xc6, 0xc7},
                                                {0x29, 0x7f, 0x2b, 0xe7}};
@@ -83,7 +84,7 @@ uintptr_t operand_address(const ucontext_t *context, int *write) {
     Instruction in = {};
     in.at = (const unsigned char *)program_counter(context);
     read_prefixes(&in);
-    if (*in.at == 0x62) return 0; // AVX-512: not what kernels are built for
+    if (*in.at == 0x62) return 0; // AVX-512: kernels are not built for it
     read_opcode(&in);
     if (in.segment || !has_operand(&in)) return 0;
     const unsigned modrm = *in.at++, mode = modrm >> 6;
@@ -92,7 +93,7 @@ uintptr_t operand_address(const ucontext_t *context, int *write) {
     if (mode == 3) return 0; // a register
     *write = direction(&in);
     bool no_base = base == 5 && mode == 0;
-    if (no_base) return 0; // relative to the code: a constant, and no fault
+    if (no_base) return 0; // relative to the code: cannot fault
     if (base == 4) {
         const unsigned sib = *in.at++;
         const unsigned index = (sib >> 3 & 7) | (in.extend & 2) << 2;

@@ -1,4 +1,4 @@
-/* faults.cpp -- how a launch fails: the first fault of it is kept, and told to
+/* faults.cpp -- how a launch fails: its first fault is kept, and reported to
  * the thread that launched. */
 #include <assert.h>
 #include <stdarg.h>
@@ -32,8 +32,8 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...) {
     Job *job = worker->job;
     if (job->failed.exchange(true)) return 0;
-    // What goes on for ever is at its last step: the signal that ended it may
-    // have met it anywhere in what that calls.
+    // An endless kernel is at its last step: the signal that ended it may have
+    // hit it anywhere in the functions it calls.
     if (kind == SIMT_FAULT_TIMEOUT || kind == SIMT_FAULT_DEADLOCK)
         worker->stopped_at = 0;
     if (worker->checker) job->fault_pc = check_step(worker);
@@ -69,8 +69,9 @@ void warn(const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     warnings++;
-    // Not by stderr, whose lock a thread may have that fprintf() was ended in.
-    const char *inspect = getenv("WEFT_RUN_INSPECT"); // weft run sets it
+    // Not through stderr: a thread that was ended inside fprintf() may hold its
+    // lock.
+    const char *inspect = getenv("WEFT_RUN_INSPECT"); // set by weft run
     if (inspect)
         dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
     else
@@ -85,9 +86,9 @@ void report_fault(const simt_fault *fault) {
     unreported = error;
     if (!sticky.load()) return;
     stuck = error;
-    if (checking()) return; // weft inspect tells more
-    // The host may not ask for errors, and those that it gets name neither the
-    // kernel nor the thread.
+    if (checking()) return; // weft inspect reports more
+    // The host may not check errors, and the errors it receives name neither
+    // the kernel nor the thread.
     if (fault->kind == SIMT_FAULT_ASSERT)
         warnings++; // assert() has printed its line
     else
@@ -105,7 +106,7 @@ cudaError_t pending_error() {
 
 void trap() {
     Worker *worker = this_worker;
-    if (!worker) __builtin_trap(); // host code: as ever
+    if (!worker) __builtin_trap(); // host code: as usual
     note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
                "__trap()");
     abandon(worker);
@@ -129,7 +130,8 @@ extern "C" void simt_clear_fault(void) {
 
 extern "C" const char *simt_last_fault(void) { return last.text; }
 
-/* An expression as the reader wrote it: threadIdx.x of simt::x(threadIdx). */
+/* Copy an expression as the reader wrote it: threadIdx.x for
+ * simt::x(threadIdx). */
 static void as_written(const char *expression, char *out, size_t size) {
     char *const end = out + size - 1;
     while (*expression && out < end) {
@@ -154,12 +156,13 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
     if (!worker) __assert_fail(expression, file, line, function);
     const Fiber *self = here();
     const uint3 b = worker->index, t = self->thread.index;
-    // The body of a kernel is a lambda here, which CUDA's line does not have.
+    // The body of a kernel is a lambda here, which CUDA's line does not
+    // contain.
     const char *lambda = strstr(function, "::<lambda");
     const int length = (int)(lambda ? lambda - function : strlen(function));
     char written[400];
     as_written(expression, written, sizeof written);
-    char text[1024]; // one write, so that lines of several threads stay whole
+    char text[1024]; // one write keeps the lines of several threads whole
     const int size = snprintf(text, sizeof text,
                               "%s:%u: %.*s: block: [%u,%u,%u], thread: "
                               "[%u,%u,%u] Assertion `%s` failed.\n",
@@ -167,7 +170,7 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
                               t.y, t.z, written);
     const int most = (int)sizeof text - 1;
     if (write(2, text, (size_t)(size < most ? size : most)) < 0) {
-        // nobody to tell; the launch says it, too
+        // no reader; the launch reports it, too
     }
     note_fault(worker, self, SIMT_FAULT_ASSERT, cudaErrorAssert,
                "assertion `%s` failed (%s:%u)", written, file, line);

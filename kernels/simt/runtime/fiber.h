@@ -5,12 +5,13 @@
  *     low                                                             high
  *     | guard page | ... stack grows down ... | Fiber | unused: < 4 KB |
  *
- * So a thread finds its Fiber by rounding the stack pointer: no thread-local
- * variable, no register, and the compiler may keep the address as a constant.
- * The guard page turns an overflow into a fault instead of a neighbour's wrong
- * result. A Fiber fills one cache line, and the lines of neighbouring slots
- * fall into different cache sets (the unused bytes): without that, 256
- * suspended threads would fight for the same eight ways of the L1 cache. */
+ * So a thread finds its Fiber by rounding the stack pointer: this takes no
+ * thread-local variable and no register, and the compiler may treat the address
+ * as a constant. The guard page turns an overflow into a fault instead of a
+ * neighbour's wrong result. A Fiber fills one cache line, and the lines of
+ * neighbouring slots map to different cache sets (the unused bytes). Without
+ * that, 256 suspended threads would compete for the same eight ways of the L1
+ * cache. */
 #ifndef SIMT_FIBER_H
 #define SIMT_FIBER_H
 #include "vector_types.h"
@@ -25,7 +26,7 @@ enum { SIMT_STACK = 64 << 10, SIMT_PAGE = 4 << 10 };
 #endif
 
 namespace simt {
-// Kernels and runtime must agree on the switch: were they built differently,
+// Kernels and runtime must use the same switch: if they were built differently,
 // the names would not match and the library would not link.
 #ifdef SIMT_UCONTEXT
 inline namespace ucontext_fibers {
@@ -36,7 +37,8 @@ inline namespace asm_fibers {
 struct Block;
 struct Warp;
 
-/* Who a thread is: threadIdx, and the same counted in one dimension. */
+/* The identity of a thread: threadIdx, and the same counted in one
+ * dimension. */
 struct Thread {
     uint3 index;
     unsigned linear;
@@ -47,12 +49,12 @@ struct alignas(64) Fiber {
     Block *block;
     Warp *warp;
     Fiber *next, *prev; /* the ring of the block's unfinished threads */
-    void *resume; /* where to go on (switch's business); NULL: at the start */
+    void *resume; /* where to continue (for the switch); NULL: at the start */
     uintptr_t
         pending; /* asynchronous.h: its Pending, 0: none yet; or its bit 0 */
 };
 
-/* The Fiber in the slot that holds `address`. */
+/* Return the Fiber in the slot that contains `address`. */
 SIMT_INLINE Fiber *fiber_at(uintptr_t address) {
     uintptr_t slot = address & ~(uintptr_t)(SIMT_STACK - 1);
     uintptr_t line = slot / SIMT_STACK % (SIMT_PAGE / 64);

@@ -1,6 +1,6 @@
-/* fiber_sanitize.h -- switches of fibers as the sanitizers of g++ want to hear
- * of them: AddressSanitizer knows a thread by its stack, ThreadSanitizer by
- * what it has seen. Nothing in a build without them. */
+/* fiber_sanitize.h -- announces fiber switches to the sanitizers of g++:
+ * AddressSanitizer identifies a thread by its stack, ThreadSanitizer by its
+ * history. In a build without them this does nothing. */
 #ifndef SIMT_FIBER_SANITIZE_H
 #define SIMT_FIBER_SANITIZE_H
 
@@ -13,11 +13,11 @@ inline namespace asm_fibers {
 
 #ifdef SIMT_SANITIZE
 #pragma GCC visibility push(default)
-/* Called right before a switch to `to`, and first thing after it. */
+/* Called right before a switch to `to`, and immediately after it. */
 void announce_switch(Fiber *to);
 void announce_arrival();
 #pragma GCC visibility pop
-/* `fiber` will start anew: what an abandoned thread left is forgotten. */
+/* `fiber` will start anew: forget the remains of an abandoned thread. */
 void announce_start(Fiber *fiber);
 #else
 SIMT_INLINE void announce_switch(Fiber *) {}

@@ -1,23 +1,24 @@
 /* fiber_ucontext.h -- fibers on any POSIX machine. A switch is a call into the
- * runtime that also makes a system call, so it costs 20 to 100 times that of
- * fiber_x86.h. */
+ * runtime that also makes a system call, so it costs 20 to 100 times as much as
+ * that of fiber_x86.h. */
 #ifndef SIMT_FIBER_UCONTEXT_H
 #define SIMT_FIBER_UCONTEXT_H
 
 namespace simt {
 inline namespace ucontext_fibers {
 
-/* The running thread's Fiber. */
+/* Return the running thread's Fiber. */
 static inline __attribute__((always_inline, const)) Fiber *here() {
     return fiber_at((uintptr_t)__builtin_frame_address(0));
 }
 
 #pragma GCC visibility push(default)
-/* Suspend `from`, go on with `to`. Returns when somebody switches back. */
+/* Suspend `from` and continue `to`. Returns when another fiber switches
+ * back. */
 void switch_fiber(Fiber *from, Fiber *to);
 #pragma GCC visibility pop
 
-/* Let the next switch to `fiber` call entry() on its fresh stack. */
+/* Make the next switch to `fiber` call entry() on its fresh stack. */
 void prepare_fiber(Fiber *fiber, void (*entry)());
 
 } // namespace ucontext_fibers

@@ -5,15 +5,15 @@
 namespace simt {
 inline namespace asm_fibers {
 
-/* The running thread's Fiber. */
+/* Return the running thread's Fiber. */
 static inline __attribute__((always_inline, const)) Fiber *here() {
     uintptr_t sp;
     asm("movq %%rsp, %0" : "=r"(sp));
     return fiber_at(sp);
 }
 
-// Compiled with AVX-512, the compiler would keep values in these across the
-// switch: nothing in the ABI says that they are ours.
+// With AVX-512, the compiler would keep values in these across the switch:
+// nothing in the ABI marks them as ours.
 #ifdef __AVX512F__
 #define SIMT_AVX512_CLOBBERS                                                  \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
@@ -23,12 +23,12 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 #define SIMT_AVX512_CLOBBERS
 #endif
 
-/* Suspend `from`, go on with `to`. Returns when somebody switches back.
+/* Suspend `from` and continue `to`. Returns when another fiber switches back.
  *
- * Every register is declared lost, so the compiler itself saves the few that
- * hold something it still needs. Left to us: the stack pointer, rbp (which may
- * be the frame pointer) and the address to go on at, which `to` finds on top
- * of its stack. A jmp and not a ret goes there: the CPU predicts a ret by the
+ * Every register is declared lost, so the compiler itself saves the few that it
+ * still needs. The rest is left to us: the stack pointer, rbp (which may be the
+ * frame pointer) and the address at which to continue, which is on top of the
+ * stack of `to`. A jmp and not a ret goes there: the CPU predicts a ret by the
  * matching call, and there was none, so each would cost a misprediction. */
 SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     announce_switch(to);
@@ -53,9 +53,9 @@ SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     announce_arrival();
 }
 
-/* Let the next switch to `fiber` call entry() on its fresh stack. */
+/* Make the next switch to `fiber` call entry() on its fresh stack. */
 static inline void prepare_fiber(Fiber *fiber, void (*entry)()) {
-    // The stack begins right below the Fiber. entry() expects it as after a
+    // The stack begins right below the Fiber. entry() expects the state after a
     // call: the return address on top, 16-byte aligned above that.
     void **top = (void **)fiber;
     *--top = 0;

@@ -1,5 +1,5 @@
 /* grid.cpp -- the barrier of a cooperative launch: its blocks all run at once,
- * each on a worker of its own, which sleeps while it waits for the others. */
+ * each on its own worker, which sleeps while it waits for the others. */
 #include <chrono>
 #include <condition_variable>
 
@@ -17,8 +17,8 @@ static struct Grid {
     std::mutex lock;
     std::condition_variable wake;
     unsigned epoch;
-    uint64_t arrived, ended; /* blocks at the barrier; those that are through */
-} *grid = new Grid();        // never destroyed: its waiters may outlive us
+    uint64_t arrived, ended; /* blocks at the barrier; blocks that have ended */
+} *grid = new Grid();        // never destroyed: waiting threads may outlive us
 
 bool prepare_grid(Job *job) {
     grid->arrived = grid->ended = 0;
@@ -26,7 +26,7 @@ bool prepare_grid(Job *job) {
     return have_workers((int)job->blocks);
 }
 
-/* Whether those who wait wait for ever, since others have gone. */
+/* Report a deadlock if the waiting blocks wait for blocks that have ended. */
 static void note_deadlock(Worker *worker) {
     if (!grid->arrived || !grid->ended) return;
     if (grid->arrived + grid->ended < worker->job->blocks) return;

@@ -23,7 +23,7 @@ static void on_sigint(int, siginfo_t *info, void *context) {
 }
 
 void forget_watches() {
-    watch_lock = new std::mutex; // the old one may be locked for ever
+    watch_lock = new std::mutex; // the old one may be locked forever
     unhook(&sigint);
     watches = 0;
     interrupt_seen = false;
@@ -38,7 +38,7 @@ extern "C" void simt_watch_begin(void) {
     std::lock_guard<std::mutex> guard(*watch_lock);
     if (watches++) return;
     interrupt_seen = false;
-    hook(&sigint, true); // ignored (a job in the background) stays ignored
+    hook(&sigint, true); // if ignored (a background job), it stays ignored
 }
 
 extern "C" int simt_interrupted(void) { return interrupt_seen.load(); }

@@ -15,16 +15,16 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* The workers of this process. Worker 0 is whichever thread launches; the
- * others are threads that sleep between launches. */
+/* The workers of this process. Worker 0 is the thread that launches; the others
+ * are threads that sleep between launches. */
 struct Pool {
     std::mutex launching;
-    std::mutex lock; /* guards what follows */
+    std::mutex lock; /* guards the following members */
     std::condition_variable wake, done;
     Job *job = 0;
-    int seats = 0, busy = 0; /* workers that may still join; that have */
+    int seats = 0, busy = 0; /* workers that may still join; that have joined */
     int threads = 0;
-    Worker *own = 0; /* of whoever launches */
+    Worker *own = 0; /* of the launching thread */
 };
 
 static Pool *pool; // never destroyed: its threads outlive the destructors
@@ -67,7 +67,7 @@ static bool add_thread() {
 
 static void after_fork() {
     // The child has only the thread that forked: start afresh, lazily. The old
-    // pool is left alone, since its locks may be held by threads that are gone.
+    // pool is abandoned, since threads that no longer exist may hold its locks.
     pool = new Pool;
     release_faults();
     forget_watches();
@@ -106,7 +106,7 @@ void run_job(Job *job, int workers) {
     pool->lock.unlock();
     for (int i = 0; i < helpers; i++) pool->wake.notify_one();
     run_blocks(pool->own, job);
-    // Who has not woken up by now is not waited for.
+    // A worker that has not woken up by now is not waited for.
     std::unique_lock<std::mutex> guard(pool->lock);
     pool->job = 0;
     pool->done.wait(guard, [] { return pool->busy == 0; });

@@ -1,9 +1,9 @@
-/* preempt.cpp -- a running thread is made to let the others run, or to leave.
+/* preempt.cpp -- makes a running thread let the others run, or leave.
  *
- * The handler of a signal cannot switch fibers: it must return first. So it
- * lets the thread go on in code of ours, as if the thread had called that
- * between two of its instructions. That code saves every register, lets the
- * other fibers run, restores, and jumps back. */
+ * A signal handler cannot switch fibers: it must return first. So it makes the
+ * thread continue in our code, as if the thread had called that between two of
+ * its instructions. That code saves every register, lets the other fibers run,
+ * restores the registers, and jumps back. */
 #include "signals.h"
 
 #if SIMT_SIGNALS
@@ -22,7 +22,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* ---- where code lies ---------------------------------------------------- */
+/* ---- the extent of code -------------------------------------------------- */
 
 struct Search {
     uintptr_t address;
@@ -64,7 +64,7 @@ __attribute__((visibility("hidden"))) unsigned simt_saved_parts;
 __attribute__((visibility("hidden"))) void simt_let_others_run() {
     simt::Fiber *self = simt::here();
     simt::yield(self);
-    // The last of its block: what it waits for is another worker's to do.
+    // The last of its block: another worker has to end its wait.
     if (self->next == self) sched_yield();
 }
 __attribute__((visibility("hidden"))) void simt_preempted();
@@ -75,8 +75,9 @@ __attribute__((visibility("hidden"), noreturn)) void simt_leave() {
 }
 }
 
-// On top of the stack: where to go on, and 128 bytes above it the stack of the
-// interrupted code, which may be using those bytes (the red zone).
+// On top of the stack: the address at which to continue, and 128 bytes above it
+// the stack of the interrupted code, which may be using those bytes (the red
+// zone).
 asm(R"(
     .text
     .p2align 4
@@ -158,7 +159,8 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Find out what there is to save: the x87, SSE, AVX and AVX-512 registers. */
+/* Determine which registers to save: the x87, SSE, AVX and AVX-512
+ * registers. */
 void prepare_preemption() {
     enum { WANTED = 0xe7 };
     unsigned a, b, c, d;
@@ -192,7 +194,7 @@ static _Unwind_Reason_Code change_return(struct _Unwind_Context *frame,
                                          void *raw) {
     const Text *text = (const Text *)raw;
     const uintptr_t code = _Unwind_GetIP(frame);
-    if (code - text->start >= text->size) return _URC_NO_REASON; // go on
+    if (code - text->start >= text->size) return _URC_NO_REASON; // continue
     uintptr_t *slot = (uintptr_t *)_Unwind_GetCFA(frame) - 1;
     if (worker_at((uintptr_t)slot) && *slot == code)
         *slot = (uintptr_t)simt_returned;
@@ -201,13 +203,14 @@ static _Unwind_Reason_Code change_return(struct _Unwind_Context *frame,
 
 void stop_at_return(const Text *text) {
     // The frames below, of the handler and of the library, have tables for
-    // exceptions; nothing is allocated or locked to read those.
+    // exceptions; reading those allocates and locks nothing.
     _Unwind_Backtrace(change_return, (void *)text);
 }
 #else
 void prepare_preemption() {}
 void preempt(ucontext_t *) {}
-void stop_at_return(const Text *) {} // tried again, till it is out of there
+void stop_at_return(const Text *) {} // retried until the thread has left that
+                                     // code
 #endif
 
 } // namespace

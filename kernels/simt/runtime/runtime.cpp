@@ -1,4 +1,5 @@
-/* runtime.cpp -- launches: their checks, their order, what is kept of them. */
+/* runtime.cpp -- launches: their checks, their order, the state that
+ * remains. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ inline namespace asm_fibers {
 enum {
     MAX_WORKERS = 1024,
     CHUNKS_PER_WORKER = 16,
-    COOPERATIVE_BLOCKS = 64 // a thread of the system each: more is slow
+    COOPERATIVE_BLOCKS = 64 // one system thread each: more are slow
 };
 
 static std::atomic<int> wanted_threads, order_of_turns;
@@ -31,7 +32,7 @@ static thread_local Kernel **asking;
 thread_local Worker *this_worker;
 std::atomic<const Capture *> capture;
 
-/* ---- what stood between <<< and >>> ------------------------------------- */
+/* ---- the text between <<< and >>> ---------------------------------------- */
 
 void launch_push(Launch *launch) {
     launch->outer = pending;
@@ -50,8 +51,8 @@ bool asked(Kernel *kernel) {
 }
 
 Kernel *kernel_of(const void *function) {
-    // Every kernel begins with asked(), before it touches its parameters, so
-    // it may be called without any.
+    // Every kernel begins with asked(), before it touches its parameters, so it
+    // may be called without any.
     Kernel *kernel = 0;
     asking = &kernel;
     if (function) ((void (*)())(uintptr_t)function)();
@@ -74,7 +75,7 @@ static bool within(dim3 dim, unsigned x, unsigned y, unsigned z) {
            dim.z <= z;
 }
 
-/* What a GPU says to such a launch before it begins. */
+/* Return the error with which a GPU refuses such a launch. */
 static cudaError_t check(const Kernel *kernel, const Launch *launch) {
     const dim3 block = launch->block;
     const size_t most = kernel->max_dynamic_shared ? kernel->max_dynamic_shared
@@ -120,7 +121,7 @@ static void refuse_call(const Kernel *kernel) {
     report_fault(&fault);
 }
 
-/* As many workers as there is work for: waking one takes some 10 us. */
+/* Return as many workers as there is work for: waking one takes some 10 us. */
 static int workers_for(const Job *job) {
     if (job->cooperative) return (int)job->blocks;
     const uint64_t threads =
@@ -169,13 +170,13 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     watch_launch(&job);
     if (kernel->checked) check_begin_launch(&job);
     run_job(&job, workers);
-    unwatch_launch(); // which also lets faults go, sooner or later
+    unwatch_launch(); // this also releases faults, sooner or later
     simt_watch_end();
     if (kernel->checked) check_end_launch(&job);
     if (job.failed) report_fault(&job.fault);
 }
 
-/* Keep a copy of the launch for the graph that its stream is captured in. */
+/* Keep a copy of the launch for the graph into which its stream is captured. */
 static void record(const Capture *to, Kernel *kernel, const Closure *calls,
                    const void *closure, Launch *launch) {
     Recorded *recorded = new (std::nothrow) Recorded();

@@ -1,4 +1,5 @@
-/* runtime.h -- what the runtime's own files share. Kernels do not see this. */
+/* runtime.h -- declarations that the runtime's own files share; kernels do not
+ * see them. */
 #ifndef SIMT_RUNTIME_PRIVATE_H
 #define SIMT_RUNTIME_PRIVATE_H
 #include <pthread.h>
@@ -18,12 +19,13 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    STATIC_SHARED = 48 << 10,  /* bytes of __shared__ arrays a kernel may have,
-                                * and of dynamic shared memory by default */
+    STATIC_SHARED = 48 << 10,  /* bytes of __shared__ arrays that a kernel may
+                                  have, and of dynamic shared memory by
+                                  default */
     DYNAMIC_SHARED = 227 << 10 /* after cudaFuncSetAttribute(), as on sm_90 */
 };
 
-/* One launch, as all its workers see it. */
+/* One launch, shared by all its workers. */
 struct Job {
     dim3 grid, block;
     size_t dynamic_shared;
@@ -34,17 +36,20 @@ struct Job {
     int order;       /* enum simt_order */
     bool cooperative;
     uint64_t blocks, chunk;
-    std::atomic<uint64_t> next;        /* the first block nobody has taken */
+    std::atomic<uint64_t> next;        /* the first block that no worker has
+                                          taken */
     std::atomic<size_t> printed;       /* bytes, by printf() */
-    std::atomic<unsigned> shared_used; /* bytes of shared memory given out */
-    unsigned shared_gaps;              /* of them between checked arrays */
+    std::atomic<unsigned> shared_used; /* bytes of shared memory allocated */
+    unsigned shared_gaps;              /* of these, bytes between checked
+                                          arrays */
     std::atomic<bool> failed;
-    simt_fault fault;     /* the first one; whoever set `failed` writes it */
-    bool fault_found;     /* there is a finding of the watch build for it */
-    const void *fault_pc; /* where in a checked kernel; NULL: not known */
+    simt_fault fault;     /* the first one; the worker that set `failed` writes
+                             it */
+    bool fault_found;     /* the watch build has a finding for it */
+    const void *fault_pc; /* where in a checked kernel; NULL: unknown */
 };
 
-/* A launch that was captured instead of run, with its own copy of what it needs
+/* A launch that was captured instead of run, with its own copy of its arguments
  * (cuda_graph.cpp keeps them). */
 struct Recorded {
     Kernel *kernel;
@@ -56,16 +61,16 @@ struct Recorded {
     bool cooperative;
 };
 
-/* How a launch finds out whether its stream is being captured: `active` is
- * asked before each launch, and a captured one goes to `keep`, which owns it
- * from then on. NULL while nothing is captured. */
+/* How a launch finds out whether its stream is being captured: it calls
+ * `active` first, and a captured launch goes to `keep`, which owns it from then
+ * on. NULL while nothing is captured. */
 struct Capture {
     bool (*active)(cudaStream_t stream);
     void (*keep)(Recorded *recorded);
 };
 extern std::atomic<const Capture *> capture;
 
-/* A copy that is waited for at a barrier, and who has asked for it. */
+/* A copy that completes at a barrier, and the thread that issued it. */
 struct Bulk {
     const void *barrier;
     Thread thread;
@@ -73,11 +78,11 @@ struct Bulk {
     struct Later *later() { return (struct Later *)(this + 1); }
 };
 
-/* What the handler of a fault saw. */
+/* What the handler of a fault recorded. */
 struct Signal {
     int number, write; /* write: as in simt_fault */
     uintptr_t address, stack_pointer;
-    bool misaligned, unknown; /* unknown: the address cannot be had */
+    bool misaligned, unknown; /* unknown: the address cannot be determined */
 };
 
 /* A CPU thread that runs blocks: its block, and the stacks of its threads. */
@@ -98,7 +103,7 @@ struct Worker : Block {
     void *host, *announced[MAX_THREADS]; /* fiber_sanitize.cpp's */
 #endif
     std::atomic<unsigned> busy;  /* the launch it works on, 0: none */
-    std::atomic<unsigned> poked; /* the launch in which it is to yield */
+    std::atomic<unsigned> poked; /* the launch in which it must yield */
     std::atomic<bool> looked_at; /* by the watchdog */
     pthread_t thread;            /* that it runs on while busy */
     uint64_t seen_steps;         /* the watchdog's: see share() */
@@ -108,7 +113,7 @@ struct Worker : Block {
     uintptr_t stopped_at; /* the instruction that a signal ended; 0: none */
     Checker *own_checker; /* made for its first checked launch */
     unsigned modes;       /* the processor's, of rounding and the like */
-    bool asked;           /* a thread of the block has asked: asynchronous.h */
+    bool asked;           /* a thread of the block has issued: asynchronous.h */
     unsigned long long blocks;            /* that it has begun to run */
     struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
     Bulk *bulks;                          /* of the block, in their order */
@@ -118,7 +123,7 @@ struct Worker : Block {
     }
 };
 
-/* The addresses of the fibers' stacks; bytes 0: they are anywhere. */
+/* The addresses of the fibers' stacks; bytes 0: they may be anywhere. */
 struct Stacks {
     uintptr_t base, bytes;
 };
@@ -129,22 +134,25 @@ extern thread_local Worker *this_worker;
 
 /* block.cpp */
 Worker *create_worker();                   /* NULL: out of memory */
-Worker *worker_number(int i);              /* all there are, and then NULL */
+Worker *worker_number(int i);              /* the i-th of them, NULL past the
+                                              last */
 void run_blocks(Worker *worker, Job *job); /* until none is left */
 void yield(Fiber *self); /* let the other threads of the block run */
-/* Leave the block for good; its threads never go on. */
+/* Leave the block for good; its threads never continue. */
 [[noreturn]] void abandon(Worker *worker);
 
 /* pool.cpp */
 std::mutex &launching();       /* held from the start of a launch to its end */
-Worker *own_worker();          /* of whoever launches; NULL: out of memory */
-bool have_workers(int number); /* that many, or as many more threads fail */
+Worker *own_worker();          /* of the launching thread; NULL: out of
+                                  memory */
+bool have_workers(int number); /* whether that many, or as many more threads,
+                                  failed */
 void run_job(Job *job, int workers);
 /* Let more workers join the running job: its blocks wait for others of it. */
 void add_workers(Job *job, int number);
 
-/* asynchronous.cpp: forget what nobody has waited for; `whole`: it came to its
- * end. */
+/* asynchronous.cpp: discard operations for which no thread has waited; `whole`:
+ * the block has reached its end. */
 void later_end_block(Worker *worker, bool whole);
 
 /* grid.cpp */
@@ -152,12 +160,12 @@ bool prepare_grid(Job *job); /* false: there are not enough workers */
 void leave_grid(Worker *worker);
 
 /* signals.cpp */
-void provide_stack(); /* this thread's handlers will have one of their own */
+void provide_stack(); /* gives this thread's handlers their own stack */
 void catch_faults();
 void release_faults(); /* held by both: launching() */
 
 /* watchdog.cpp */
-bool stopped(Worker *worker); /* the launch has a fault or is to end */
+bool stopped(Worker *worker); /* the launch has a fault or must end */
 void leave_if_stopped(Worker *worker);
 void watch_launch(Job *job);
 void unwatch_launch();
@@ -171,27 +179,29 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void report_fault(const simt_fault *fault); /* to this thread's callers */
-/* The error of a faulty launch that no call has reported yet, or cudaSuccess.
- * It is reported once, unless errors are sticky: for all that synchronises, and
- * for cudaGetLastError(). Sticky errors are those of kernels that ran. */
+/* Return the error of a faulty launch that no call has reported yet, or
+ * cudaSuccess. Synchronising calls and cudaGetLastError() report it once,
+ * unless errors are sticky. Sticky errors are those of kernels that ran. */
 cudaError_t pending_error();
-cudaError_t sticky_error(); /* what every call must return, or cudaSuccess */
-/* "weft: ..." as a line on stderr, and the program's exit status is not 0. */
+cudaError_t sticky_error(); /* the error that every call must return, or
+                               cudaSuccess */
+/* Print "weft: ..." as a line on stderr, and make the program's exit status
+ * nonzero. */
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* runtime.cpp: the Kernel behind a pointer to a __global__ function, NULL if it
- * is none. */
+/* runtime.cpp: return the Kernel behind a pointer to a __global__ function,
+ * NULL if it is none. */
 Kernel *kernel_of(const void *function);
-/* The launch on top of this thread's stack, and what an abandoned thread could
- * not take away is taken away. */
+/* Return the launch on top of this thread's stack, and remove the entries that
+ * an abandoned thread could not remove. */
 Launch *pending_launch();
 void forget_launches(Launch *but);
 unsigned launches_so_far();
-const char *latest_kernel(); /* its name, NULL: none ran */
-/* How many blocks a cooperative launch may have. */
+const char *latest_kernel(); /* its name, NULL: none has run */
+/* Return how many blocks a cooperative launch may have. */
 int cooperative_limit();
-/* Launch again what was captured, with all its checks. Returns what a launch
- * that is refused gives. */
+/* Launch a captured launch again, with all its checks. Returns the error of a
+ * launch that is refused. */
 cudaError_t replay(const Recorded *recorded);
 void forget(Recorded *recorded); /* free it */
 

@@ -1,11 +1,11 @@
-/* signals.cpp -- what a kernel's thread does wrong becomes its launch's fault.
+/* signals.cpp -- turns the faults of a kernel's thread into its launch's fault.
  *
  * While a launch runs, the signals of faults are ours; and for some
  * milliseconds after, since installing and removing five handlers would double
- * the cost of a short launch (watchdog.cpp). If the stack pointer lies on a
- * fiber, the handler writes down what happened and lets the thread go on in
- * land(), at the top of its own stack: it will not return to where it was. All
- * else goes to the handler that was there before. */
+ * the cost of a short launch (watchdog.cpp). If the stack pointer is on a
+ * fiber, the handler records what happened and makes the thread continue in
+ * land(), at the top of its own stack: it never returns to its old place. All
+ * other signals go to the previously installed handler. */
 #include "signals.h"
 
 #include <pthread.h>
@@ -44,8 +44,9 @@ void hook(Hook *hook, bool polite) {
         sigaction(hook->number, &old, 0);
     } else if (!is_ours(hook, &old)) {
         hook->later = old;
-        // Hooked and yet not on top: this one was put on top of ours, and calls
-        // ours. Were it below as well, they would call each other for ever.
+        // Hooked but not on top: this handler was installed over ours, and
+        // calls ours. If it were below as well, they would call each other
+        // forever.
         if (!hook->hooked) hook->below = old;
         hook->hooked = true;
         hook->passed = false;
@@ -57,7 +58,8 @@ void unhook(Hook *hook) {
     struct sigaction old;
     sigaction(hook->number, &hook->later, &old);
     if (!is_ours(hook, &old))
-        sigaction(hook->number, &old, 0); // somebody else's: not ours to remove
+        sigaction(hook->number, &old, 0); // another's handler: not ours to
+                                          // remove
     else
         hook->hooked =
             memcmp(&hook->later, &hook->below, sizeof hook->later) != 0;
@@ -65,14 +67,15 @@ void unhook(Hook *hook) {
 
 void chain(Hook *hook, siginfo_t *info, void *context) {
     const int number = hook->number;
-    // A handler that came after ours first, but once: it may call ours in turn.
+    // A handler installed after ours comes first, but only once: it may call
+    // ours in turn.
     const struct sigaction *below = hook->passed ? &hook->below : &hook->later;
     hook->passed = true;
     if (below->sa_flags & SA_SIGINFO) {
         below->sa_sigaction(number, info, context);
     } else if (is_plain(below, SIG_DFL) || is_plain(below, SIG_IGN)) {
-        // A fault happens again when we return, and is then treated as it would
-        // have been; what was sent must be sent again.
+        // A fault happens again when we return, and is then treated as without
+        // us; a signal that was sent must be sent again.
         const bool sent = info->si_code <= 0 || number == SIGINT;
         if (sent && is_plain(below, SIG_IGN)) return;
         sigaction(number, below, 0);
@@ -121,9 +124,9 @@ static void note_address(Worker *worker, Fiber *self) {
     fault->write = got->write;
 }
 
-/* Where the thread goes on after a fault. */
+/* Where the thread continues after a fault. */
 static void land() {
-    announce_start(here()); // the frames below are nobody's any more
+    announce_start(here()); // no code uses the frames below any more
     Worker *worker = this_worker;
     Fiber *self = here();
     clean_processor(worker->modes);
@@ -179,9 +182,10 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = !got->misaligned;
 }
 
-/* An address on the stack of the thread that was interrupted. Code that makes
+/* Return an address on the stack of the interrupted thread. Code that makes
  * room for a large array moves its stack pointer by a page and then touches
- * that page's upper end: on hitting its guard, the pointer is below already. */
+ * that page's upper end: when it hits the guard, the pointer is already
+ * below. */
 static uintptr_t stack_of(const siginfo_t *info, const ucontext_t *context) {
     const uintptr_t at = stack_pointer(context);
     const uintptr_t touched = (uintptr_t)info->si_addr;
@@ -196,7 +200,7 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
     ucontext_t *context = (ucontext_t *)raw;
     const uintptr_t at = stack_of(info, context);
     Worker *worker = worker_at(at);
-    // Somebody else may have sent it: then it means the process.
+    // Another process may have sent it: then it is meant for this process.
     const bool mine = info->si_code > 0 ||
                       (info->si_code == SI_TKILL && info->si_pid == getpid());
     if (!worker || !mine) return chain(hook_of(number), info, raw);
@@ -207,7 +211,7 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
 
 /* ---- the stack that handlers run on ------------------------------------- */
 
-/* A fault may be that there is no stack left, so its handler has its own. */
+/* A fault may mean that no stack is left, so its handler has its own. */
 struct AlternateStack {
     void *memory = 0;
     bool checked = false;
@@ -218,7 +222,7 @@ struct AlternateStack {
 void AlternateStack::provide() {
     stack_t now, ours = {};
     checked = true;
-    // Somebody else's is as good: Python's faulthandler has one.
+    // Another's alternate stack is as good: Python's faulthandler has one.
     if (sigaltstack(0, &now) || !(now.ss_flags & SS_DISABLE)) return;
     void *got = mmap(0, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -259,8 +263,8 @@ static bool caught; // guarded by launching()
 
 void catch_faults() {
     struct sigaction now;
-    // Still there from the launch before, unless somebody has put another
-    // handler on top meanwhile.
+    // Still installed since the last launch, unless another handler was put on
+    // top meanwhile.
     if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
         return;
     for (Hook &each : hooks) hook(&each, false);

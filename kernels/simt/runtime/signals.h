@@ -7,8 +7,8 @@
 
 #include "runtime.h"
 
-/* Where this is 0, a fault of a kernel ends the process and nothing ends a
- * kernel that waits for ever. */
+/* If this is 0, a fault of a kernel ends the process, and nothing ends a kernel
+ * that waits forever. */
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define SIMT_SIGNALS 1
 #else
@@ -22,40 +22,42 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* A signal's handler of ours, on top of whatever was there before. */
+/* One of our signal handlers, on top of the previous one. */
 struct Hook {
     int number;
     void (*handler)(int, siginfo_t *, void *);
-    struct sigaction below; /* what chain() calls */
-    struct sigaction later; /* what unhook() brings back; mostly the same */
+    struct sigaction below; /* called by chain() */
+    struct sigaction later; /* restored by unhook(); usually the same */
     bool hooked;
     bool passed; /* chain() has called `later` */
 };
 
-/* Install the handler. What is ignored stays ignored if `polite`. */
+/* Install the handler. If `polite`, an ignored signal stays ignored. */
 void hook(Hook *hook, bool polite);
 void unhook(Hook *hook);
-/* What would have happened without the hook; may end the process. */
+/* Do what would have happened without the hook; may end the process. */
 void chain(Hook *hook, siginfo_t *info, void *context);
 
 /* Code in memory: that of one library or program. */
 struct Text {
-    volatile uintptr_t start, size; /* size 0: not known */
+    volatile uintptr_t start, size; /* size 0: unknown */
 };
 
 /* preempt.cpp */
 void find_text(Text *text, const void *inside);
 void prepare_preemption();
-/* Make the interrupted thread let the others run, if it has room for that. */
+/* Make the interrupted thread let the others run, if its stack has room for
+ * that. */
 void preempt(ucontext_t *context);
-/* Make the interrupted function, or the one that called it and so on, land in
+/* Make the interrupted function (or its caller, and so on) continue in
  * land_stopped() when it returns to `text`. */
 void stop_at_return(const Text *text);
 
 /* watchdog.cpp */
 void land_stopped();
 
-/* The worker on whose fibers' stacks `address` lies; NULL if there is none. */
+/* Return the worker whose fibers' stacks contain `address`; NULL if there is
+ * none. */
 Worker *worker_at(uintptr_t address);
 
 #if SIMT_SIGNALS && defined(__x86_64__)
@@ -65,33 +67,36 @@ inline uintptr_t stack_pointer(const ucontext_t *context) {
 inline uintptr_t program_counter(const ucontext_t *context) {
     return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
 }
-/* Go on with to(), which never returns, on the stack that ends at `top`. */
+/* Continue with to(), which never returns, on the stack that ends at `top`. */
 inline void redirect(ucontext_t *context, uintptr_t top, void (*to)()) {
     greg_t *registers = context->uc_mcontext.gregs;
     registers[REG_RSP] = (greg_t)(top / 16 * 16 - 8); // as after a call
     registers[REG_RIP] = (greg_t)(uintptr_t)to;
-    registers[REG_EFL] &= ~0x400; // strings are copied upwards
+    registers[REG_EFL] &= ~0x400; // string instructions move upwards
 }
-/* 1 if the access that faulted was a store, 0 a load, -1 unknown. */
+/* Return 1 if the faulting access was a store, 0 if a load, -1 if unknown. */
 inline int was_write(const ucontext_t *context) {
     const greg_t *registers = context->uc_mcontext.gregs;
     const bool page_fault = registers[REG_TRAPNO] == 14;
     return page_fault ? (int)(registers[REG_ERR] >> 1 & 1) : -1;
 }
-/* The processor's modes, and back to these after an interrupted computation. */
+/* Read the processor's modes, and restore them after an interrupted
+ * computation. */
 inline unsigned processor_modes() { return __builtin_ia32_stmxcsr(); }
 inline bool modes_changed(unsigned since) {
-    return (processor_modes() ^ since) & ~0x3fu; // but for the flags it raises
+    return (processor_modes() ^ since) & ~0x3fu; // except for the flags it
+                                                 // raises
 }
 inline void clean_processor(unsigned modes) {
     asm volatile("emms" ::: "memory");
     __builtin_ia32_ldmxcsr(modes);
 }
-/* The address that the interrupted instruction accesses, 0 if that cannot be
- * said; *write as was_write() (faulting_address.cpp). */
+/* Return the address that the interrupted instruction accesses, 0 if unknown;
+ * *write as was_write() (faulting_address.cpp). */
 uintptr_t operand_address(const ucontext_t *context, int *write);
-/* Whether the processor refused an access without saying where: one to an
- * address that no machine has, or by an instruction that wants alignment. */
+/* Whether the processor refused an access without reporting its address: an
+ * access to an address that no machine has, or by an instruction that requires
+ * alignment. */
 inline bool address_unknown(const ucontext_t *context) {
     return context->uc_mcontext.gregs[REG_TRAPNO] == 13;
 }

@@ -1,17 +1,17 @@
-/* watchdog.cpp -- a launch that goes on for too long.
+/* watchdog.cpp -- ends or helps launches that run for too long.
  *
- * One thread of the process looks every few milliseconds at the launch that is
- * running, and sleeps when there is none. Launches pay for it with one store
- * at their beginning and one at their end. It sends SIGURG (which nobody
- * notices who does not ask for it) to the workers
- *   - of a launch that is to end: Ctrl-C, the time limit, another worker's
- *     fault. The handler takes the worker out of its block, from where it is.
- *   - whose block has made no step since the last look: the running thread may
- *     be waiting, in a loop of its own, for another one of its block. The
- *     handler lets the others run (preempt.cpp).
- * Both only if a kernel's own code was interrupted: a function of the C library
- * may hold a lock. A thread that is in one when its launch is to end leaves
- * where it returns from there. */
+ * One thread of the process checks the running launch every few milliseconds,
+ * and sleeps when there is none. Launches pay for it with one store at their
+ * beginning and one at their end. It sends SIGURG (which has no effect on code
+ * that does not handle it) to the workers
+ *   - of a launch that must end: Ctrl-C, the time limit, another worker's
+ *     fault. The handler takes the worker out of its block, wherever it is.
+ *   - whose block has made no step since the last check: the running thread may
+ *     be waiting, in its own loop, for another thread of its block. The handler
+ *     lets the others run (preempt.cpp).
+ * Both happen only if a kernel's own code was interrupted: a function of the C
+ * library may hold a lock. A thread that is in one when its launch must end
+ * leaves when that function returns. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -34,17 +34,17 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    LOOK_US = 10000,      // between two looks at a launch
+    LOOK_US = 10000,      // between two checks of a launch
     SLICE_US = 200,       // the same while threads wait for each other
     STILL_MS = 50,        // without a step of any block: more blocks run
-    STOP_US = 1000,       // the same while a launch is to end
-    HOT_LOOKS = 100,      // at that rate, after a block has got on again
+    STOP_US = 1000,       // the same while a launch must end
+    HOT_LOOKS = 100,      // at that rate, after a block has made progress
     RELEASE_LOOKS = 2,    // without a launch, before its handlers are removed
     IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
     STUCK_MS = 6000,      // without progress: a checked launch is ended
-    STUCK_CPU_MS = 4000,  // of the process's time in which it could have got on
+    STUCK_CPU_MS = 4000,  // of CPU time in which it could have made progress
     STUCK = 255,          // as a reason beside enum simt_fault_kind
-    GIVE_UP_LOOKS = 5000, // at a launch that does not end, before it says so
+    GIVE_UP_LOOKS = 5000, // at a launch that does not end, before a message
     LIFE_S = 3,           // before a program's first sign of life
     LIFE_APART_S = 60,    // at most between two
 };
@@ -58,11 +58,10 @@ struct Watch {
 static Watch *watch = new Watch; // never destroyed, like its thread
 static std::atomic<bool> awake;
 static std::atomic<unsigned> current; // the number of the running launch, or 0
-static std::atomic<unsigned> latest;  // the same, also when it is over
-static Job *job;                      // that one
+static std::atomic<unsigned> latest;  // the same, even when it is over
+static Job *job;                      // that launch
 static std::atomic<int> timeout_ms;
-/* The launch that is to end, and why: its number << 8 | enum simt_fault_kind.
- */
+/* The launch that must end, and why: its number << 8 | enum simt_fault_kind. */
 static std::atomic<uint64_t> request;
 
 /* ---- ends --------------------------------------------------------------- */
@@ -111,7 +110,7 @@ void leave_if_stopped(Worker *worker) {
 }
 
 #if SIMT_SIGNALS
-/* Where a thread goes on whose launch is to end. */
+/* Where a thread continues if its launch must end. */
 void land_stopped() {
     Worker *worker = this_worker;
     clean_processor(worker->modes);
@@ -119,7 +118,8 @@ void land_stopped() {
     abandon(worker);
 }
 
-/* ---- what a worker does when it is poked -------------------------------- */
+/* ---- the worker's reaction to a poke
+ * -------------------------------------- */
 
 static void on_poke(int, siginfo_t *info, void *raw);
 static Hook poke_hook = {SIGURG, on_poke, {}, {}, false, false};
@@ -128,9 +128,9 @@ static bool holds(const Text *text, uintptr_t address) {
     return address - text->start < text->size;
 }
 
-static Text runtime_text, kernel_text; // where the code of each lies
+static Text runtime_text, kernel_text; // the extent of each one's code
 
-/* It is not for us: whoever listened before gets it. */
+/* The signal is not for us: pass it to the previous handler. */
 static void pass_on(siginfo_t *info, void *raw) {
     if (info->si_code == SI_TKILL && info->si_pid == getpid()) return; // ours
     if (poke_hook.below.sa_flags & SA_SIGINFO ||
@@ -158,14 +158,15 @@ static void answer_poke(siginfo_t *info, void *raw) {
 }
 
 static void on_poke(int, siginfo_t *info, void *raw) {
-    const int before = errno; // the code below may be about to look at it
+    const int before = errno; // the interrupted code may be about to read it
     answer_poke(info, raw);
     errno = before;
 }
 
-/* ---- the thread that looks ---------------------------------------------- */
+/* ---- the thread that checks
+ * ------------------------------------------------ */
 
-/* A number that changes when the worker's block gets on. */
+/* Return a number that changes when the worker's block makes progress. */
 __attribute__((no_sanitize("thread"))) static uint64_t
 steps(const Worker *worker) {
     const unsigned parts[] = {
@@ -181,15 +182,16 @@ steps(const Worker *worker) {
 }
 
 static void poke(Worker *worker, unsigned number) {
-    // run_blocks() waits for `looked_at` to go, so the thread is still there.
+    // run_blocks() waits until `looked_at` is false, so the thread still
+    // exists.
     worker->looked_at.store(true);
     if (worker->busy.load() == number) pthread_kill(worker->thread, SIGURG);
     worker->looked_at.store(false);
 }
 
-/* Look at one worker; false if its block has got on since the last time. If it
- * has not, let its other threads take turns. *wait becomes at most the number
- * of microseconds after which to look again. */
+/* Check one worker; return false if its block has made progress since the last
+ * check. If it has not, let its other threads take turns. *wait becomes at most
+ * the number of microseconds until the next check. */
 static bool stands_still(Worker *worker, unsigned number, int *wait) {
     int turn = LOOK_US;
     const uint64_t now = steps(worker);
@@ -197,14 +199,14 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     if (!still) {
         worker->seen_steps = now;
         worker->turns_given = 0;
-        // Who has waited for another thread soon waits for the next one.
+        // A thread that waited for another soon waits for the next one.
         if (worker->hot > 0 && worker->hot--) turn = SLICE_US;
     } else if (!worker->waiting) { // at a grid barrier
         worker->hot = HOT_LOOKS;
         worker->poked.store(number);
         poke(worker, number);
-        // Short turns first, since one waits for many; longer ones when that
-        // has not helped, since then they are at work and lose by it.
+        // Short turns first, since one waits for many; longer ones if that has
+        // not helped, since then they are working and lose time by it.
         const int rounds = ++worker->turns_given / (4 * worker->threads) + 1;
         if (rounds < LOOK_US / SLICE_US) turn = rounds * SLICE_US;
     }
@@ -212,9 +214,9 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     return still;
 }
 
-/* Let threads run that others of their block may wait for; and more blocks, if
- * all that have begun may wait for them: a GPU would run many at once. Returns
- * in how many microseconds to look again. */
+/* Let threads run for which others of their block may wait; and run more
+ * blocks, if all that have begun may wait for them: a GPU would run many at
+ * once. Returns the microseconds until the next check. */
 static int share(unsigned number, long long *moved) {
     const long long now = simt_nanoseconds();
     int wait = LOOK_US, at_work = 0;
@@ -230,7 +232,7 @@ static int share(unsigned number, long long *moved) {
     return wait;
 }
 
-/* Why the launch should end now; 0: it should not. Its first fault ends the
+/* Return why the launch must end now; 0: it must not. Its first fault ends the
  * blocks of the other workers. */
 static int reason(unsigned number, long long since) {
     const int limit = timeout_ms.load();
@@ -248,7 +250,7 @@ static long long cpu_nanoseconds() {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* When a checked launch last did something that could end somebody's wait. */
+/* When a checked launch last did something that could end a thread's wait. */
 struct Progress {
     uint64_t seen = 0;
     long long since = simt_nanoseconds(), cpu_since = cpu_nanoseconds();
@@ -302,10 +304,10 @@ static void show_life() {
             launches_so_far());
 }
 
-/* Look at launch `number` until it is over. */
+/* Check launch `number` until it is over. */
 static void look_after(unsigned number) {
     const long long since = simt_nanoseconds();
-    long long moved = since; // when a block last got on
+    long long moved = since; // when a block last made progress
     Progress progress;
     int wait = LOOK_US;
     bool first = true;
@@ -327,7 +329,7 @@ static void look_after(unsigned number) {
 
 static void release_if_idle() {
     std::unique_lock<std::mutex> guard(launching(), std::try_to_lock);
-    if (guard.owns_lock()) release_faults(); // else a launch has begun
+    if (guard.owns_lock()) release_faults(); // otherwise a launch has begun
 }
 
 static void keep_watch(Watch *mine) {
@@ -342,12 +344,12 @@ static void keep_watch(Watch *mine) {
             idle = 0;
         } else if (++idle < IDLE_LOOKS) {
             nap(LOOK_US);
-            if (idle == 1) show_life(); // a launch has just been
+            if (idle == 1) show_life(); // a launch has just ended
             if (idle == RELEASE_LOOKS) release_if_idle();
         } else {
             std::unique_lock<std::mutex> guard(mine->lock);
             awake.store(false);
-            if (seen != latest.load()) awake.store(true); // it came in between
+            if (seen != latest.load()) awake.store(true); // one came in between
             mine->wake.wait(guard, [] { return awake.load(); });
             idle = 0;
         }
@@ -365,7 +367,7 @@ static void rouse() {
         std::thread(keep_watch, watch).detach();
         watch->started = true;
     } catch (const std::exception &) {
-        awake.store(false); // then nobody looks
+        awake.store(false); // then no thread checks
     }
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
@@ -379,7 +381,7 @@ void watch_launch(Job *the_job) {
 
 void unwatch_launch() {
     current.store(0, std::memory_order_release);
-    if (!awake.load()) release_faults(); // there is nobody to do it later
+    if (!awake.load()) release_faults(); // no thread will do it later
 }
 
 void forget_watchdog() {

@@ -1,11 +1,11 @@
-/* absent.cpp -- lanes that a warp's call counts on, and that take no part.
+/* absent.cpp -- lanes that a warp's call names and that do not take part.
  *
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
  * Functions"): all lanes of the mask that have not exited make the same call,
- * and what a shuffle reads from a lane that does not is undefined. So two
- * things are findings: a lane of the mask that came to the kernel's end another
- * way, and a shuffle that reads a lane which is not there. The words are those
- * of lib/weft/pykernel/sim/warp.py. */
+ * and a shuffle that reads from a lane outside the call gets an undefined
+ * value. So two events are findings: a lane of the mask reached the kernel's
+ * end by another path, and a shuffle reads a lane that is not there. The
+ * sentences are those of lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
 namespace simt {
@@ -60,9 +60,9 @@ std::string reason(const Call &call, unsigned lane) {
     return text;
 }
 
-/* Whether the lane's answer is wrong by what it reads. In a sum over the first
- * 8 lanes by steps of 4, 2 and 1 the last ones read past the group, and nobody
- * uses what they add up; but the group's own end is read by all. */
+/* Whether the value that the lane reads makes its result wrong. In a sum over
+ * the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the group
+ * and nobody uses their sums; but every lane may use the group's own end. */
 bool is_misled(const Call &call, unsigned lane) {
     const unsigned source = call.warp->source[lane];
     if (call.group >> source & 1) return false;

@@ -1,6 +1,6 @@
-/* watch/async_copies.cpp -- bytes of shared memory that are under way: marked
- * when a thread asks, and free when it has waited. What happens in between
- * races with the copy, whatever barriers there are. */
+/* watch/async_copies.cpp -- the bytes of shared memory that are under way. They
+ * are marked when a thread requests a copy, and freed when it has waited. Any
+ * access in between races with the copy, whatever barriers there are. */
 #include "async_copies.h"
 
 #include "counters.h"
@@ -24,15 +24,15 @@ static Checker *checker_here() {
     return checker && running_checker() ? checker : 0;
 }
 
-/* Where the running block's costs are counted, NULL: nowhere. */
+/* The tally of the running block; NULL: its costs are not counted. */
 static Tally *tally_here() {
     const Checker *checker = checker_here();
     return checker && checker->log_on ? checker->log.tally : 0;
 }
 
-/* ---- asking ------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
-/* An access of the running thread's by code that goes on at `pc`. */
+/* An access by the running thread, from code that continues at `pc`. */
 static void touch(const void *at, size_t bytes, const void *pc, Mark mark) {
     switch (bytes) {
     case 4: return hook<4>(at, pc, mark);
@@ -50,7 +50,7 @@ void checked_put(void *at, size_t bytes) {
     touch(at, bytes, __builtin_return_address(0), WRITING);
 }
 
-/* The states of its bytes, NULL: they do not lie in shared memory. */
+/* The states of its bytes; NULL: they are not in shared memory. */
 static uint8_t *states_of(const Checker *checker, const Later *later) {
     const uintptr_t offset = (uintptr_t)later->shared - checker->shared;
     if (!later->bytes || offset >= SHADOWED - later->bytes) return 0;
@@ -88,9 +88,10 @@ void checked_bulk(Later *later, const void *barrier) {
     later_bulk(later, barrier);
 }
 
-/* ---- what is done later ------------------------------------------------- */
+/* ---- carrying them out -------------------------------------------------- */
 
-/* One access to shared memory, at the place where `later` was asked for. */
+/* One access to shared memory, attributed to the line that requested
+ * `later`. */
 static void access_at(Checker *checker, Fiber *self, const Later *later,
                       uintptr_t address, unsigned size, Mark mark) {
     Access it = {};
@@ -141,7 +142,7 @@ CheckedUnseen::~CheckedUnseen() {
 
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
     if (errand == PRODUCTS) {
-        // Watched, as the thread's own doing: its operands lie on its stack.
+        // Watched, as the thread's own access: the operands are on its stack.
         enum { MOST = 256 };
         alignas(16) char mine[MOST];
         memcpy(mine, later, later->size < MOST ? later->size : (size_t)MOST);
@@ -163,8 +164,8 @@ void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
 }
 
 void check_land(Checker *checker, Bulk *bulk, const void *phase) {
-    // As the thread that has asked, who may be gone; and whoever waits for the
-    // phase knows of it, and of nobody else's copies.
+    // Run as the requesting thread, which may have ended. Whoever waits for the
+    // phase is then ordered after this copy, and after no other one.
     Fiber issuer = *here();
     issuer.thread = bulk->thread;
     const bool ordered = checker->races_on && !checker->races.off;
@@ -175,9 +176,9 @@ void check_land(Checker *checker, Bulk *bulk, const void *phase) {
     bulk->later()->act(bulk->later());
 }
 
-/* ---- saying so ---------------------------------------------------------- */
+/* ---- findings ----------------------------------------------------------- */
 
-/* What is under way at an address. */
+/* The operation that has an address under way. */
 struct Search {
     uintptr_t address;
     const Later *found;

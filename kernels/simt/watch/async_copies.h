@@ -1,5 +1,5 @@
-/* watch/async_copies.h -- what the watch build has to say of copies under way.
- */
+/* watch/async_copies.h -- how the watch build checks copies that are under
+   way. */
 #ifndef SIMT_CHECK_LATER_H
 #define SIMT_CHECK_LATER_H
 #include "../runtime/asynchronous.h"
@@ -12,11 +12,12 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Do what was asked for, which a thread has waited for now. */
+/* Perform an operation that a thread requested earlier and has now waited
+ * for. */
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later);
 void check_land(Checker *checker, Bulk *bulk, const void *phase);
-/* The block is over: tell what needs its shared memory, or its threads, and
- * was not waited for. */
+/* The block is over: report each operation that still needs its shared memory
+ * or its threads and that nobody has waited for. */
 void check_not_waited(Worker *worker);
 
 } // namespace

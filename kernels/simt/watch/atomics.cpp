@@ -1,5 +1,5 @@
-/* atomics.cpp -- what instrumented code calls for __atomic builtins, the host's
- * code too: each is one access, and then the operation itself. */
+/* atomics.cpp -- the hooks for __atomic builtins in instrumented code, the
+ * host's code too. Each is one access, followed by the operation itself. */
 #include "counters.h"
 #include "hooks.h"
 
@@ -12,7 +12,7 @@ static constexpr Mark STORE = {ATOMIC, EFFECT_WRITES, false, true};
 
 #define SIMT_PC __builtin_return_address(0)
 
-/* For the watchdog: a thread that spins changes nothing. */
+/* For the watchdog: a thread that only spins changes nothing. */
 static void note_change(bool changed) {
     if (Checker *checker = changed ? running_checker() : 0) checker->changes++;
 }
@@ -104,7 +104,7 @@ void __tsan_atomic_signal_fence(int) {}
 }
 #pragma GCC visibility pop
 
-/* ---- what atomicAdd(float *) and its like are made of -------------------- */
+/* ---- the parts of atomicAdd(float *) and its like ------------------------ */
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

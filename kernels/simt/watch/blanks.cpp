@@ -1,8 +1,9 @@
 /* blanks.cpp -- reads of bytes that nobody has written yet.
  *
- * Whether another thread writes them before the next barrier (that is a race,
- * and told as one) is a matter of turns. So what is said of a read waits for
- * the barrier, or for the launch's end where the memory is global. */
+ * Whether another thread writes them before the next barrier depends on the
+ * order in which threads run; that is a race, and is reported as one. So such a
+ * read is reported only at the barrier, or at the launch's end for global
+ * memory. */
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -68,8 +69,9 @@ void note_first_write(Checker *checker, const Fiber *self,
     }
 }
 
-/* Whether nobody else has written any of its bytes by now. A volatile read does
- * not race with such a write, and has still read what nobody had written. */
+/* Whether no other thread has written any of its bytes by now. A volatile read
+ * does not race with such a write, but it did read bytes that nobody had
+ * written. */
 static bool is_blank(const Checker *checker, const Blank &blank) {
     if (blank.own || blank.access.is_volatile) return true;
     const uint8_t *states =
@@ -83,7 +85,7 @@ void tell_blanks(Checker *checker, Space space) {
     if (!checker->blanks) return;
     auto &all = checker->blanks->of(space);
     if (all.empty()) return;
-    // The first element comes first: of those of one thread it is the one told.
+    // Lowest address first: of one thread's reads, that one is reported.
     std::map<uintptr_t, const std::vector<Blank> *> sorted;
     for (const auto &entry : all) sorted[entry.first] = &entry.second;
     for (const auto &entry : sorted)

@@ -1,10 +1,11 @@
 /* block_signals.cpp -- releases and acquisitions between blocks, and the search
  * among them.
  *
- * A release is written down with its variable, an acquisition with its block:
- * which variable, and how many releases it had by then. Whether an access of
- * another block came before is found by going back from what this block has
- * heard. Where there is a doubt the answer is yes: no false alarms. */
+ * A release is recorded with its variable. An acquisition is recorded with its
+ * block: which variable, and how many releases it had by then. To decide
+ * whether an access of another block came before, the search goes back from the
+ * acquisitions of this block. If in doubt the answer is yes: no false
+ * alarms. */
 #include "block_signals.h"
 
 namespace simt {
@@ -16,7 +17,8 @@ inline namespace asm_fibers {
 
 enum {
     MOST = 1 << 22,    // releases and acquisitions of a launch
-    LONGEST = 1 << 12, // of one block on one variable that are looked at
+    LONGEST = 1 << 12, // releases by one block on one variable that are
+                       // examined
 };
 
 struct Release {
@@ -61,7 +63,7 @@ void sync_end_launch() {
     grid->listeners.clear();
 }
 
-/* ---- noting ------------------------------------------------------------- */
+/* ---- recording ---------------------------------------------------------- */
 
 void tell_grid(Checker *checker, Variable variable, const Told &told,
                unsigned base, const Clock &fenced) {
@@ -90,7 +92,7 @@ void begin_reading(Checker *checker, Variable first, unsigned words,
     sync.reader_id = current_id(checker->races, me);
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 static void hear(const Races &races, Variable variable) {
     const Sync &sync = *races.sync;
     auto found = grid->spoken.find(variable);
@@ -124,7 +126,7 @@ void finish_reading(Checker *checker) {
 
 /* ---- searching ---------------------------------------------------------- */
 
-/* Whether what the release tells includes an access of its block. */
+/* Whether the release covers this access of its block. */
 static bool covers(const Release &release, Mention m) {
     const Told &told = release.told;
     const unsigned id = id_of(m), thread = thread_of(m);
@@ -139,13 +141,13 @@ static bool covers(const Release &release, Mention m) {
            (thread == told.thread && id <= told.update);
 }
 
-/* A search that begins with what the running thread has heard. */
+/* A search that starts from the acquisitions the running thread can see. */
 struct Search {
     Mention wanted;
     uint64_t block; // whose access it is
     std::vector<std::pair<Variable, unsigned>> open;
     std::unordered_map<Variable, unsigned> seen; // releases of it
-    std::unordered_map<uint64_t, size_t> asked;  // what blocks had heard
+    std::unordered_map<uint64_t, size_t> asked;  // what blocks had acquired
 
     void ask(Variable variable, unsigned releases) {
         unsigned &known = seen[variable];
@@ -199,7 +201,7 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
     const Races &races = checker->races;
     const unsigned me = self->thread.linear;
     std::lock_guard<std::mutex> guard(grid->lock);
-    if (grid->entries > MOST) return true; // too many to tell
+    if (grid->entries > MOST) return true; // too many to judge
     auto found = grid->listeners.find(races.block);
     if (found == grid->listeners.end()) return false;
     const Listener &listener = found->second;

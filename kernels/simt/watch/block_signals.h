@@ -1,5 +1,5 @@
-/* block_signals.h -- what blocks tell one another by variables of global
- * memory. */
+/* block_signals.h -- order between blocks that synchronize through variables in
+ * global memory. */
 #ifndef SIMT_CHECK_TOLD_H
 #define SIMT_CHECK_TOLD_H
 #include "sync.h"
@@ -15,13 +15,15 @@ SIMT_INLINE Variable variable_of(const Access &access) {
     return (access.offset & ~(uintptr_t)3) | (access.space == SHARED);
 }
 
-/* A thread writes a variable after a fence. base: what its block did below
- * this id is told; fenced: likewise, of each thread; or NULL. */
+/* A thread writes a variable after a fence. The write releases all that its
+ * block did below the id `base`; fenced: such an id for each thread, or
+ * NULL. */
 void tell_grid(Checker *checker, Variable variable, const Told &told,
                unsigned base, const Clock &fenced);
 
 /* A thread is about to read variables, `words` words of memory. Which releases
- * it sees is known when it has: at the latest when anything depends on it. */
+ * it sees is fixed after the read: at the latest when something depends on
+ * it. */
 void begin_reading(Checker *checker, Variable first, unsigned words,
                    unsigned me);
 void finish_reading(Checker *checker);

@@ -10,10 +10,10 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* How an access counts: a volatile one like an atomic that reads or writes. */
+/* How an access counts. A volatile one counts like an atomic load or store. */
 enum Way { PLAIN_READ, WEAK_READ, PLAIN_WRITE, UPDATE };
 
-/* What stays the same over the words of an access. */
+/* The values that stay the same over the words of an access. */
 struct Judge {
     Checker *checker;
     Fiber *self;
@@ -32,7 +32,7 @@ static Way way_of(const Access &access) {
     return access.is_volatile ? UPDATE : PLAIN_WRITE;
 }
 
-/* ---- who came before ---------------------------------------------------- */
+/* ---- order -------------------------------------------------------------- */
 
 static bool is_live(const Judge &j, Mention m) { return id_of(m) >= j.floor; }
 
@@ -40,13 +40,13 @@ static bool is_own(const Judge &j, Mention m) {
     return j.shared || is_own(j.checker, id_of(m));
 }
 
-/* Whether an access of the running block came before what happens now. */
+/* Whether an access of the running block came before the current one. */
 static bool own_before(const Judge &j, Mention m) {
     const unsigned thread = thread_of(m);
     return thread == j.me || id_of(m) < known(*j.races, j.me, thread);
 }
 
-/* The same of any, if that can be said without a long search. */
+/* The same for any access; false if that would take a long search. */
 static bool soon_before(const Judge &j, Mention m) {
     return !is_live(j, m) || (is_own(j, m) && own_before(j, m));
 }
@@ -66,7 +66,7 @@ static Mention distance(const Judge &j, Mention a, Mention b) {
     return thread_of(a) / WARP == thread_of(b) / WARP ? IN_WARP : IN_BLOCK;
 }
 
-/* ---- saying so ---------------------------------------------------------- */
+/* ---- findings ----------------------------------------------------------- */
 
 static void say(Checker *checker, const Fiber *self, const Access &now,
                 Mention m, bool own, bool conflict) {
@@ -88,8 +88,8 @@ static void require_before(Judge &j, Mention m) {
 
 /* ---- two writes --------------------------------------------------------- */
 
-/* What stands where another worker may be about to write: it has announced
- * that, and its store is some instructions away. */
+/* Another worker may be about to write these bytes: it has recorded its write,
+ * and its store follows a few instructions later. */
 static void wait_for_store(const Judge &j, Mention m) {
     const volatile uint8_t *at = (const volatile uint8_t *)j.access->address;
     const uint8_t before = *at;
@@ -97,8 +97,8 @@ static void wait_for_store(const Judge &j, Mention m) {
         if (i % 16 == 15) sched_yield();
 }
 
-/* Two threads write the bytes `mask` of the access, in no order: no matter if
- * they write the same. */
+/* Two threads write the bytes `mask` of the access in no order. That is
+ * harmless if they write the same values. */
 static void doubt(Judge &j, Mention earlier, unsigned mask) {
     Races &races = *j.races;
     Doubt &doubt = races.doubt;
@@ -159,7 +159,7 @@ static void note_read(Judge &j, const Cells &cells, size_t i, bool weak) {
     }
 }
 
-/* Two of the threads that update a word are kept, far from each other. */
+/* Keep two of the threads that update a word, as far apart as possible. */
 static void note_update(const Judge &j, Updates &updates) {
     const Mention now = j.now | UPDATED;
     const Mention first = updates.first, second = updates.second;
@@ -170,7 +170,7 @@ static void note_update(const Judge &j, Updates &updates) {
         put_at(updates.second, now);
 }
 
-/* No reader may be unordered with what is about to be written. */
+/* Every reader must be ordered before the write that comes now. */
 static void check_readers(Judge &j, const Cells &cells, size_t i, bool weakly) {
     const Mention read = look_at(cells.cells[i].read);
     if (!is_live(j, read)) return;
@@ -198,8 +198,8 @@ static void write_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
     if (is_live(j, look_at(cell.read))) put_at(cell.read, 0);
 }
 
-/* What a thread reads before it swaps: `*p` of a loop around atomicCAS(p, ...).
- */
+/* The read that a thread makes before a swap: `*p` of a loop around
+   atomicCAS(p, ...). */
 static void note_look(const Judge &j, const Cells &cells, size_t i) {
     const Mention read = look_at(cells.cells[i].read);
     const Mention other = read & DISTANCE ? look_at(cells.others[i]) : 0;
@@ -241,7 +241,7 @@ static void read_cell(Judge &j, const Cells &cells, size_t i, bool weak) {
     note_read(j, cells, i, weak);
 }
 
-/* mask: which bytes of the access the cell is for. */
+/* mask: the bytes of the access that this cell covers. */
 static void judge_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
     switch (j.way) {
     case PLAIN_READ: read_cell(j, cells, i, false); break;
@@ -253,7 +253,8 @@ static void judge_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
 
 /* ---- words and bytes ---------------------------------------------------- */
 
-/* From now on (until what is now is old) each byte of a word has its own. */
+/* From now on each byte of a word has its own cell, until these entries are
+ * old. */
 static void split_word(const Judge &j, const Cells &words, const Cells &bytes,
                        size_t word) {
     const Cell cell = {look_at(words.cells[word].write),

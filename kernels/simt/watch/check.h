@@ -1,29 +1,30 @@
-/* check.h -- the watch build: what the parts of kernels/simt/watch share.
+/* check.h -- the watch build: declarations that the parts of kernels/simt/watch
+ * share.
  *
- * Code that is compiled with SIMT_CHECK calls a hook before each of its loads,
- * stores and atomics (hooks.cpp): g++'s -fsanitize=thread puts the calls there,
- * and libtsan, whose functions they name, is not linked. Plain code never does,
- * and both run on this one runtime.
+ * Code compiled with SIMT_CHECK calls a hook before each of its loads, stores
+ * and atomics (hooks.cpp). g++'s -fsanitize=thread inserts the calls; libtsan,
+ * which defines those functions, is not linked. Plain code never calls them,
+ * and both kinds run on this one runtime.
  *
- *     hooks.*, plain.h, atomics.cpp        what instrumented code calls ...
+ *     hooks.*, plain.h, atomics.cpp        the hooks of instrumented code ...
  *     ubsan.*, undefined.cpp               ... for an index, a shift, a cast
- *     library.cpp                          ... malloc() and so on
+ *     library.cpp                          ... for malloc() and so on
  *     engine.cpp, meetings.cpp             barriers and the like, out of line
  *     absent.cpp                           lanes that do not come to them
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              which bytes may be touched
- *     judge.cpp, blanks.cpp                what is wrong with an access
- *     later.*                              copies that are not waited for
- *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
- *     race_findings.cpp                    the sentence about two of those
+ *     judge.cpp, blanks.cpp                errors of a single access
+ *     async_copies.*                       copies that are not waited for
+ *     races.*, cells.cpp, sync.*           accesses that nothing orders
+ *     block_signals.*                      the order between blocks
+ *     race_findings.cpp                    the sentence about a race
  *     faults.cpp                           faults of a block, of a launch
- *     names.cpp                            what arrays and threads are called
+ *     names.cpp                            the names of arrays and threads
  *     log.*, match.cpp                     accesses become requests of warps
- *     tally.cpp, cost.cpp, counters.*      what these cost, and the sums
+ *     tally.cpp, cost.cpp, counters.*      the cost of these, and the sums
  *     findings.cpp, report.*               all of it as text
- *     simt_check.h                         what others may call
- */
+ *     simt_check.h                         calls for the rest of the project */
 #ifndef SIMT_CHECK_PRIVATE_H
 #define SIMT_CHECK_PRIVATE_H
 #include "../runtime/runtime.h"
@@ -40,8 +41,8 @@ inline namespace asm_fibers {
 enum Kind : uint8_t { READ, WRITE, ATOMIC };
 enum Space : uint8_t { GLOBAL, SHARED, LOCAL, OTHER };
 
-/* What an access does to its bytes: an atomic may only read, or only write, or
- * write if they still are what somebody took them for. */
+/* What an access does to its bytes. An atomic may only read, or only write, or
+ * write only if the bytes still hold the expected value. */
 enum Effect : uint8_t {
     EFFECT_READS = 1,
     EFFECT_WRITES = 2,
@@ -51,18 +52,18 @@ enum Effect : uint8_t {
 
 /* A place in a program's code that accesses memory. */
 struct Site {
-    const void *pc; /* what its call of the hook returns to */
-    uint8_t size;   /* bytes; 0: they differ from time to time */
+    const void *pc; /* the return address of its hook call */
+    uint8_t size;   /* bytes; 0: they vary */
     Kind kind;
     bool is_volatile;
 };
 
 enum { MAX_SITES = 1 << 16 }; /* number 0 is no place */
 
-/* One access by one thread. `offset` counts from where the shadows of its space
- * begin: SHARED, from the block's shared memory; GLOBAL, from the arena. What
- * lies outside of the arena (__device__ variables and the like) has a range of
- * it as its stand-in, whose bytes nobody uses. */
+/* One access by one thread. `offset` counts from the start of the space's
+ * shadows: for SHARED from the block's shared memory, for GLOBAL from the
+ * arena. Memory outside of the arena (__device__ variables and the like) has a
+ * range of the arena as its stand-in, whose bytes nobody uses. */
 struct Access {
     uintptr_t address, offset;
     unsigned size, site;
@@ -98,8 +99,9 @@ struct Arrival {
     bool ended;      /* came to the end of the kernel, and did not leave */
 };
 
-/* The barriers that a block has been at: how often at each line. What comes
- * after them in a loop is so known to be in this or that turn of it. */
+/* The barriers that a block has passed, and how often at each line. This counts
+ * the turns of a loop, so an access after a barrier can be assigned to its
+ * turn. */
 struct Barriers {
     enum { MOST = 16 };
     unsigned count; /* of lines; above MOST: there were more */
@@ -109,7 +111,8 @@ struct Barriers {
     unsigned before[MOST][MOST]; /* [i][j]: visits[j] when it was last at i */
 };
 
-/* What one worker knows while it runs the blocks of an instrumented launch. */
+/* The state of one worker while it runs the blocks of an instrumented
+ * launch. */
 struct Checker {
     Worker *worker;
     Job *job;
@@ -126,7 +129,7 @@ struct Checker {
     const char *dynamic; /* the name of dynamic memory that was used last */
     unsigned dynamic_launch;
     struct Blanks *blanks; /* blanks.cpp; NULL: none yet */
-    int ended;             /* threads of the block whose arrival says so */
+    int ended;             /* threads of the block with an ended arrival */
     uint16_t first_arrival;
     bool arrivals_differ;
     Barriers barriers;
@@ -134,7 +137,7 @@ struct Checker {
     Log log;
 };
 
-/* That of the calling thread; NULL if it is the host's, or not checked. */
+/* The checker of the calling thread; NULL: a host thread, or not checked. */
 SIMT_INLINE Checker *running_checker() {
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
     if (stack - fibers.base >= fibers.bytes) return 0;
@@ -151,9 +154,9 @@ SIMT_INLINE unsigned site_slot(const void *pc) {
     return (unsigned)((uintptr_t)pc ^ (uintptr_t)pc >> 10) % SITE_CACHE;
 }
 
-/* The number of the site whose hook returns to `pc`, above the 48 bits of an
- * address; what is no tag if the site is not cached. A cached word is a pc and
- * its tag in one, so that it takes one load to compare and to look up. */
+/* The number of the site whose hook returns to `pc`, shifted above the 48 bits
+ * of an address; no valid tag if the site is not cached. A cached word combines
+ * a pc and its tag, so one load serves both the comparison and the lookup. */
 enum { SITE_TAG = 48 };
 SIMT_INLINE uint64_t site_tag(const Checker *checker, const void *pc) {
     return checker->sites[site_slot(pc)] ^ (uintptr_t)pc;
@@ -170,30 +173,30 @@ SIMT_INLINE unsigned site_number(Checker *checker, const void *pc,
 
 /* ---- race_findings.cpp -------------------------------------------------- */
 
-/* What a thread of this block or another did before. */
+/* An earlier access by a thread of this or another block. */
 struct Earlier {
     Kind kind;
     unsigned site;
     uint3 block, thread;
 };
 
-/* Two accesses that nothing orders, `now` the later one of them as the threads
+/* Two accesses that nothing orders; `now` is the later one, as the threads
  * happened to run. conflict: both are writes, of different values. */
 void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict);
 /* A compare-and-swap follows a plain read of the same bytes, at `site`, by the
- * same thread: if that read comes at a bad time, the swap puts it right. */
+ * same thread. If that read got a stale value, the swap corrects it. */
 void note_first_look(unsigned site);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 
-/* What is told of a finding besides its kind and its sentence. */
+/* The fields of a finding, besides its kind and its sentence. */
 struct Found {
     const char *kind;          /* one of weft.report.KINDS */
     unsigned site, other_site; /* 0: none, or not known */
     const void *pc;            /* where there is no site; else NULL */
     const void *other_pc;      /* the same */
-    const char *file;          /* where the compiler told it; else NULL */
+    const char *file;          /* where the compiler gave it; else NULL */
     unsigned line, column;
     const uint3 *block, *thread, *other; /* NULL: none */
     const char *array;                   /* NULL: none */
@@ -205,11 +208,11 @@ struct Found {
     const char *text;
 };
 
-/* Keep it, or count it with those of the same kind, places and array; of them
- * that of the first block and thread is told. */
+/* Keep a finding, or count it with those of the same kind, places and array. Of
+ * those, the one with the first block and thread is reported. */
 void add_finding(const Job *job, const Found &found);
-/* The same before its text is made: whether add_finding() would only count.
- * Then it has been counted. */
+/* The same before its text is made: whether add_finding() would only count the
+ * finding. If so, it is counted here. */
 bool count_known(const Job *job, const Found &found);
 size_t findings_known();
 void clear_findings();
@@ -230,8 +233,8 @@ struct Who {
     char text[96];
     Who(const Job *job, uint3 block, uint3 thread);
 };
-/* What is at an offset: the array around it, or else the nearest one. For
- * SHARED ones `block` says whose. False: there is none. */
+/* Find the array around an offset, or else the nearest one. For SHARED arrays,
+ * `block` is the block that owns them. False: there is none. */
 bool array_at(const Job *job, Space space, uintptr_t offset, Array *found);
 /* Its name, for a sentence: "x", or "an array of 64 bytes (cudaMalloc)". */
 struct Called {
@@ -244,20 +247,20 @@ struct Subscript {
     Subscript(long long index, const Sides &sides, const char *between = "][");
 };
 void name_parameters(Job *job);
-/* A shared array of the launch lies at that offset. */
+/* Record that a shared array of the launch is at that offset. */
 void name_shared(const Job *job, const SharedMember &array, unsigned offset);
 
 /* ---- variables.cpp ------------------------------------------------------ */
 
-/* The variable of a library or program that lies at `address`, which has a
- * stand-in in the arena from now on. *known: whether any module's image holds
- * the address at all. */
+/* Find the variable of a library or program at `address`, and give it a
+ * stand-in in the arena. *known: whether any module's image holds the address
+ * at all. */
 bool find_variable(uintptr_t address, Array *found, bool *known);
 /* The same for pinned or registered memory of the host, and for device memory
  * that is older than the arena. */
 bool find_host_memory(uintptr_t address, Array *found);
-/* The module that holds `pc`: its file; *offset: pc in its own addresses.
- * NULL: none does. */
+/* The file of the module that holds `pc`; *offset: pc in the module's own
+ * addresses. NULL: no module does. */
 const char *module_of(const void *pc, uintptr_t *offset);
 
 } // namespace

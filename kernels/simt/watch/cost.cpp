@@ -1,5 +1,5 @@
-/* cost.cpp -- what one request costs, as lib/weft/pykernel/sim/counters.py has
- * it. */
+/* cost.cpp -- the cost of one request, by the rules of
+ * lib/weft/pykernel/sim/counters.py. */
 #include "counters.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* The different ones among `keys`; at most 64 of them are looked at twice. */
+/* How many of `keys` are different; at most 64 are looked at twice. */
 static unsigned distinct(uint64_t *keys, unsigned count) {
     uint64_t low = keys[0], high = keys[0];
     for (unsigned i = 1; i < count; i++) {
@@ -25,7 +25,7 @@ static unsigned distinct(uint64_t *keys, unsigned count) {
         return (unsigned)__builtin_popcountll(seen);
     }
     enum { SLOTS = 256 };
-    uint8_t slots[SLOTS] = {}; // 1 + the number of the key that lies there
+    uint8_t slots[SLOTS] = {}; // 1 + the number of the key in this slot
     unsigned found = 0;
     for (unsigned i = 0; i < count; i++) {
         unsigned slot = (unsigned)(keys[i] * 0x9e3779b97f4a7c15u >> 56);
@@ -51,8 +51,8 @@ static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
     return distinct(sectors, count);
 }
 
-/* Lanes that update one and the same element go one after the other, those of
- * other elements of its sector along with them. */
+/* Lanes that update the same element run one after another. In each turn, lanes
+ * with other elements of the same sector run along. */
 static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
     uintptr_t known[WARP]; // elements, how often they were met, and how many
     uint8_t times[WARP];   // there are
@@ -74,9 +74,9 @@ static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
     return sum;
 }
 
-/* The turns that some lanes of a warp need: for each bank the words that they
- * want of it, one after another. Elements of 8 and 16 bytes are words, too: a
- * half or a quarter of the warp wants them of 16 or 8 banks that wide. */
+/* The turns that some lanes of a warp need. A bank serves the different words
+ * requested of it one after another. Elements of 8 and 16 bytes are words, too:
+ * then a half or a quarter of the warp accesses 16 or 8 banks of that width. */
 static unsigned turns_of(unsigned word_size, unsigned mask,
                          const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;
@@ -97,8 +97,8 @@ static unsigned turns_of(unsigned word_size, unsigned mask,
     return turns;
 }
 
-/* The same for atomics: lanes go one after the other through a bank, those that
- * want the same word of it, too. */
+/* The same for atomics: a bank serves its lanes one after another, even those
+ * that access the same word. */
 static unsigned turns_of_atomics(unsigned word_size, unsigned mask,
                                  const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;

@@ -1,4 +1,4 @@
-/* counters.cpp -- what each kernel has cost, over all its launches. */
+/* counters.cpp -- the cost of each kernel, over all its launches. */
 #include "counters.h"
 
 #include <map>
@@ -16,7 +16,7 @@ inline namespace asm_fibers {
 
 namespace {
 
-/* What one site did to the arrays of one name. */
+/* The sums of one site for the arrays of one name. */
 struct Key {
     unsigned site;
     Space space;

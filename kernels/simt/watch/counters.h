@@ -1,17 +1,17 @@
-/* counters.h -- what requests cost, and their sums.
+/* counters.h -- the cost of requests, and their sums.
  *
  * A request is one execution of a site by a warp: up to 32 addresses. Most of
- * them look like one before at the same site, moved by some bytes (the next
- * trip of a loop, the next warp or block): so each site keeps the patterns of
+ * them equal an earlier one at the same site, shifted by some bytes (the next
+ * trip of a loop, the next warp or block). So each site keeps the patterns of
  * its last requests with their costs, and a request that fits one of them only
  * counts as a hit.
  *
- * Counted are the source's accesses as g++ -O1 leaves them: an element that is
- * read twice in a row is one read, a float4 is one access of 16 bytes. nvcc
- * does more: it makes one access of a thread's neighbouring ones (four floats
- * of a row become LDG.128 or LDS.128 where it knows them to be aligned), moves
- * what a loop does not change out of it, and drops what is never used. There a
- * profiler sees fewer requests than are counted here. */
+ * The counters count the source's accesses as g++ -O1 leaves them: an element
+ * that is read twice in a row is one read, and a float4 is one access of 16
+ * bytes. nvcc does more: it merges a thread's neighbouring accesses, moves
+ * loop-invariant accesses out of the loop, and drops unused ones. Four floats
+ * of a row become one LDG.128 or LDS.128 if their alignment is certain. There a
+ * profiler shows fewer requests than are counted here. */
 #ifndef SIMT_CHECK_COUNTERS_H
 #define SIMT_CHECK_COUNTERS_H
 #include "check.h"
@@ -48,9 +48,9 @@ struct Cost {
     uint8_t sectors, wavefronts, needed; /* 16 bytes * 32 lanes: 64 at most */
 };
 
-/* Addresses of a request relative to the first, and what such requests cost. A
- * cost depends on where in a sector (a word) the first address lies as well:
- * that is its phase. */
+/* Addresses of a request relative to the first, and the cost of such requests.
+ * The cost also depends on the position of the first address in its sector (or
+ * word): that is the request's phase. */
 struct Pattern {
     unsigned mask;        /* the lanes */
     unsigned lanes;       /* how many */
@@ -60,21 +60,22 @@ struct Pattern {
     Cost cost[SECTOR];
 };
 
-/* What a site did to one array. */
+/* The sums of a site for one array. */
 struct SiteArray {
     unsigned site;
     Space space;
-    uintptr_t low, size; /* addresses of the array, or of what it lies in */
+    uintptr_t low, size; /* addresses of the array, or of the memory around
+                            it */
     char name[48];       /* of the array; "": unknown */
     Sums sums;
     SiteArray *next; /* of the same site */
 };
 
-/* While lanes are matched that went different ways: how often they come by. */
+/* How often lanes on different paths come by, while they are matched. */
 struct Times {
     unsigned seen;        /* this lane, so far */
     unsigned most, least; /* the busiest lane; the laziest that comes and is not
-                           * at its end, */
+                             at its end, */
     int live;             /* and how many such there are */
     unsigned take;        /* so many are counted now */
 };
@@ -100,7 +101,7 @@ struct StepTally {
     Times times;
 };
 
-/* What a worker has counted in the running launch. */
+/* The counts of one worker for the running launch. */
 struct Tally {
     Tally *next; /* another worker's */
     Checker *checker;
@@ -121,8 +122,8 @@ struct Tally {
 /* ---- match.cpp ---------------------------------------------------------- */
 
 bool prepare_match(Tally *tally); /* false: out of memory */
-/* Count what is in the logs of a warp. Without `live` lanes this empties them;
- * what those may yet belong to stays there. */
+/* Count the entries in the logs of a warp. If no lane is `live` this empties
+ * them; otherwise entries that may belong to a live lane's request stay. */
 void count_warp(Log *log, unsigned warp, unsigned live);
 
 /* ---- tally.cpp ---------------------------------------------------------- */
@@ -133,7 +134,7 @@ Tally *first_tally(); /* of all that were created */
 void begin_tally(Tally *tally, unsigned launch);
 SiteTally *make_site(Tally *tally, unsigned site);
 StepTally *find_step(Tally *tally, const void *pc);
-/* The array at an address (of the site's first lane) becomes t->at. */
+/* Set t->at to the array at an address (of the site's first lane). */
 void change_array(Tally *tally, SiteTally *t, uintptr_t address);
 /* Move the hits of all patterns of a site to its sums. */
 void settle(SiteTally *t);
@@ -152,12 +153,13 @@ SIMT_INLINE uintptr_t address_of(uint64_t entry) {
 
 /* ---- cost.cpp ----------------------------------------------------------- */
 
-/* What a request costs. `at`: the lanes' addresses, those of `mask`. */
+/* The cost of a request. `at`: the addresses by lane, valid for lanes of
+ * `mask`. */
 Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
              const uintptr_t *at);
 
-/* What the accesses of a site are counted as: those of cuda::atomic's load()
- * and store() are loads and stores to a GPU. */
+/* The kind as which a site's accesses count: to a GPU, the load() and store()
+ * of a cuda::atomic are loads and stores. */
 Kind counted_as(unsigned site);
 void count_as(unsigned site, Kind kind);
 

@@ -1,4 +1,5 @@
-/* engine.cpp -- what engine.h inlines into kernels, for instrumented ones. */
+/* engine.cpp -- out-of-line versions of engine.h's functions, for instrumented
+ * kernels. */
 #include "check.h"
 #include "launch.h"
 
@@ -27,8 +28,8 @@ bool checked_next_thread() {
     return true;
 }
 
-/* The step that holds nothing but a call that returns to `pc` is none of the
- * program's own. */
+/* Drop the last step from the log if it holds nothing but a call that returns
+ * to `pc`: it is no step of the program's own. */
 static void forget_step(Checker *checker, const Fiber *self, const void *pc) {
     enum { CALL = 6 }; // bytes, at most
     Log *log = &checker->log;
@@ -100,7 +101,7 @@ int checked_barrier(int vote, const char *file, unsigned line) {
 
 /* ---- shared memory ------------------------------------------------------ */
 
-/* An array's first use in a block: its bytes are there, and not yet written. */
+/* An array's first use in a block: its bytes exist, but are not written yet. */
 static void begin_shared(Checker *checker, unsigned offset, size_t size,
                          const SharedMember *members, int count) {
     memset(checker->shared_states + offset, LIVE, size);

@@ -1,5 +1,5 @@
-/* faults.cpp -- findings about a launch or a block as a whole: what ended it,
- * and barriers that not all threads reach. */
+/* faults.cpp -- findings about a launch or a block as a whole: the fault that
+ * ended it, and barriers that not all threads reach. */
 #include <stdio.h>
 
 #include "report.h"
@@ -11,7 +11,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* ---- what ended a launch ------------------------------------------------ */
+/* ---- the end of a launch ------------------------------------------------ */
 
 static const char *kind_of(const simt_fault &fault) {
     switch (fault.kind) {
@@ -25,7 +25,7 @@ static const char *kind_of(const simt_fault &fault) {
     }
 }
 
-/* The sentence without the kernel's name and the thread's. */
+/* The sentence without the names of the kernel and the thread. */
 static const char *rest_of(const simt_fault &fault) {
     const char *text = fault.text;
     const size_t name = strlen(fault.kernel);
@@ -96,7 +96,7 @@ static bool is_here(const Checker *checker, int thread) {
     return checker->arrivals[thread].epoch == checker->worker->epoch;
 }
 
-/* The place where most of them wait: that of the thread returned. */
+/* The place where most threads wait: a thread that waits there. */
 static int busiest(const Checker *checker) {
     const int threads = checker->worker->threads;
     int best = checker->first_arrival, most = 0;

@@ -1,4 +1,4 @@
-/* findings.cpp -- what was found wrong, each fault once. */
+/* findings.cpp -- the errors found, each listed once. */
 #include <string.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ inline namespace asm_fibers {
 enum { MOST = 1000 }; // findings: past that only known ones are counted
 
 struct Kept {
-    Found found; // its pointers point into what follows
+    Found found; // its pointers point into the next members
     uint3 block, thread, other;
     std::string kernel, array, file, text, barriers;
     unsigned long long count;
 };
 
-/* Of a finding: what it has in common with those that it stands for. */
+/* The fields that a finding shares with those that it represents. */
 typedef std::tuple<std::string, unsigned, unsigned, const void *, const void *,
                    std::string, unsigned, unsigned, bool>
     Key;
@@ -57,7 +57,7 @@ static std::tuple<unsigned, unsigned, unsigned> rank(uint3 i) {
     return {i.z, i.y, i.x};
 }
 
-/* Whether `f` was found by an earlier thread than the one that is told. */
+/* Whether `f` was found by an earlier thread than the reported one. */
 static bool is_earlier(const Found &f, const Kept &kept) {
     const Found &told = kept.found;
     if (!f.block || !told.block) return false;
@@ -66,7 +66,7 @@ static bool is_earlier(const Found &f, const Kept &kept) {
     return f.thread && told.thread && rank(*f.thread) < rank(*told.thread);
 }
 
-/* As JSON; what is not known is null. */
+/* As JSON; unknown values are null. */
 static std::string barriers_text(const Barriers &barriers) {
     if (barriers.count > Barriers::MOST) return "null";
     Sink sink;
@@ -189,8 +189,8 @@ static void write_finding(Sink *sink, const Kept &kept) {
                 kept.count);
 }
 
-/* Whether another finding tells of the same copy: that it is used too early is
- * why nothing orders the two, or why nobody has waited. */
+/* Whether another finding reports the same copy. Its too early use explains why
+ * nothing orders the two accesses, or why nobody has waited for the copy. */
 static bool is_told_better(const Found &found) {
     const bool race = !strcmp(found.kind, "race");
     if (!race && (strcmp(found.kind, "unwaited") || found.other_site))

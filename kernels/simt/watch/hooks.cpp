@@ -1,4 +1,5 @@
-/* hooks.cpp -- what instrumented code calls before its loads and stores. */
+/* hooks.cpp -- the functions that instrumented code calls before its loads and
+ * stores. */
 #include "hooks.h"
 #include "plain.h"
 
@@ -44,7 +45,7 @@ static constexpr Mark LOOSE_WRITE = {WRITE, EFFECT_WRITES, false, false};
 static constexpr Mark VOLATILE_READ = {READ, EFFECT_READS, true, true};
 static constexpr Mark VOLATILE_WRITE = {WRITE, EFFECT_WRITES, true, true};
 
-/* What did not pass quickly. */
+/* The longer way of an access that failed the quick check. */
 template <unsigned size, Kind kind>
 __attribute__((noinline)) static void go_on(const void *address, const void *pc,
                                             Mark mark) {

@@ -1,4 +1,4 @@
-/* hooks.h -- what every hook does with an access. */
+/* hooks.h -- the steps that every hook takes for an access. */
 #ifndef SIMT_CHECK_HOOKS_H
 #define SIMT_CHECK_HOOKS_H
 #include "check.h"
@@ -10,7 +10,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-struct Mark { /* how an access is spelled, as constants of its hook */
+struct Mark { /* an access's form, as constants of its hook */
     Kind kind;
     Effect effect;
     bool is_volatile, aligned;
@@ -18,45 +18,47 @@ struct Mark { /* how an access is spelled, as constants of its hook */
 
 /* ---- judge.cpp ---------------------------------------------------------- */
 
-/* The states of an access's bytes are not what they mostly are: mark them, and
- * say what is wrong. True: it was a copy that was not waited for. Does not
- * return if it ends the launch. */
+/* The states of an access's bytes differ from the usual ones: update them and
+ * report errors. True: it met a copy that was not waited for. Does not return
+ * if the error ends the launch. */
 bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);
-/* Say that a thread has read what nobody has written. */
+/* Report that a thread has read bytes that nobody has written. */
 void tell_blank(Checker *checker, const Access &access, uint3 block,
                 uint3 thread);
-/* An address of neither the arena nor the block's shared memory. False: it is
- * no matter. Does not return if that ends the launch. */
+/* An address in neither the arena nor the block's shared memory. False: the
+ * access is harmless. Does not return if it ends the launch. */
 bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
                                    const Access &access);
 
-/* A copy of those bytes is under way: who has asked for it, if that is known.
- * coming: into them, or else out of them. */
+/* Report that a copy of those bytes is under way, and which thread requested
+ * it, if known. coming: the copy writes them; otherwise it reads them. */
 void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
                     const struct Later *later, const uint3 *asker, bool coming);
-/* A thread has asked for it, and the block is over. */
+/* Report a copy that a thread has requested and that outlasts its block. */
 void tell_not_waited(Checker *checker, const struct Later *later, uint3 asker);
 
 /* ---- async_copies.cpp -------------------------------------------------- */
 
-/* Whether an access meets bytes that are under way; then that has been told. */
+/* Whether an access meets bytes that are under way; if so, it has been
+ * reported. */
 bool judge_under_way(Checker *checker, const Fiber *self, const Access &access,
                      Mark mark, const uint8_t *states);
 
 /* ---- blanks.cpp --------------------------------------------------------- */
 
-/* A read of what nobody has written so far, and the first write of it. */
+/* Note a read of bytes that nobody has written so far, and their first
+ * write. */
 void note_blank(Checker *checker, const Fiber *self, const Access &access);
 void note_first_write(Checker *checker, const Fiber *self,
                       const Access &access);
-/* Tell those of a space that nobody else has written by now. */
+/* Report the reads of a space whose bytes nobody else has written by now. */
 void tell_blanks(Checker *checker, Space space);
 
 /* ---- the long way ----------------------------------------------------- */
 
-/* Whether all bytes may be touched and, if they are read, were written. */
+/* Whether all bytes may be accessed and have been written. */
 template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {
     if constexpr (size == 16) {
         uint64_t word[2];
@@ -79,8 +81,8 @@ template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {
     }
 }
 
-/* `size` bytes at `address` are about to be accessed by code that goes on at
- * `pc`, and that is a place in a kernel. */
+/* Handle an access of `size` bytes at `address` by kernel code that continues
+ * at `pc`. */
 template <unsigned size>
 SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
                         const void *pc, Mark mark, uint8_t order = 0) {
@@ -104,7 +106,7 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
             return;
     }
     if (mark.kind == WRITE) checker->changes++;
-    // First of all: other threads may run before this comes back.
+    // This comes first: other threads may run before it returns.
     if (checker->log_on && it.site) log_access(checker, self, it);
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +

@@ -1,4 +1,4 @@
-/* judge.cpp -- what is wrong with an access, and the sentence that says so. */
+/* judge.cpp -- find the error of an access, and write its sentence. */
 #include <stdio.h>
 
 #include "async_copies.h"
@@ -16,7 +16,7 @@ static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
 
 enum { NULL_PAGES = 64 << 10 }; // an address below this: from a null pointer
 
-/* One offence under way: who, and what is known of the array. */
+/* A finding in the making: the thread, the access and its array. */
 struct Case {
     Checker *checker;
     uint3 block, thread;
@@ -99,7 +99,8 @@ struct Case {
 
 /* ---- outside of all arrays ---------------------------------------------- */
 
-/* "x has 12 elements", and how far off that is where it is not clear. */
+/* "x has 12 elements"; without an index, the distance from the array
+ * instead. */
 static void say_bounds(const Case &c, char *out, size_t size) {
     const Called called(c.array);
     const unsigned long long count = c.array.size / c.element;
@@ -121,7 +122,7 @@ static void say_bounds(const Case &c, char *out, size_t size) {
 
 [[noreturn]] static void out_of_bounds(Checker *checker, Fiber *self,
                                        Access access, const uint8_t *states) {
-    // Told from the first byte that is outside.
+    // Report the first byte that is outside.
     unsigned inside = 0;
     while (inside < access.size && states[inside] & LIVE) inside++;
     Access told = access;
@@ -213,7 +214,7 @@ bool judge_states(Checker *checker, Fiber *self, const Access &access,
     }
     if (!live) out_of_bounds(checker, self, access, states);
     const bool told = judge_under_way(checker, self, access, mark, states);
-    // A struct is copied with its padding: one byte that was written is enough.
+    // A struct is copied with its padding: one written byte is enough.
     if (mark.effect & EFFECT_READS && !written && !told)
         note_blank(checker, self, access);
     if (!(mark.effect & EFFECT_WRITES)) return told;
@@ -240,7 +241,7 @@ void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
 [[noreturn]] static void not_the_devices(Checker *checker, Fiber *self,
                                          const Access &access) {
     const bool null = access.address < NULL_PAGES;
-    // No process has anything there; nor does it lie in the host's memory.
+    // No process has memory there, so it is not the host's either.
     const bool wild = access.address >> 47 != 0;
     Case c(checker, self, access, null || wild ? "bounds" : "host-pointer");
     c.say(null   ? ""
@@ -249,7 +250,7 @@ void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
     c.end(cudaErrorIllegalAddress);
 }
 
-/* Whether an address belongs to the engine, or to what a launch handed over. */
+/* Whether an address belongs to the engine, or to a launch's arguments. */
 static bool is_engine(const Checker *checker, uintptr_t address) {
     const Worker *worker = checker->worker;
     return address - (uintptr_t)worker < sizeof *worker;
@@ -265,7 +266,7 @@ bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark) {
         Array found;
         if (!find_variable(address, &found, &known) &&
             !find_host_memory(address, &found)) {
-            // Tables and literals have no name, and are nobody's fault.
+            // Tables and literals have no name; reading them is fine.
             if (known && !(mark.effect & EFFECT_WRITES)) return false;
             not_the_devices(checker, self, *access);
         }

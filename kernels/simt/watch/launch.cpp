@@ -52,7 +52,7 @@ static Checker *create_checker(Worker *worker) {
 }
 
 Checker *check_begin_worker(Worker *worker) {
-    // One whose stacks lie elsewhere: its hooks take it for the host.
+    // If its stacks are elsewhere, the hooks treat the worker as host code.
     const uintptr_t slots = (uintptr_t)worker->slots;
     if (!checking() || slots - fibers.base >= fibers.bytes) return 0;
     if (!worker->own_checker) worker->own_checker = create_checker(worker);
@@ -89,7 +89,7 @@ void check_end_block(Worker *worker) {
     if (checker->races_on) races_end_block(checker, worker);
 }
 
-/* The block leaves the barrier at which `arrival` is. */
+/* The block leaves the barrier where `arrival` waited. */
 static void note_barrier(Barriers *barriers, const Arrival &arrival) {
     unsigned i = 0;
     while (i < barriers->count && i < Barriers::MOST &&
@@ -113,8 +113,8 @@ static void note_barrier(Barriers *barriers, const Arrival &arrival) {
 
 void check_at_barrier(Worker *worker) {
     Checker *checker = worker->checker;
-    // A GPU's barriers are of those who have not returned. Who has come to the
-    // kernel's end has taken a way on which this barrier does not lie.
+    // On a GPU a barrier counts only the threads that have not returned. A
+    // thread that reached the kernel's end took a path without this barrier.
     if (checker->arrivals_differ || checker->ended) found_uneven(checker);
     tell_blanks(checker, SHARED);
     checker->arrivals_differ = false;
@@ -135,8 +135,8 @@ uint64_t check_changes(const Worker *worker) {
     return checker ? *(const volatile uint64_t *)&checker->changes : 0;
 }
 
-/* Where a signal ended it, if that is in the kernel's own code; or else the
- * last step. As what a hook's call would return to. */
+/* The place where a signal ended the worker, if it is in the kernel's own code;
+ * otherwise the last step. Given as a hook call's return address. */
 const void *check_step(const Worker *worker) {
     const void *step = worker->checker->step;
     const void *at = (const void *)worker->stopped_at;

@@ -1,4 +1,5 @@
-/* launch.h -- what the engine tells the watch build about a launch. */
+/* launch.h -- the calls by which the engine informs the watch build of a
+ * launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
 #include "../runtime/runtime.h"
@@ -22,24 +23,25 @@ void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);
 void check_after_grid_barrier(Worker *worker, unsigned epoch);
 
-/* How often its threads have changed what others may see. */
+/* How often its threads have changed memory that others may see. */
 uint64_t check_changes(const Worker *worker);
-/* Where the last basic block began that the worker was in. */
+/* The start of the basic block that the worker was last in. */
 const void *check_step(const Worker *worker);
 
 /* ---- meetings.cpp ------------------------------------------------------- */
 
-/* Whether those of the mask who live all wait for each other. */
+/* Whether all living lanes of the mask wait for each other. */
 bool check_together(const Warp *warp, unsigned mask, Meeting meeting);
-/* All threads of the block wait for ever: say who for whom, if for a lane. */
+/* All threads of the block wait forever. If they wait for a lane, report who
+ * waits for whom. */
 void check_deadlock(Worker *worker);
-/* meet(), as strictly as a GPU's rules are, for a call that returns to `pc`. */
+/* meet() by a GPU's strict rules, for a call that returns to `pc`. */
 uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
                          unsigned source, const void *pc);
 
 /* ---- engine.cpp --------------------------------------------------------- */
 
-/* A barrier that stands where `pc` and, if known, file and line say. */
+/* A barrier at `pc` and, if known, at this file and line. */
 int check_barrier_from(int vote, const void *pc, const char *file,
                        unsigned line);
 

@@ -1,10 +1,11 @@
-/* library.cpp -- what instrumented code calls of the C and C++ libraries in
- * their place: the linker puts __wrap_ before the names that build.py lists.
+/* library.cpp -- replacements for functions of the C and C++ libraries in
+ * instrumented code: the linker puts __wrap_ before the names that build.py
+ * lists.
  *
- * A kernel's malloc() and new take from device memory, so that what is done
- * with it is checked; its memcpy() and the like are accesses. The host's calls
- * go on to the libraries, unless they free what a kernel has allocated. Kernels
- * that are not watched have stand-ins for malloc() and free() alone. */
+ * A kernel's malloc() and new take device memory, so that its use is checked;
+ * its memcpy() and the like are accesses. The host's calls go on to the
+ * libraries, unless they free memory that a kernel allocated. Kernels that are
+ * not watched have replacements for malloc() and free() alone. */
 #include <stdlib.h>
 
 #include <new>
@@ -102,8 +103,8 @@ void __wrap_free(void *memory) {
     if (memory && !free_heap(memory)) free(memory);
 }
 
-/* operator new and delete, and those of arrays. Where there is no room: as on a
- * GPU NULL, and no exception. */
+/* operator new and delete, and those of arrays. If memory runs out they return
+ * NULL, as on a GPU, and throw no exception. */
 void *__wrap__Znwm(size_t size) {
     return in_kernel() ? of_heap(size) : operator new(size);
 }

@@ -17,7 +17,7 @@ static void count_block(Checker *checker, const Block *block) {
     checker->log.useless = 0;
 }
 
-/* ---- what happens to a block -------------------------------------------- */
+/* ---- the life of a block ------------------------------------------------ */
 
 static bool create(Checker *checker) {
     Log *log = &checker->log;
@@ -36,7 +36,7 @@ void log_begin_block(Checker *checker, Block *block) {
         return;
     Tally *tally = log->tally;
     tally->shared = (uintptr_t)block->shared;
-    // What an abandoned block has left there.
+    // Discard the entries that an abandoned block left.
     memset(log->count, 0, (size_t)block->threads * sizeof log->count[0]);
     log->useless = 0;
     if (tally->launch != block->launch) begin_tally(tally, block->launch);
@@ -51,9 +51,9 @@ void log_at_barrier(Checker *checker, Block *block) {
     checker->log.tally->barriers++;
 }
 
-/* ---- too much for a log ------------------------------------------------- */
+/* ---- full logs ---------------------------------------------------------- */
 
-/* The lanes of a warp that may come to more before the next barrier. */
+/* The lanes of a warp that may add entries before the next barrier. */
 static unsigned going_on(const Checker *checker, const Fiber *self) {
     const unsigned first = self->thread.linear / WARP * WARP;
     unsigned lanes = self->warp->live;
@@ -65,8 +65,8 @@ static unsigned going_on(const Checker *checker, const Fiber *self) {
     return lanes;
 }
 
-/* Let the other lanes run until they have no more room either, so that the warp
- * goes on in step. True if one of them has made room for this one. */
+/* Let the other lanes run until their logs are full too, so that the warp stays
+ * in step. True if one of them has made room for this one. */
 static bool catch_up(Checker *checker, Fiber *self) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, warp = thread / WARP;
@@ -86,9 +86,9 @@ static bool catch_up(Checker *checker, Fiber *self) {
     return false;
 }
 
-/* Requests that a lane which goes on may yet take part in stay in the logs. If
- * the lanes went such different ways that this makes no room, they are counted
- * as they are: one of two parts may then count as two. */
+/* Requests that may still get a lane which is running stay in the logs. If the
+ * lanes' paths differ so much that this makes no room, the requests are counted
+ * as they are: one request in two parts may then count as two. */
 void log_full(Checker *checker, Fiber *self) {
     enum { ROOM = LOG_ENTRIES / 8 };
     Log *log = &checker->log;

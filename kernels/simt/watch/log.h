@@ -1,4 +1,4 @@
-/* log.h -- what each thread has accessed, in order, until its warp is counted.
+/* log.h -- the accesses of each thread, in order, until its warp is counted.
  *
  * A hook only appends eight bytes to the log of its thread: the site and the
  * address, or a basic block's pc. When the threads of a block have met at a
@@ -24,15 +24,15 @@ struct Tally;
 enum {
     LOG_ENTRIES = 512, /* of one thread */
     /* Not a power of two: the logs of a warp are written and read side by side
-     * and must not fight for the same sets of the cache. */
+     * and must not compete for the same sets of the cache. */
     LOG_BYTES = LOG_ENTRIES * 8 + 64,
     SITE_FROM = 48 /* of a site in an entry; below it the address or the pc */
 };
 
-/* What a worker keeps of the running block. */
+/* A worker's logs of the running block. */
 struct Log {
     uint64_t *entries; /* thread i's at byte i * LOG_BYTES */
-    Tally *tally;      /* counters.h: what has been counted */
+    Tally *tally;      /* counters.h: the counts so far */
     unsigned count[MAX_THREADS];
     unsigned useless; /* by warp: waiting for its other lanes did not help */
 };
@@ -47,12 +47,12 @@ void log_end_block(Checker *checker, Block *block);
 /* All threads of the block that have not ended are at a barrier. */
 void log_at_barrier(Checker *checker, Block *block);
 inline void log_at_meeting(Checker *, Warp *, unsigned) {}
-/* All workers have ended: their sums become the kernel's. Called for every
+/* All workers have ended: add their sums to the kernel's. Called for every
  * instrumented launch, with or without counters. */
 void counters_end_launch(Job *job);
 
-/* Thread `self` has no more room. Returns when it has; other threads may have
- * run. */
+/* The log of thread `self` is full. Returns when it has room again; other
+ * threads may have run. */
 void log_full(Checker *checker, Fiber *self);
 /* Append an entry; false: there would be no room after it. */
 SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
@@ -62,19 +62,19 @@ SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
     log->count[thread] = count + 1;
     return true;
 }
-/* The last one was none: nothing else has happened since. */
+/* Withdraw the last entry. Nothing else may have happened since. */
 SIMT_INLINE void log_take_back(Log *log, const Fiber *self) {
     log->count[self->thread.linear]--;
 }
 
-/* Returns how many there are now. */
+/* Append an entry; returns the number of entries. */
 SIMT_INLINE unsigned log_put(Log *log, const Fiber *self, uint64_t entry) {
     const unsigned thread = self->thread.linear, count = log->count[thread];
     log_of(log, thread)[count] = entry;
     return log->count[thread] = count + 1;
 }
 
-/* In what follows C is Checker, whose members are not known here yet. */
+/* Below, C is Checker, whose members are not declared here yet. */
 template <class C>
 SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
     if (SIMT_UNLIKELY(log_put(&checker->log, self, entry) == LOG_ENTRIES))

@@ -1,4 +1,4 @@
-/* match.cpp -- the logs of a warp's threads become requests. */
+/* match.cpp -- turns the logs of a warp's threads into requests. */
 #include "counters.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Requests of lanes that went different ways. */
+/* Requests of lanes on different paths. */
 struct Row {
     unsigned mask, site;
     uint64_t entries[WARP];
@@ -21,15 +21,15 @@ struct Lanes {
     unsigned mask;        /* lanes that have entries */
     unsigned live;        /* lanes that may yet have more */
     int number;           /* of them */
-    unsigned count[WARP]; /* how many each has, by lane */
+    unsigned count[WARP]; /* the number of entries, by lane */
     uint64_t *log[WARP];  /* by lane */
     int lane[WARP];       /* the lanes of the mask */
 };
 
 /* ---- lanes that go the same way ----------------------------------------- */
 
-/* Whether all lanes have entry `k` in common but for a distance from the first
- * lane's, as given. No branches: this is done for every access. */
+/* Whether entry `k` of each lane differs from the first lane's by the given
+ * distance. There are no branches, since this runs for every access. */
 SIMT_INLINE bool fits(const Lanes *lanes, unsigned k, uint64_t first,
                       const uint64_t *delta) {
     uint64_t differ = 0;
@@ -50,8 +50,8 @@ SIMT_INLINE bool fits(const Lanes *lanes, unsigned k, uint64_t first,
 
 static const uint64_t no_delta[WARP] = {};
 
-/* Count entry `k`, which is an access and did not fit its site's last pattern;
- * false if the lanes are not all at one site. */
+/* Count entry `k`, an access that did not fit its site's last pattern; false if
+ * the lanes are not all at one site. */
 static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
                           unsigned k) {
     uint64_t entries[WARP], differ = 0;
@@ -84,7 +84,7 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
         Pattern *p = t->recent;
         const uintptr_t address = address_of(entry);
         const unsigned phase = address & t->phases;
-        // In this order: nothing is counted before it is known to be whole.
+        // In this order, so that only a whole request is counted.
         if (p->mask == mask && fits(lanes, k, entry, p->delta) &&
             p->cost[phase].known && address - t->at->low < t->at->size) {
             p->hits[phase]++;
@@ -98,15 +98,15 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
 
 /* ---- lanes that went different ways ------------------------------------- */
 
-/* Lanes that went the same way from some entry on. */
+/* Lanes on the same path from some entry on. */
 struct Group {
-    int number, live; /* how many; those that may yet come to more */
+    int number, live; /* how many; those that may yet have more entries */
     int lane[WARP];
     const uint64_t *log; /* of the first of them */
     unsigned end;
 };
 
-/* What was met on the ways. */
+/* The sites and basic blocks on those paths. */
 struct Met {
     SiteTally *sites[WARP * LOG_ENTRIES];
     StepTally *steps[WARP * LOG_ENTRIES];
@@ -125,7 +125,7 @@ static bool same_way(const uint64_t *one, const uint64_t *other, unsigned start,
 }
 
 static void group_lanes(Met *met, const Lanes *lanes, unsigned start) {
-    enum { TRIED = 6 }; // more are as well taken one by one
+    enum { TRIED = 6 }; // beyond that, lanes are handled one by one
     met->groups_count = 0;
     for (int i = 0; i < lanes->number; i++) {
         const int lane = lanes->lane[i];
@@ -185,8 +185,8 @@ static void survey(Tally *tally, Met *met, unsigned start) {
     }
 }
 
-/* How many requests are whole: all that there are, or those for which no lane
- * that goes on is missing. */
+/* The number of complete requests: all of them, or those that miss no lane
+ * which is still running. */
 static unsigned whole(Times *times, unsigned live) {
     times->take = times->most;
     if (live && times->live < __builtin_popcount(live))
@@ -198,7 +198,7 @@ static unsigned whole(Times *times, unsigned live) {
     return times->take;
 }
 
-/* Rows for the requests that are whole; returns their number. */
+/* Make rows for the complete requests; returns their number. */
 static unsigned make_rows(Tally *tally, Met *met, unsigned live) {
     for (int i = 0; i < met->steps_count; i++)
         met->steps[i]->executions += whole(&met->steps[i]->times, live);
@@ -214,7 +214,7 @@ static unsigned make_rows(Tally *tally, Met *met, unsigned live) {
     return rows;
 }
 
-/* Put a group's entries into their rows, and those that have none back to the
+/* Put a group's entries into their rows. Entries without a row go back to the
  * beginning of the logs. */
 static void fill_rows(Tally *tally, Lanes *lanes, const Group *group,
                       unsigned start) {
@@ -299,7 +299,8 @@ void count_warp(Log *log, unsigned warp, unsigned live) {
     unsigned same = 0;
     if (!(live & ~lanes.mask)) same = count_together(log->tally, &lanes, end);
     if (same == longest) return;
-    for (int i = 0; i < lanes.number; i++) // what fill_rows() does not see
+    for (int i = 0; i < lanes.number; i++) // entries that fill_rows() does not
+                                           // handle
         if (lanes.count[lanes.lane[i]] == same) lanes.count[lanes.lane[i]] = 0;
     count_apart(log->tally, &lanes, same);
     if (live)

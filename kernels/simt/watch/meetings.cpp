@@ -1,9 +1,9 @@
-/* meetings.cpp -- where the lanes of a warp meet: as strictly as a GPU's rules
- * are, and who waits for whom if they never do.
+/* meetings.cpp -- where the lanes of a warp meet, by a GPU's strict rules, and
+ * who waits for whom if they never do.
  *
- * A lane that calls a shuffle, a vote or __syncwarp() is named in its own mask,
- * and those named in it that have not returned all come with the same mask to
- * the same kind of call. The words are those of
+ * A lane that calls a shuffle, a vote or __syncwarp() must be in its own mask.
+ * All lanes of that mask that have not returned must come with the same mask to
+ * the same kind of call. The sentences are those of
  * lib/weft/pykernel/sim/schedule.py. */
 #include <stdio.h>
 
@@ -39,7 +39,7 @@ std::string lanes_text(unsigned lanes) {
     return text;
 }
 
-/* ---- what goes wrong ---------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 static const Fiber *fiber_of(unsigned thread) {
     const Fiber *self = here(), *it = self;

@@ -1,4 +1,4 @@
-/* memory.cpp -- the arena: device memory while watch builds are about. */
+/* memory.cpp -- the arena: device memory while watch builds are loaded. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +23,11 @@ enum : size_t {
     LARGEST = (size_t)64 << 30,    // addresses, not memory
     SMALLEST = (size_t)256 << 20,  // where addresses are limited (ulimit -v)
     ALIGN = 256,                   // cudaMalloc()'s promise
-    LEAST_ZONE = 4096,             // no array lies nearer to another one than
-    MOST_ZONE = 1 << 20,           // this, or its size if that is in between
-    NEAR_ZONE = 64,                // the same for what kernels allocate
+    LEAST_ZONE = 4096,             // beside each array: its size,
+    MOST_ZONE = 1 << 20,           // within these limits
+    NEAR_ZONE = 64,                // the same for memory that kernels allocate
     LATE_PART = 8,                 // of the arena: freed and not yet reused
-    LATE_MEMORY = (size_t)4 << 20, // ... of what is not given back
+    LATE_MEMORY = (size_t)4 << 20, // ... of memory that is not given back
     PAGES_FROM = 64 << 10,         // worth giving back to the system
     STEP = (size_t)64 << 20        // by which the arena is opened
 };
@@ -56,8 +56,8 @@ static Owner &owner() {
 
 /* ---- addresses ---------------------------------------------------------- */
 
-/* Only what arrays may lie in can be written: in so much memory a wild store of
- * a plain kernel would else do harm and not be seen. */
+/* Only the part that may hold arrays is writable. Otherwise a wild store of a
+ * plain kernel into so much memory would do harm unnoticed. */
 struct Shadow {
     char *at;
     size_t each; // bytes for each word of the arena
@@ -101,7 +101,7 @@ void *reserve_shadow(size_t each) {
     return reserve(arena.bytes, each, PROT_READ);
 }
 
-/* Let arrays lie below `top`; false: the system refuses. */
+/* Allow arrays below `top`; false: the system refuses. */
 static bool open_to(size_t top) {
     std::lock_guard<std::mutex> guard(opened->lock);
     if (top <= opened->bytes) return true;
@@ -162,15 +162,17 @@ static bool take_room(Owner &o, size_t size, Extent *out) {
     return false;
 }
 
-/* Of what a freed array's memory is not given back: a small one's pages, those
- * at the ends of a large one. Their shadows take several times as much. */
+/* The part of a freed array's memory that is not given back: a small one's
+ * pages, those at the ends of a large one. Their shadows take several times as
+ * much. */
 static size_t memory_of(const Array &array, const Extent &extent) {
     const bool large = array.size >= PAGES_FROM;
     const size_t pages = large ? 2 * 4096 : round_up(array.size, 4096);
     return pages < extent.size ? pages : extent.size;
 }
 
-/* Reuse what was freed first, as far as there is more than `keep` of it. */
+/* Reuse the oldest freed memory, as long as more than `keep` bytes are
+ * freed. */
 static void reuse(Owner &o, size_t keep) {
     while (!o.late.empty() &&
            (o.late_bytes > keep || o.late_memory > LATE_MEMORY)) {
@@ -207,8 +209,8 @@ static size_t addresses() {
     return known ? strtoull(text, 0, 10) * (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Whether `ulimit -v` allows so much more. The arena's addresses are reserved,
- * so the system would not object. */
+/* Whether `ulimit -v` allows so much more. The arena's addresses are already
+ * reserved, so the system itself would not object. */
 static bool is_allowed(const Owner &o, size_t more) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
@@ -227,11 +229,11 @@ void *take_array(Array array, State state) {
     Owner &o = owner();
     std::lock_guard<std::mutex> guard(o.lock);
     Extent extent;
-    // Whole multiples of it, so that the next array's promise holds, too.
+    // Whole multiples of ALIGN, so that the next array is aligned, too.
     const size_t size = round_up(round_up(array.size, align) + 2 * zone, ALIGN);
     if (!is_allowed(o, size) || !take(o, size, &extent)) return 0;
     array.offset = extent.start + zone;
-    // What lies elsewhere has only its shadows here.
+    // An array outside of the arena has only its shadows here.
     if (!array.address) array.address = arena.base + array.offset;
     array.number = ++o.births;
     array.freed = false;
@@ -299,7 +301,7 @@ static size_t distance(const Array &a, uintptr_t offset) {
 bool nearest_array(uintptr_t offset, Array *found) {
     Owner &o = owner();
     std::lock_guard<std::mutex> guard(o.lock);
-    // Inside of freed memory: that one, and the latest if it was reused.
+    // Inside of freed memory: that array, and the latest if it was reused.
     for (auto it = o.late.rbegin(); it != o.late.rend(); ++it)
         if (distance(it->first, offset) == 0) {
             *found = it->first;

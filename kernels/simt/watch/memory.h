@@ -1,8 +1,8 @@
-/* memory.h -- which bytes a kernel may touch, and what is known about each.
+/* memory.h -- which bytes a kernel may access, and the state of each.
  *
- * While watch builds are about, device memory lies in one reserved range of
- * addresses, the arena. Its shadows (a byte of state for each byte here, and
- * what races.h has) are as far apart: finding them takes one subtraction. */
+ * While watch builds are loaded, device memory is one reserved range of
+ * addresses, the arena. Its shadows (a state for each byte here, and the cells
+ * of races.h) are at matching distances: one subtraction finds them. */
 #ifndef SIMT_CHECK_MEMORY_H
 #define SIMT_CHECK_MEMORY_H
 #include "../runtime/runtime.h"
@@ -14,8 +14,8 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Of a byte. LIVE ones may be touched; a copy into a COMING one, or out of a
- * GOING one, is under way. */
+/* The state of a byte. LIVE ones may be accessed; a copy into a COMING one, or
+ * out of a GOING one, is under way. */
 enum State : uint8_t {
     NOWHERE = 0,
     LIVE = 1,
@@ -41,7 +41,7 @@ struct Array {
     uintptr_t offset;  /* the same in its space: see Access::offset */
     size_t size;       /* bytes */
     unsigned element;  /* bytes of one element; 0: not known */
-    Sides sides;       /* of its rows, where it is declared with several */
+    Sides sides;       /* of its rows, if it is declared with several */
     Origin origin;
     bool freed;
     unsigned number; /* counted from 1 in the order of their births */
@@ -56,17 +56,17 @@ struct Arena {
 };
 extern __attribute__((visibility("hidden"))) Arena arena;
 
-/* From now on device memory is checked: true if there is an arena. Called when
- * the first instrumented library is loaded. */
+/* Check device memory from now on: true if there is an arena. Called when the
+ * first instrumented library is loaded. */
 bool start_checking();
-/* Addresses for a shadow of the arena, `each` bytes for each word, all 0. As
- * far as arrays lie it can be written. NULL: there are no such. */
+/* Reserve addresses for a shadow of the arena, `each` bytes for each word, all
+ * 0. It is writable as far as arrays reach. NULL: there is no room. */
 void *reserve_shadow(size_t each);
 bool checking();
 
 /* Make room for `array.size` bytes, with red zones, in which every byte has
- * `state`. Returns where; NULL: no room. If the array has an address already,
- * the room is only its stand-in. */
+ * `state`. Returns the address; NULL: no room. If the array already has an
+ * address, the room is only its stand-in. */
 void *take_array(Array array, State state);
 bool free_array(const void *pointer); /* false: there is none */
 
@@ -74,11 +74,11 @@ bool free_array(const void *pointer); /* false: there is none */
 bool find_array(uintptr_t offset, Array *found);
 /* ... or else the freed one, or else the live one that is nearest. */
 bool nearest_array(uintptr_t offset, Array *found);
-/* Call the array at an offset this from now on; name NULL: as before. */
+/* Give the array at an offset this name from now on; NULL: keep its name. */
 void name_array(uintptr_t offset, const char *name, size_t length,
                 unsigned element);
 
-/* The host has written, or copied: bytes outside of the arena are no matter. */
+/* The host has written, or copied. Bytes outside of the arena are ignored. */
 void mark_written(const void *at, size_t size);
 void mark_copied(const void *to, const void *from, size_t size);
 

@@ -1,4 +1,4 @@
-/* names.cpp -- what threads, blocks and arrays are called in a sentence. */
+/* names.cpp -- the names of threads, blocks and arrays in a sentence. */
 #include <stdio.h>
 
 #include <mutex>

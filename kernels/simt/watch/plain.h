@@ -2,9 +2,9 @@
  * of an array, to bytes that are written, in a log that has room, and no race.
  *
  * All of it is inlined into the hook and fits in the registers that a call may
- * spoil, so that the hook has no frame. Whatever is not common is left to the
- * long way (hooks.h), which begins anew: what is logged here is
- * taken back, and what else is noted may be noted twice. */
+ * overwrite, so that the hook needs no frame. Anything uncommon is left to the
+ * long way (hooks.h), which starts over: the short way takes its log entry back
+ * first, and its other notes may be made twice. */
 #ifndef SIMT_CHECK_PLAIN_H
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"
@@ -27,7 +27,7 @@ SIMT_INLINE uintptr_t on_stack() {
 #endif
 }
 
-/* Bytes that are accessed at once have their states in a word. */
+/* The states of bytes that are accessed together form a word. */
 template <unsigned size> struct StatesOf;
 template <> struct StatesOf<1> {
     typedef uint8_t type;
@@ -45,7 +45,7 @@ template <> struct StatesOf<16> {
     typedef unsigned __int128 type;
 };
 
-/* Whether all bytes may be accessed so; the first write of some is noted. */
+/* Whether all bytes may be accessed this way; notes the first write of some. */
 template <unsigned size, Kind kind>
 SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     typedef typename StatesOf<size>::type Word;
@@ -59,11 +59,11 @@ SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     return true;
 }
 
-/* Which of an access's races are looked for: PLAIN knows more of the reasons
- * why there is none, and QUICK fits in fewer registers. */
+/* How hard to look for an access's races: PLAIN handles more of the cases
+ * without a race, and QUICK fits in fewer registers. */
 enum Effort { QUICK, PLAIN };
 
-/* Whether an access by code of this tag (check.h) races with none before. */
+/* Whether an access by code of this tag (check.h) races with no earlier one. */
 template <unsigned size, Kind kind, Space space, Effort effort>
 SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
                              uintptr_t offset, uint64_t tag) {
@@ -107,8 +107,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
     return true;
 }
 
-/* The whole short way of a plain access by code that goes on at `pc`; false: it
- * has to go a longer one. */
+/* The whole short way of a plain access by code that continues at `pc`; false:
+ * it needs a longer one. */
 template <unsigned size, Kind kind, Effort effort>
 SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     const uintptr_t stack = on_stack();

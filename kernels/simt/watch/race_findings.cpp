@@ -1,5 +1,5 @@
-/* race_findings.cpp -- what is said of two accesses that nothing orders: the
- * same of a pair, whichever of them came first this time. */
+/* race_findings.cpp -- the sentence about two accesses that nothing orders. It
+ * is the same whichever of them came first this time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static bool same(uint3 a, uint3 b) {
     return a.x == b.x && a.y == b.y && a.z == b.z;
 }
 
-/* The read is told first, and else the place that comes first in the code. */
+/* The sentence begins with the read, or else with the first place in the
+ * code. */
 static auto rank(const Side &s) {
     const uintptr_t pc = (uintptr_t)site_at(s.site).pc;
     return std::make_tuple(s.kind != READ, pc, s.block.z, s.block.y, s.block.x,
@@ -72,7 +73,7 @@ static std::string in_block(const Job *job, const Side &a, const Side &b,
     return text;
 }
 
-/* "x[3]"; `found` learns the array. */
+/* "x[3]"; also enters the array in `found`. */
 static std::string element(const Job *job, const Access &access, Array *array,
                            Found *found) {
     if (!array_at(job, access.space, access.offset, array)) return "memory";
@@ -88,7 +89,7 @@ static std::string element(const Job *job, const Access &access, Array *array,
            Subscript(found->index, array->sides).text;
 }
 
-/* ---- looks before a compare-and-swap ------------------------------------ */
+/* ---- reads before a compare-and-swap ------------------------------------ */
 
 static std::atomic<bool> first_looks[MAX_SITES];
 
@@ -97,15 +98,15 @@ void note_first_look(unsigned site) {
         first_looks[site] = true;
 }
 
-/* Which reads these are is known only when the swap has come: until then they
- * are findings, which are not told. */
+/* Only the swap shows which reads these are. Until then they are findings; this
+ * removes them from the report. */
 bool is_first_look(const Found &found) {
     if (strcmp(found.kind, "race") || !first_looks[found.site]) return false;
     return site_at(found.site).kind == READ &&
            site_at(found.other_site).kind == ATOMIC;
 }
 
-/* ---- what is said ------------------------------------------------------- */
+/* ---- the finding -------------------------------------------------------- */
 
 void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict) {

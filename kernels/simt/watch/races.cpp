@@ -16,7 +16,7 @@ inline namespace asm_fibers {
 
 enum : unsigned {
     BATCH = 1024,         // ids that a worker takes at once
-    BATCHES = 1u << 22,   // of those there are
+    BATCHES = 1u << 22,   // the number of batches
     ENOUGH = BATCHES / 2, // for a launch to begin with
     WORKERS = 4096,       // more than there can be
     LARGE = 64 << 10      // bytes that are worth giving back to the system
@@ -36,7 +36,7 @@ static struct Ids {
     std::atomic<unsigned> next{1}; /* batch */
     std::atomic<unsigned> launch_floor{BATCH};
     std::atomic<bool> running{false};
-    std::mutex lock; /* guards what follows */
+    std::mutex lock; /* guards the next members */
     unsigned grid_epoch = 0, grid_floor = 0;
     bool any_epoch = false;
 } ids;
@@ -61,7 +61,7 @@ static bool reserve_global(Cells *cells, size_t of_a_word) {
     return cells->cells && cells->others && cells->updates;
 }
 
-/* The same of `count` words or bytes of shared memory. */
+/* The same for `count` words or bytes of shared memory. */
 static bool reserve_cells(Cells *cells, size_t count) {
     cells->cells = (Cell *)reserve(count * sizeof(Cell));
     cells->others = (Mention *)reserve(count * sizeof(Mention));
@@ -98,15 +98,16 @@ static void clear_cells(const Cells &cells, size_t start, size_t count) {
 }
 
 void races_forget(uintptr_t offset, size_t size) {
-    // Earlier launches come before all that matters: only kernels allocate
-    // what a running launch may have touched. What is large is given back.
+    // Earlier launches come before every access that matters, so small ranges
+    // are cleared only during a launch, where kernels allocate memory. Large
+    // ranges are given back.
     if (!global.updates || !global_bytes.updates) return;
     if (!ids.running && size < LARGE) return;
     clear_cells(global, offset / 4, (size + 3) / 4);
     clear_cells(global_bytes, offset, size);
 }
 
-/* All ids are used up: no cell may hold one of them when they begin anew. */
+/* All ids are used up: clear every cell before the ids start again. */
 static void begin_anew() {
     clear_cells(global, 0, arena.bytes / 4);
     clear_cells(global_bytes, 0, arena.bytes);
@@ -128,7 +129,7 @@ unsigned take_id(Checker *checker) {
     Races &races = checker->races;
     if (races.next == races.end) {
         const unsigned batch = ids.next.fetch_add(1);
-        if (batch >= BATCHES) { // two thousand million intervals in one launch
+        if (batch >= BATCHES) { // two billion intervals in one launch
             ids.next = BATCHES;
             races.off = races.slow = true;
             return races.next - 1;
@@ -208,7 +209,7 @@ static void join_launch(Checker *checker, unsigned launch) {
     races.launch = launch;
     races.off = races.slow = !prepare(checker);
     races.settled = ids.launch_floor;
-    races.next = races.end; // those left are of before
+    races.next = races.end; // those left are older
     Writer &writer = writers[checker->number];
     lock(writer);
     writer.blocks.clear();
@@ -255,7 +256,7 @@ void races_after_grid_barrier(Checker *checker, Block *, unsigned epoch) {
     Races &races = checker->races;
     if (races.off) return;
     {
-        // All have come: whoever is the first to leave says which ids are old.
+        // All blocks have come. The first one to leave sets which ids are old.
         std::lock_guard<std::mutex> guard(ids.lock);
         if (!ids.any_epoch || ids.grid_epoch != epoch) {
             ids.any_epoch = true;

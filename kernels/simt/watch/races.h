@@ -1,22 +1,22 @@
 /* races.h -- accesses that nothing orders.
  *
  * Two accesses of one element race if different threads make them, one of them
- * writes, not both are atomic, and none happens before the other. Time is told
- * by numbers ("ids") as in FastTrack (Flanagan, Freund: PLDI 2009), arranged
+ * writes, not both are atomic, and none happens before the other. Numbers
+ * ("ids") mark the time as in FastTrack (Flanagan, Freund: PLDI 2009), arranged
  * for blocks: a worker takes a fresh id when a block begins, when one of its
- * barriers opens, and for those lanes that meet. Hence of two accesses by one
- * block that with an id below the running interval's is the earlier one, and
- * for plain kernels that comparison is all there is.
+ * barriers opens, and for those lanes that meet. So of two accesses by one
+ * block, one whose id is below the running interval's is the earlier one. For
+ * plain kernels this comparison is enough.
  *
- * For each 4-byte word of memory a Cell keeps the last write and a read, each
- * in one word that is read and written whole: workers run at once, and what
- * they find is always an access that took place. A word that is accessed by
- * bytes has a Cell for each of them. What is rare lies in arrays beside it: a
- * second reader that nothing orders with the first, and atomics.
+ * For each 4-byte word of memory a Cell keeps the last write and a read. Each
+ * is one word that is read and written whole: workers run at once, and a cell
+ * always holds an access that took place. A word that is accessed by bytes has
+ * a Cell for each of them. Rare data is in arrays beside it: a second reader
+ * that nothing orders with the first, and atomics.
  *
- *     races.cpp       ids, the lives of blocks and launches, what is said
- *     cells.cpp       one access and the cells of what it touches
- *     sync.h, .cpp    meetings, fences, and what atomics tell other threads */
+ *     races.cpp       ids, and the lives of blocks and launches
+ *     cells.cpp       one access and the cells of the words it touches
+ *     sync.h, .cpp    meetings, fences, and order created by atomics */
 #ifndef SIMT_CHECK_RACES_H
 #define SIMT_CHECK_RACES_H
 
@@ -29,20 +29,20 @@ inline namespace asm_fibers {
 
 struct Checker;
 
-/* An access in one word: id, thread, site, and what follows. 0: none. */
+/* An access in one word: id, thread, site, and the flags below. 0: none. */
 typedef uint64_t Mention;
 enum : uint64_t {
     ID_SHIFT = 32,
     THREAD_SHIFT = 22,
     SITE_SHIFT = 6,
-    /* Of a read: how far away a second reader is that is kept elsewhere. */
+    /* Of a read: the distance of a second reader that is kept elsewhere. */
     NO_OTHER = 0,
     IN_WARP = 1,
     IN_BLOCK = 2,
     IN_GRID = 3,
     DISTANCE = 3,
     WEAK = 4,    /* a volatile read or an atomic load: atomics may go beside */
-    UPDATED = 8, /* in place of a write: Updates has what was here */
+    UPDATED = 8, /* in place of a write: Updates has the former write */
     BYTES = 16,  /* in place of a write: each byte has a cell of its own */
     ID_AND_THREAD = ~0ull << THREAD_SHIFT,
     ID_AND_WARP = ~0ull << (THREAD_SHIFT + 5)
@@ -64,7 +64,7 @@ struct Cell {
 };
 
 /* Of a word that threads update atomically: the plain write before, and two of
- * those threads, as far apart as any. */
+ * those threads, as far apart as possible. */
 struct Updates {
     Mention plain, first, second;
 };
@@ -78,8 +78,8 @@ struct Cells {
 
 struct Sync;
 
-/* A write over another thread's of the same interval: whether the values
- * differ can be told when it has happened. */
+/* A write over another thread's of the same interval. Whether the values differ
+ * is checked after the write. */
 struct Doubt {
     Access now;
     Fiber self; /* as it was */
@@ -88,7 +88,7 @@ struct Doubt {
     unsigned char before[16];
 };
 
-/* What a worker knows about the running block. */
+/* A worker's state for the running block. */
 struct Races {
     unsigned interval; /* the id with which the running interval began */
     unsigned settled;  /* below it: before all that this block does now */
@@ -119,8 +119,9 @@ void races_before_grid_barrier(Checker *checker, Block *block, unsigned epoch);
 void races_after_grid_barrier(Checker *checker, Block *block, unsigned epoch);
 enum FenceScope { FENCE_BLOCK, FENCE_DEVICE };
 void races_at_fence(Checker *checker, Fiber *self, FenceScope scope);
-/* A barrier of some threads of a block, by its address: each arrives (and may
- * go on before the others), and then knows what those did who have arrived. */
+/* A barrier of some threads of a block, by its address. Each thread arrives
+ * (and may go on before the others); at its departure, all accesses of those
+ * that have arrived come before its own. */
 void races_at_arrival(Checker *checker, Fiber *self, const void *barrier);
 void races_at_departure(Checker *checker, Fiber *self, const void *barrier);
 /* [offset, offset + size) of the arena begins a new life (or ends one). */
@@ -128,13 +129,13 @@ void races_forget(uintptr_t offset, size_t size);
 
 /* ---- the common way ----------------------------------------------------- */
 
-/* An id of this block from an earlier interval. (Only some of those, but those
- * that matter: as long as a worker's ids are in one piece.) */
+/* Whether an id is this block's, from an earlier interval. This finds only ids
+ * in the worker's current contiguous range; these are the ones that matter. */
 SIMT_INLINE bool is_past(const Races &races, unsigned id) {
     return id - races.own_low < races.interval - races.own_low;
 }
 
-/* The id of what a thread does now. */
+/* The id of the thread's current accesses. */
 SIMT_INLINE unsigned current_id(const Races &races, unsigned thread) {
     const unsigned own = races.own_id[thread];
     return own > races.interval ? own : races.interval;
@@ -147,7 +148,7 @@ SIMT_INLINE Mention mention(const Races &races, const Fiber *self,
            (Mention)thread << THREAD_SHIFT | (Mention)site << SITE_SHIFT;
 }
 
-/* Whether a write (or what stands in its place) is known to come before. */
+/* Whether a write (or an entry in its place) certainly came before. */
 SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
                                 unsigned floor) {
     const unsigned id = id_of(write);
@@ -175,8 +176,8 @@ SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
     const bool mates = !((read ^ now) & ID_AND_WARP);
     if (distance == IN_WARP && mates) return true;
     if (id != id_of(now)) return false;
-    // A second reader, or one that is farther off. That both have one id says
-    // that nothing but, maybe, atomics has ordered them: to keep both is never
+    // A second reader, or one that is farther off. If both have one id, then
+    // nothing, except maybe atomics, has ordered them: keeping both is never
     // wrong.
     put_at(cells.others[i], now);
     put_at(cell->read,
@@ -201,13 +202,13 @@ SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
 }
 
 /* Whether a write came before this launch or interval, or was the same thread's
- * in it. Mentions are compared whole: their ids stand above all else. */
+ * in it. Mentions are compared whole: their ids are in the highest bits. */
 SIMT_INLINE bool quickly_before(Mention write, Mention now, unsigned floor) {
     if (write < (Mention)floor << ID_SHIFT) return true;
     return (write ^ now) < 1u << THREAD_SHIFT && !(write & (UPDATED | BYTES));
 }
 
-/* read_plainly() and write_plainly() without what is less common yet. */
+/* read_plainly() and write_plainly() without their less common cases. */
 SIMT_INLINE bool read_quickly(const Cells &cells, size_t i, Mention now,
                               unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -241,9 +242,9 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
 /* cells.cpp: any access, whatever it meets. */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
-/* Every plain, volatile and atomic access to shared and global memory that may
- * be made and has not gone the short way (plain.h). A plain one may yet be
- * common: it is the first of its site, say. A template, since a Checker has a
+/* Every permitted plain, volatile and atomic access to shared and global memory
+ * that has not gone the short way (plain.h). A plain one may still be common:
+ * for instance, the first of its site. It is a template, since a Checker has a
  * Races. */
 template <class C>
 SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
@@ -262,7 +263,7 @@ SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
         else
             while (i < end && write_plainly(races, cells, i, now, floor)) i++;
         if (i == end) return;
-        // From here on: what was done stays as it is when done once more.
+        // The words already done are checked again: that changes nothing.
     }
     judge_access(checker, self, access);
 }

@@ -1,5 +1,5 @@
 /* report.h -- findings that the watch build makes of a launch as a whole, and
- * the text that all of them become. */
+ * the text of all findings. */
 #ifndef SIMT_CHECK_REPORT_H
 #define SIMT_CHECK_REPORT_H
 #include <stdarg.h>
@@ -21,23 +21,24 @@ struct Sink {
     std::string text;
     void print(const char *format, ...) __attribute__((format(printf, 2, 3)));
     void quote(const char *string); /* as JSON */
-    /* [module, offset], or null: where the instruction is that calls a hook
+    /* [module, offset], or null: the place of the instruction that calls a hook
      * which returns to `pc`. */
     void place(const void *pc);
 };
 
 /* ---- faults.cpp --------------------------------------------------------- */
 
-/* What ended the launch, if no hook has found it: a trap, a full stack, ... */
+/* The fault that ended the launch, if no hook has found it: a trap, a full
+ * stack and so on. */
 void found_fault(Job *job);
-/* The threads of a block that are about to leave a barrier are not all of it,
- * or do not wait at one and the same. */
+/* The threads that are about to leave a barrier are not all threads of the
+ * block, or do not wait at the same one. */
 void found_uneven(Checker *checker);
 
 /* ---- absent.cpp --------------------------------------------------------- */
 
-/* The lanes in `group` meet: of those that their call names or reads, some may
- * take no part. */
+/* The lanes in `group` meet. Report lanes that their call names or reads and
+ * that take no part. */
 void find_absent(Checker *checker, const Warp *warp, unsigned group);
 
 /* ---- meetings.cpp ------------------------------------------------------- */
@@ -47,7 +48,7 @@ std::string lanes_text(unsigned lanes);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 
-/* A race that is none: a plain read that a compare-and-swap puts right. */
+/* A harmless race: a plain read that a compare-and-swap corrects. */
 bool is_first_look(const Found &found);
 void write_findings(Sink *sink); /* a JSON list */
 
@@ -57,8 +58,8 @@ void write_counters(Sink *sink); /* a JSON list of kernels */
 
 /* ---- report.cpp --------------------------------------------------------- */
 
-/* Write the report to the file that WEFT_CHECK_REPORT names, if there is
- * something new in it. */
+/* Write the report to the file named by WEFT_CHECK_REPORT, if it has
+ * changed. */
 void write_report_if_asked();
 
 } // namespace

@@ -1,4 +1,4 @@
-/* sync.cpp -- what the threads of a block tell one another. */
+/* sync.cpp -- the order between the threads of a block. */
 #include "sync.h"
 
 #include <sys/mman.h>
@@ -65,7 +65,7 @@ static unsigned all_lanes(unsigned threads, unsigned warp) {
     return count >= WARP ? ~0u : (1u << count) - 1;
 }
 
-/* Every lane of a warp has come: what one of them knew, all do. */
+/* Every lane of a warp has come: each learns all that any of them knew. */
 static void meet_all(Races &races, unsigned threads, unsigned warp,
                      unsigned id) {
     Sync &sync = *races.sync;
@@ -78,7 +78,8 @@ static void meet_all(Races &races, unsigned threads, unsigned warp,
     sync.together[warp] = id;
 }
 
-/* Some have. Each one's row: what any of them knew, and that they met. */
+/* Some lanes have come: each row becomes the union of theirs, plus the
+ * meeting. */
 static void meet_some(Races &races, unsigned threads, unsigned warp,
                       unsigned group, unsigned id) {
     Sync &sync = *races.sync;
@@ -109,7 +110,7 @@ void races_at_meeting(Checker *checker, Warp *warp, unsigned group) {
     const unsigned threads = (unsigned)checker->worker->threads;
     const unsigned number = (unsigned)(warp - checker->worker->warps);
     const unsigned all = all_lanes(threads, number), id = take_id(checker);
-    // Those that have ended and were waited for have arrived by that.
+    // Lanes that were waited for and have ended count as having arrived.
     const unsigned asked = warp->mask[__builtin_ctz(group)];
     const unsigned met = group | (asked & all & ~warp->live);
     for (unsigned left = group; left; left &= left - 1)
@@ -150,7 +151,7 @@ void races_at_fence(Checker *checker, Fiber *self, FenceScope scope) {
 
 /* ---- variables ---------------------------------------------------------- */
 
-/* What a thread releases: `fence` is its last one, or the release itself. */
+/* A thread's release: `fence` is its last one, or the release itself. */
 static Told told_by(const Checker *checker, unsigned me, const Fence &fence) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;
@@ -205,7 +206,8 @@ bool update_before(const Races &races, unsigned me, Mention earlier,
     return false;
 }
 
-/* What the warp mates of a thread have fenced in this interval, as it knows. */
+/* Add the fences of the warp's other threads in this interval that `me` has
+ * seen. */
 static void tell_mates_fences(const Checker *checker, unsigned me, Told *told) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;
@@ -231,14 +233,15 @@ static bool releases(const Access &access) {
            access.order == __ATOMIC_ACQ_REL || access.order == __ATOMIC_SEQ_CST;
 }
 
-/* Make what comes before the release known to who reads the variable. */
+/* Order accesses before the release before those of threads that read the
+ * variable. */
 static void release(Checker *checker, unsigned me, Variable variable,
                     const Fence *fence) {
     Races &races = checker->races;
     Sync &sync = *races.sync;
     const Fence &nearby = fence ? *fence : sync.fences[FENCE_BLOCK][me];
-    // A fence of an earlier interval says nothing that the barrier has not,
-    // but for the atomics on the variable itself.
+    // A fence of an earlier interval adds nothing to the barrier after it,
+    // except for the atomics on the variable itself.
     if (nearby.id >= races.first)
         tell_block(checker, variable, told_by(checker, me, nearby));
     if (variable & 1 || checker->job->blocks == 1) return;
@@ -253,7 +256,7 @@ static void release(Checker *checker, unsigned me, Variable variable,
                   now ? nullptr : sync.fence_ids);
 }
 
-/* A barrier of the runtime's own is no variable of the program's. */
+/* The runtime's own barriers, with keys that no variable of a program has. */
 static Variable variable_of(const void *barrier) {
     return (uint64_t)(uintptr_t)barrier | 1ull << 63 | 1;
 }

@@ -1,11 +1,11 @@
-/* sync.h -- what orders accesses besides the barriers of a block: meetings of
+/* sync.h -- the order of accesses besides the barriers of a block: meetings of
  * lanes, fences, and atomics that one thread writes and another one reads.
  *
- * Inside of a block knowledge is kept as vector clocks: for a thread, the id
- * below which another thread's accesses come before whatever it does now. Ids
- * only grow, so nothing of this is ever reset: what is stale says too little to
- * matter. Between blocks only the atomics are written down, and looked through
- * when two blocks have met that nothing else orders. */
+ * Inside of a block, vector clocks record the order. For each pair of threads
+ * they hold an id: accesses of the second thread below it come before the first
+ * thread's next ones. Ids only grow, so the clocks are never reset: old entries
+ * are too low to matter. Between blocks only the atomics are recorded. They are
+ * searched when accesses of two blocks meet that nothing else orders. */
 #ifndef SIMT_CHECK_SYNC_H
 #define SIMT_CHECK_SYNC_H
 #include <memory>
@@ -28,7 +28,7 @@ typedef uint64_t Variable;
 
 typedef std::shared_ptr<const std::vector<unsigned>> Clock;
 
-/* What a thread told the others of its block by writing a variable. */
+/* The accesses that a thread released to its block by writing a variable. */
 struct Told {
     unsigned thread, own, warp; /* known: its own ids, its warp's, */
     unsigned update;            /* and its atomics up to this one */
@@ -42,7 +42,7 @@ struct Local {
 };
 
 struct Fence {         /* a thread's last one */
-    unsigned id, warp; /* before it: what was known of its warp */
+    unsigned id, warp; /* the last id known of its warp then */
 };
 
 struct Answer { /* of before_across() */
@@ -52,10 +52,10 @@ struct Answer { /* of before_across() */
     bool before;
 };
 
-/* What the running block's threads know of one another. */
+/* The order between the running block's threads. */
 struct Sync {
     unsigned together[WARPS]; /* when all lanes of a warp last met */
-    /* Lanes whose row says more than that about their warp, or the block; and
+    /* Lanes whose row holds more than that about their warp, or the block; and
      * whether the row of their warp does. */
     unsigned near[WARPS], far[WARPS];
     bool warp_far[WARPS];
@@ -73,7 +73,8 @@ struct Sync {
     Answer answers[256];
 };
 
-/* Everything of another thread of the block below this id is known. */
+/* The id below which every access of another thread of the block comes before
+ * those of `me`. */
 SIMT_INLINE unsigned known(const Races &races, unsigned me, unsigned other) {
     const Sync &sync = *races.sync;
     const unsigned warp = me / WARP, bit = 1u << me % WARP;
@@ -96,10 +97,11 @@ void sync_begin_block(Checker *checker);
 void sync_at_barrier(Checker *checker, unsigned old_interval);
 /* A volatile or atomic access. */
 void sync_at_access(Checker *checker, Fiber *self, const Access &access);
-/* Whether an atomic of this block on a variable came before, as `me` knows. */
+/* Whether `me` is ordered after an earlier atomic of this block on a
+ * variable. */
 bool update_before(const Races &races, unsigned me, Mention earlier,
                    const Access &now);
-/* Whether another block's access came before what the thread does now. */
+/* Whether another block's access came before the thread's current one. */
 bool before_across(Checker *checker, const Fiber *self, Mention earlier,
                    uint64_t block);
 
@@ -108,7 +110,8 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
 unsigned take_id(Checker *checker);
 bool is_own(const Checker *checker, unsigned id); /* of the running block */
 uint64_t block_of(unsigned id);                   /* in one dimension */
-/* The worker that an id is of is at it, or beyond: not yet, maybe. */
+/* Whether the id's worker is still in its interval: the access may not have
+ * happened yet. */
 bool may_be_under_way(unsigned id);
 
 /* ---- cells.cpp ---------------------------------------------------------- */

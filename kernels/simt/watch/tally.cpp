@@ -1,4 +1,4 @@
-/* tally.cpp -- what a worker has counted. */
+/* tally.cpp -- the counts of a worker. */
 #include "counters.h"
 
 #include <stdlib.h>
@@ -98,7 +98,8 @@ template <class T> static T *zeroed(size_t count) {
     return made;
 }
 
-/* What is called how, and where in memory: of a place in no array only that. */
+/* Enter the array's name and its range in memory; outside of any array, the
+ * name alone. */
 static void describe(SiteArray *at, Space space, uintptr_t address,
                      const Array *array, uintptr_t base) {
     at->space = space;
@@ -112,7 +113,7 @@ static void describe(SiteArray *at, Space space, uintptr_t address,
     at->size = array->size;
 }
 
-/* Fill in where an address lies. */
+/* Fill in the array at an address. */
 static void locate(Tally *tally, uintptr_t address, SiteArray *at) {
     const Job *job = tally->checker->job;
     Array array = {};
@@ -141,7 +142,7 @@ SiteTally *make_site(Tally *tally, unsigned site) {
     t->kind = counted_as(site);
     if (!t->size) t->size = 4; // sizes differ there
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
-    t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
+    t->at = t->arrays = zeroed<SiteArray>(1); // empty: no address is in it
     tally->known_sites[tally->sites_count++] = site;
     return tally->sites[site] = t;
 }
@@ -198,7 +199,7 @@ StepTally *find_step(Tally *tally, const void *pc) {
     return made;
 }
 
-/* ---- a worker's lot ----------------------------------------------------- */
+/* ---- a worker's tally --------------------------------------------------- */
 
 static std::atomic<Tally *> tallies; // of all workers that there ever were
 
@@ -228,7 +229,7 @@ void begin_tally(Tally *tally, unsigned launch) {
             t->arrays = first->next;
             free(first);
         }
-        t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
+        t->at = t->arrays = zeroed<SiteArray>(1); // empty: no address is in it
     }
     for (unsigned i = 0; i < tally->steps_size; i++)
         if (StepTally *step = tally->steps[i])

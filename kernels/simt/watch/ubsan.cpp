@@ -1,6 +1,6 @@
-/* ubsan.cpp -- what code calls, compiled with -fsanitize=bounds, whose index is
- * not one of an array whose size the compiler knows: a local one, a __shared__
- * one, an inner dimension. */
+/* ubsan.cpp -- the functions that code compiled with -fsanitize=bounds calls
+ * for an index outside of an array whose size the compiler knows: a local one,
+ * a __shared__ one, an inner dimension. */
 #include <stdio.h>
 
 #include "report.h"

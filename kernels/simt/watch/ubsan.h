@@ -1,5 +1,5 @@
-/* ubsan.h -- what code passes that is compiled with -fsanitize=bounds and the
- * like, as g++ lays it out. */
+/* ubsan.h -- the arguments that code compiled with -fsanitize=bounds and the
+ * like passes, in g++'s layout. */
 #ifndef SIMT_CHECK_UBSAN_H
 #define SIMT_CHECK_UBSAN_H
 #include "check.h"
@@ -16,7 +16,8 @@ struct Type {
         info;     /* kind 0: an integer; info: log2 of bits << 1 | sign */
     char name[1]; /* "'float [12]'" */
 
-    /* Of an integer, or kind 1: a floating-point number, whose info it is. */
+    /* Of an integer, or of kind 1, a floating-point number: its info is the
+     * bits. */
     unsigned bits() const { return kind ? info : 1u << (info >> 1); }
     bool is_signed() const { return info & 1; }
 };
@@ -34,7 +35,7 @@ inline long long value_of(const Type &type, uintptr_t handle) {
     return (long long)(handle << above) >> above;
 }
 
-/* A finding of the running thread at a spot that the compiler told. */
+/* A finding of the running thread at a spot that the compiler supplied. */
 inline Found found_at(const Checker *checker, const Fiber *self,
                       const Spot &spot, const char *kind, const void *pc) {
     Found found = {};

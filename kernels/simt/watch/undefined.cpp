@@ -1,6 +1,7 @@
-/* undefined.cpp -- what code calls, compiled with -fsanitize=shift-exponent and
- * float-cast-overflow, where C++ leaves a result open that a GPU defines: of a
- * shift by the width or more, of a conversion of what the type cannot hold. */
+/* undefined.cpp -- the functions that code compiled with
+ * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves these
+ * results undefined and a GPU defines them: a shift by the width or more, and a
+ * conversion of a value that the type cannot hold. */
 #include <stdio.h>
 
 #include <string>
@@ -31,7 +32,7 @@ static std::string name_of(const Type &type) {
     return name.size() < 2 ? name : name.substr(1, name.size() - 2);
 }
 
-/* A finding under way, of the running thread. */
+/* A finding in the making, of the running thread. */
 struct Told {
     const Checker *checker;
     const Fiber *self;
@@ -41,7 +42,7 @@ struct Told {
         : checker(running_checker()), self(here()),
           found(found_at(checker, self, spot, "undefined", pc)) {}
 
-    /* Whether its place was told of before: then that is counted. */
+    /* Whether its place was reported before: then it is counted. */
     bool is_known() const { return count_known(checker->job, found); }
 
     void add(const std::string &does) {
@@ -60,8 +61,8 @@ template <class T> static std::string both(T gpu, T cpu) {
 
 /* ---- shifts ------------------------------------------------------------- */
 
-/* PTX's shl and shr count no further than the width; a processor takes the
- * count modulo the width. Volatile: the processor is to do it. */
+/* PTX's shl and shr limit the count to the width; a CPU takes it modulo the
+ * width. Volatile, so that the CPU computes it. */
 template <class T>
 static void shifted(const Shift &data, T x, long long count, const void *pc) {
     if (!x) return; // 0 whatever happens
@@ -73,7 +74,7 @@ static void shifted(const Shift &data, T x, long long count, const void *pc) {
     const T left = value << rest, right = value >> rest;
     const bool whole = by < width; // of a count of 64 bits 32 are used
     using std::to_string;
-    // The caller does not say which way: weft/report/shifts.py chooses.
+    // The direction is unknown here: weft/report/shifts.py chooses.
     told.add("shifts " + to_string(x) + " (" + name_of(*data.type) + ", " +
              to_string(width) + " bits) by " + to_string(count) +
              ": <<: " + both(whole ? left : 0, left) + "; >>: " +
@@ -108,7 +109,7 @@ static std::string number(double x, int digits) {
 }
 
 /* nvcc converts to 32 bits at least and takes the low ones of them. A compiler
- * that knows x gives the nearest number, where a processor gives another. */
+ * that knows x gives the nearest number, where a CPU gives another. */
 template <class To, class Wide, class From>
 static void converted(const Conversion &data, From x, const void *pc) {
     const volatile From value = x;

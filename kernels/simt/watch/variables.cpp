@@ -184,8 +184,8 @@ static bool give_stand_in(Array *array) {
     return find_array((uintptr_t)room - arena.base, array);
 }
 
-/* Whether a kernel may use the variable: its module has called it a device's,
- * or never spoke of such. */
+/* Whether a kernel may use the variable: its module lists it as a device
+ * variable, or has no such list. */
 static bool is_device(const Module &module, const Variable &v) {
     return module.device.empty() ||
            module.device.find(" " + v.name + " ") != std::string::npos;
@@ -239,7 +239,7 @@ bool find_host_memory(uintptr_t address, Array *found) {
 
 void checked_device_names(const char *names) {
     std::lock_guard<std::mutex> guard(modules().lock);
-    // Several files of a program may say so.
+    // Several files of a program may register names.
     if (Module *module = module_at((uintptr_t)names)) module->device += names;
 }
 

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Row = dict[str, Any]
+from ..timing.results import Row
+
 Results = dict[str, Any]  # as read_json() returns them: "machine" and "rows"
 WIDTH = 120  # of README's lines
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")

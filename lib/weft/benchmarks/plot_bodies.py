@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ
 from ..timing import STATISTIC, read_json
+from ..timing.results import ResultFile, Row
 
 
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
@@ -60,8 +61,6 @@ def find_crossing(
     return math.exp(low + share * (high - low))
 
 
-Row = dict[str, Any]
-Found = dict[str, Any]  # as read_json() has it: "machine" and "rows"
 RESULTS = ROOT / "notebooks/results"
 OWN = "CUDA C, a rung of the lab"
 NAMES = {  # (impl, rung) of a row: what stands beside it
@@ -80,7 +79,7 @@ NAMES = {  # (impl, rung) of a row: what stands beside it
 }
 
 
-def load_elsewhere(what: str = "bodies") -> list[Found]:
+def load_elsewhere(what: str = "bodies") -> list[ResultFile]:
     """The results of `weft bench WHAT` that came with the lab."""
     return [read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
 
@@ -88,7 +87,9 @@ def load_elsewhere(what: str = "bodies") -> list[Found]:
 # ---- everybody at the same work ---------------------------------------------------
 
 
-def plot_contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+def plot_contenders(
+    axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
+) -> None:
     """A panel for each op of `rows`, a line for each contender, time on a log axis.
 
     Of `others` what ran on a GPU, and did the same work, is drawn hollow.
@@ -125,7 +126,7 @@ def plot_contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) 
         ax.set_title(f"{op}, {work}", fontsize=11, loc="left")
 
 
-def make_caption(rows: list[Row], others: list[Found]) -> str:
+def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
     """Which machines, which clock, which statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))

@@ -11,7 +11,6 @@ signal. A chart for which nothing was measured anywhere says how that is done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -27,9 +26,8 @@ from ..base.style import (
     outlined,
     reference_line,
 )
+from ..timing.results import ResultFile, Row
 
-Row = dict[str, Any]
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
 NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
     ("copy", "weft", "copy"): "copy",
@@ -44,7 +42,7 @@ NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
 }
 
 
-def plot_transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     """A bar for each copy and transpose: GB/s of the bytes that are needed.
 
     The line, and 100 %, is the fastest copy of the same card.
@@ -77,7 +75,7 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     )
 
 
-def plot_strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     """GB/s of the bytes needed when every 1st, 2nd, 4th ... number is copied."""
     series = [(rows, "this machine", READ)] * bool(rows)
     series += [(f["rows"], f["machine"]["device"], "none") for f in others]
@@ -101,7 +99,9 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     ax.legend(loc="upper right")
 
 
-def plot_distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+def plot_distances(
+    axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
+) -> None:
     """TB/s of equally many sectors, in order and in scattered runs.
 
     In order there is a line for each limit of a fetch; the runs have one for each
@@ -206,7 +206,7 @@ def runs_a_second(rows: list[Row]) -> dict[int, float]:
     }
 
 
-def describe_sectors(rows: list[Row], others: list[Found]) -> list[str]:
+def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
     """Describe the effects and the runs per second, one line for each card."""
     lines = []
     for found in [rows] * bool(rows) + [found["rows"] for found in others]:
@@ -241,7 +241,10 @@ def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ..
 
 
 def describe_copies(
-    rows: list[Row], sectors: list[Row], others: list[Found], other_sectors: list[Found]
+    rows: list[Row],
+    sectors: list[Row],
+    others: list[ResultFile],
+    other_sectors: list[ResultFile],
 ) -> list[str]:
     """The strided reads of each card that has both kinds of rows, as a table."""
     pairs = [(rows, sectors)] * bool(rows and sectors)
@@ -261,7 +264,7 @@ def describe_copies(
     return lines
 
 
-def make_caption(others: list[Found], what: str = "transpose") -> str:
+def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured(what)

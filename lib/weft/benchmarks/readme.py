@@ -18,11 +18,10 @@ from matplotlib.figure import Figure
 from ..base.paths import ROOT
 from ..base.style import save
 from . import sentences
-from .matmul.goals import compare_goals, fastest_row
+from .matmul.comparison import committed_results, compare_fastest, fastest_row
 from .matmul.plot import ladder_plot
 from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import plot_roofline
-from .matmul.series import committed_results
 from .phrases import fill_lines, write_duration, write_factors
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
@@ -83,7 +82,7 @@ def _matmul_lines() -> list[str]:
     rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
     device = results["machine"]["device"]
     lines = []
-    for line in compare_goals(rows):
+    for line in compare_fastest(rows):
         if line["target"] == "cuda" and line["size"] == "4096" and line["ratio"]:
             name = f"matrix product, {line['size']}, {line['precision']}"
             ours = fastest_row(

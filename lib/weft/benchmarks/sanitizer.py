@@ -20,11 +20,9 @@ from typing import Any
 from ..base import device as devices
 from ..base.errors import ArgumentError, BuildError
 from ..timing import device_name
-from ..timing.results import stamp_row
+from ..timing.results import Row, stamp_row
 from ..toolchain import build, native
 from ..toolchain import tools as toolchain
-
-Row = dict[str, Any]
 
 SANITIZER = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -28,13 +28,12 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..cells import load_cuda
 from ..cells.gpu import driver
-from ..timing.results import stamp_row
+from ..timing.results import Row, stamp_row
 from ..timing.timers import bench as time_it
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -50,8 +49,6 @@ FETCHES = (32, 64, 128)  # bytes: the limits that are tried
 SECONDS = 0.3  # for each row
 SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
 SHOWN += ["tbs"]
-
-Row = dict[str, Any]
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ..base import device as devices
 from ..base.paths import ROOT
-from ..timing.results import device_name
+from ..timing.results import Row, device_name
 from ..timing.timers import summarize
 from ..toolchain.build import find_tool
 
@@ -29,8 +28,6 @@ LINE = re.compile(
     r"(\w+) +1 stream +([\d.]+) ms, (\d+) streams +([\d.]+) ms, wrong (\d+)"
 )
 SHOWN = ["rung", "us", "us_low", "us_high", "timer"]
-
-Row = dict[str, Any]
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:

@@ -153,7 +153,7 @@ class Op:
         initial: Tensors | None = None,
         **options: float,
     ) -> Case:
-        """Return a case of the launcher with these outputs; see cases/__init__.py."""
+        """Return a case of the launcher with these outputs; see cases."""
         plan = self.plan
         launcher = plan.launcher
         if not answers.keys() <= set(launcher.outputs):

@@ -19,9 +19,9 @@ import importlib
 import re
 from typing import TYPE_CHECKING
 
-from nbformat import NotebookNode
+if TYPE_CHECKING:  # `import utils` does not wait for nbformat, which takes seconds
+    from nbformat import NotebookNode
 
-if TYPE_CHECKING:
     from .puzzle import Puzzle
 
 

@@ -20,13 +20,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-
-import nbformat
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from ..base.paths import ROOT
 from .groups import GROUPS, HIDDEN, LessonError, is_withheld, load, make_stub
 from .puzzle import Puzzle
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
 
@@ -94,6 +95,8 @@ def _fence_code(text: str, language: str = "python") -> str:
 
 def _make_cell(name: str, part: str, text: str, code: bool = False) -> NotebookNode:
     """A cell with the tag and with an id that stays the same."""
+    import nbformat  # `import utils` does not wait for it
+
     make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
     made = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
     made.metadata["tags"] = [TAG]
@@ -173,6 +176,8 @@ class Lesson:
 
 def list_lessons() -> list[Lesson]:
     """Every lesson in reading order."""
+    import nbformat  # `import utils` does not wait for it
+
     folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
     names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
     paths = [NOTEBOOKS / name for name in sorted(names)]

@@ -41,6 +41,7 @@ from ..base.errors import ArgumentError, KernelError
 from ..toolchain import build
 from . import results, timers
 from .clocks import Contender
+from .results import Row
 from .timers import Timed
 
 if TYPE_CHECKING:
@@ -191,8 +192,6 @@ def _call(function: str, *args: Any) -> None:
         why = STATUS.get(status, "unknown")
         raise KernelError(f"{function}: cuBLAS status {status}, {why}")
 
-
-Row = dict[str, Any]
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
 # rung, precision, minimal and maximal compute capability times 10, as in the source.

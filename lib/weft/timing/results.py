@@ -30,6 +30,9 @@ from ..toolchain.tools import toolkit_version
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
+Row = dict[str, Any]  # one of the "rows" above: a measurement
+ResultFile = dict[str, Any]  # as read_json() returns it: "machine" and "rows"
+
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
     """Return the full name of the GPU, or of the CPU."""

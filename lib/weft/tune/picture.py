@@ -22,11 +22,11 @@ from ..base.style import (
 )
 from ..base.text import round_number
 from ..timing import STATISTIC
+from ..timing.results import Row
 
 if TYPE_CHECKING:
     from .tuned import Tuned
 
-Row = dict[str, Any]
 ACROSS = 5  # panels in a line
 
 

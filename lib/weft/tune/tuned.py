@@ -13,9 +13,8 @@ from ..base.errors import ArgumentError
 from ..base.style import PRE
 from ..base.text import count_things, round_number
 from ..timing import STATISTIC, device_name, write_json
+from ..timing.results import Row
 from .space import Candidate, spell_candidate
-
-Row = dict[str, Any]
 
 SHOWN = 12  # rows of the table
 NOT_TIMED = (

@@ -17,10 +17,10 @@ SIMT_OPERATOR(bit_or, a | b)
 SIMT_OPERATOR(bit_xor, a ^ b)
 #undef SIMT_OPERATOR
 
-/* op() over the values of all threads of the group, for each of them. */
+/* Apply op() to the values of all threads of the group, for each of them. */
 template <unsigned Size, class Parent, class T, class Op>
 SIMT_INLINE T reduce(const thread_block_tile<Size, Parent> &g, T value, Op op) {
-    // The order of the GPU: sums of floats come out the same.
+    // The order of the GPU: sums of floats have the same bits.
     for (unsigned flip = Size < 32 ? Size / 2 : 16; flip; flip /= 2)
         value = op(value, g.shfl_xor(value, flip));
     for (unsigned flip = 32; flip < Size; flip *= 2)

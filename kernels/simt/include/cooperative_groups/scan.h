@@ -1,11 +1,12 @@
-/* cooperative_groups/scan.h -- for each thread the sum over those before it. */
+/* cooperative_groups/scan.h -- for each thread, the sum over the earlier
+ * ones. */
 #ifndef SIMT_COOPERATIVE_GROUPS_SCAN_H
 #define SIMT_COOPERATIVE_GROUPS_SCAN_H
 #include "reduce.h"
 
 namespace cooperative_groups {
 
-/* op() over the values of the ranks up to this thread's own ... */
+/* Apply op() to the values of the ranks up to this thread's own ... */
 template <class Group, class T, class Op = plus<T>>
 SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
     const unsigned size = g.size(), rank = g.thread_rank();

@@ -1,5 +1,5 @@
-/* nvToolsExt.h -- stands in for NVTX under g++: ranges and marks that no
- * profiler reads. */
+/* nvToolsExt.h -- replaces NVTX under g++: ranges and marks that no profiler
+ * reads. */
 #ifndef SIMT_NVTX_H
 #define SIMT_NVTX_H
 #include <stddef.h>

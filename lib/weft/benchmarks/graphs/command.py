@@ -53,6 +53,7 @@ from ...mnist.weights import initial_weights
 from ...programs.program import Program, build_executable
 from ...see.timeline import KERNEL, Timeline, committed, timeline
 from ...timing import Timing, device_name, summarize, time_call
+from ...timing.results import Row
 from ...toolchain import build, native
 from ..transpose import _time
 
@@ -273,7 +274,6 @@ CHAIN = 100  # launches from Python in one sample
 CHANNELS, MEAN, STD = 64, 0.1307, 0.3081
 FACTOR = 0.5
 
-Row = dict[str, Any]
 Call = Callable[[], object]
 
 

@@ -11,7 +11,6 @@ signal. A chart for which nothing was measured anywhere says how that is done.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -24,9 +23,8 @@ from ...base.style import (
     outlined,
     reference_line,
 )
+from ...timing.results import ResultFile, Row
 
-Row = dict[str, Any]
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 ROADS = (  # of a chain: from slow to fast
     "Python, x.add_(1)",
     "Python, a launch each",
@@ -39,7 +37,7 @@ ROADS = (  # of a chain: from slow to fast
 
 
 def find_value(
-    op: str, rung: str, rows: list[Row], others: list[Found], **more
+    op: str, rung: str, rows: list[Row], others: list[ResultFile], **more
 ) -> float:
     """us of a row: of this machine if it is there, else of the first of `others`.
 
@@ -53,7 +51,7 @@ def find_value(
 
 
 def plot_chains(
-    ax: Axes, rows: list[Row], others: list[Found], floor: float, count: int = 100
+    ax: Axes, rows: list[Row], others: list[ResultFile], floor: float, count: int = 100
 ) -> None:
     """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
     series = _group_rows(rows, others, "chain", count)
@@ -85,7 +83,7 @@ def plot_bars(
     ax: Axes,
     op: str,
     rows: list[Row],
-    others: list[Found],
+    others: list[ResultFile],
     count: int | None = None,
     only: Sequence[str] = (),
 ) -> None:
@@ -115,14 +113,14 @@ def plot_bars(
     )
 
 
-def make_caption(others: Iterable[Found]) -> str:
+def make_caption(others: Iterable[ResultFile]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured("graphs")
 
 
 def _group_rows(
-    rows: list[Row], others: list[Found], op: str, count: int | None
+    rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
     """(rows of the op, whether they are this machine's), this machine's first."""
     every = [(rows, True), *((found["rows"], False) for found in others)]

@@ -1,13 +1,13 @@
 """The matmul ladder beside cuBLAS and torch.mm: `python -m weft bench matmul`.
 
 For each size and precision all contenders take turns, each checked against float64
-first, and a rung that has not passed its check (checked.py) is not timed. Then the
-table of goals. With tensor cores in the race each burst of 2 ms comes after a pause
+first, and a rung that has not passed its check is not timed. Then the ratios
+to cuBLAS. With tensor cores in the race each burst of 2 ms comes after a pause
 of 60 ms, a longer call after a pause in proportion: back to back the card's power limit
 is measured, and noise. Products too small for that go without.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
-goals|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
+summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
 that were not measured anew, if they are of this device: a run can be made in parts. On
 a CPU the rungs in plain C race NumPy and torch, all with the same threads: as many as
@@ -26,9 +26,10 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...timing import clocks, peaks, read_json, table, write_json
+from ...timing.results import Row
 from ...toolchain import native
 from .calls import Operands, Product, Size, make_entry
-from .goals import beside_fastest, compare_goals
+from .comparison import beside_fastest, compare_fastest
 from .race import (
     PRECISIONS,
     SETS,
@@ -40,8 +41,6 @@ from .race import (
     race_rows,
     say,
 )
-
-Row = dict[str, Any]
 
 TITLE = "of matmul, besides --precisions (3xtf32 too) and --rounds"
 SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "us_low"]
@@ -151,8 +150,8 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table: the goals, met or missed, and how it was timed."""
-    lines = compare_goals(rows)
+    """Return the text below the table: ratios to cuBLAS, and how it was timed."""
+    lines = compare_fastest(rows)
     said = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
     first = next(

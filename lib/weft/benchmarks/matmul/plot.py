@@ -28,16 +28,17 @@ from ...base.style import (
 )
 from ...timing import STATISTIC
 from ..race.plot_batches import BESIDE
-from .goals import fastest_row, run_of
-from .series import (
+from .comparison import (
     OURSELVES,
     PEERS,
-    PRECISIONS,
-    Found,
+    PLOTTED,
+    ResultFile,
     Row,
+    fastest_row,
     find_fullest_size,
     find_opponent,
     peer_name,
+    run_of,
     select_size,
     series_of,
     size_of,
@@ -52,7 +53,7 @@ KEY = ("precision", "impl", "rung", "target")
 
 def ladder_plot(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
 ) -> Figure:
     """Dots on a log axis: each rung's speed in per cent of the opponent's, by group.
@@ -104,7 +105,7 @@ def ladder_plot(
 
 def size_plot(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
     """A panel for each precision: TFLOP/s over the side of cubes, with bands.
@@ -117,7 +118,7 @@ def size_plot(
     series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
     series = [(machine, found) for machine, found in series if found]
     there = {r["race"] for _, found in series for r in found}
-    panels = [p for p in precisions or PRECISIONS if p in there]
+    panels = [p for p in precisions or PLOTTED if p in there]
     with style():
         figure = new_figure(920, 380)
         if not panels:
@@ -264,7 +265,7 @@ def _order(series: Sequence[tuple]) -> list[tuple]:
     longest_first = sorted(keys, key=len, reverse=True)
     return sorted(
         dict.fromkeys(key for those in longest_first for key in those),
-        key=lambda key: (key[3], PRECISIONS.index(key[0]), OURSELVES.index(key[1])),
+        key=lambda key: (key[3], PLOTTED.index(key[0]), OURSELVES.index(key[1])),
     )
 
 

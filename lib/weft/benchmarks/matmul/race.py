@@ -11,7 +11,6 @@ import datetime
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from ...base.errors import ArgumentError, DeviceLost, KernelError, Mismatch
 from ...mnist.twin import precision
 from ...ops import check
 from ...timing import clocks, device_name, time_call, timers
-from ...timing.results import stamp_row
+from ...timing.results import Row, stamp_row
 from ...toolchain import native
 from .calls import (
     TYPES,
@@ -32,7 +31,7 @@ from .calls import (
     of_rung,
     of_torch,
 )
-from .goals import BETTER, PRECISIONS, beside_fastest
+from .comparison import BETTER, PRECISIONS, beside_fastest
 
 ODD = ("1000", "1023", "2047", "3000", "4095", "4097", "6000", "8191")
 TALL = "50000x784x10"
@@ -51,7 +50,7 @@ CUBES = ("1024", "2048", "5120x256x5120")
 # stands first.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
-    "goals": [
+    "summary": [
         *((size, ("fp32",), BEST) for size in (*CUBES, *ODD)),
         *((size, PRECISIONS[:4], BEST) for size in ("4096", "8192")),
         (TALL, PRECISIONS, BEST),
@@ -97,7 +96,7 @@ def race_of(
     size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
 ) -> Race:
     """The race of a size and precision; part: who takes part, and how."""
-    # Of cubes, as the goals ask: what is tall or wide stands beside the same.
+    # Of cubes only: a tall or wide product is compared in the same layout.
     counts = kind in BETTER and size.m == size.k == size.n
     better = ("nn", "nt", "tn") if counts else ("nn",)
     layouts = {QUICK: ("nn",), TRANSPOSED: ("nt", "tn")}.get(part, better)
@@ -162,8 +161,6 @@ def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
     """The one that who asks for this precision gets: the last."""
     return [rung for rung in rungs if rung.precision == kind][-1:]
 
-
-Row = dict[str, Any]
 
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .goals import compare_goals, fastest_row, is_cold, ratio_of, run_of
-from .series import (
+from ...timing.results import Row
+from .comparison import (
     OURSELVES,
-    PRECISIONS,
+    PLOTTED,
     committed_results,
+    compare_fastest,
+    fastest_row,
     find_opponent,
+    is_cold,
+    ratio_of,
+    run_of,
     select_size,
     select_timed,
     size_of,
@@ -18,7 +23,6 @@ from .series import (
 SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
-Row = dict[str, Any]
 # What stands behind a name where a and b are not stored as (m,k) and (k,n).
 LYING = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 
@@ -37,7 +41,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     lines = ["Every rung at m = k = n = 4096:", ""]
     lines += ["| rung | idea | precision | TFLOP/s | of cuBLAS | error |"]
     lines += ["|---|---|---|---:|---:|---:|"]
-    for kind in PRECISIONS:
+    for kind in PLOTTED:
         ours = [r for r in rows if r["precision"] == kind and r["impl"] in OURSELVES]
         names = _lying_well(ours)
         for name in names:
@@ -60,7 +64,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     )
     own = [line for results in found[1:] for line in _write_processor(results)]
     return "\n".join(
-        [*lines, "", said, *_write_goals(every), *_write_transposed(every), *own]
+        [*lines, "", said, *_write_ratios(every), *_write_transposed(every), *own]
     )
 
 
@@ -106,9 +110,9 @@ def _write_runs(rows: list[Row]) -> str:
     )
 
 
-def _write_goals(rows: list[Row]) -> list[str]:
+def _write_ratios(rows: list[Row]) -> list[str]:
     """Our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
-    gpus = [line for line in compare_goals(rows) if line["target"] == "cuda"]
+    gpus = [line for line in compare_fastest(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
     lines = [
@@ -174,7 +178,7 @@ def _write_three_digits(value: float) -> str:
 def _write_processor(results: dict[str, Any]) -> list[str]:
     """The fastest rung in plain C beside NumPy and torch.mm, for a processor."""
     rows = select_timed(results["rows"])
-    wanted = [line for line in compare_goals(rows) if line["target"] == "cpu"]
+    wanted = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
     if not wanted:
         return []
     lines = ["", "Plain C on a processor, beside NumPy and torch.mm, GFLOP/s:", ""]

@@ -21,14 +21,13 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from ...base.style import INK, draw_unmeasured, new_figure, reference_line, style
 from ...timing.peaks import ceilings
 from ..race.plot_batches import BESIDE
-from .goals import fastest_row
-from .plot import KEY, MARKS, colour_of, name_of, tell
-from .series import (
+from .comparison import (
     OURSELVES,
-    PRECISIONS,
-    Found,
+    PLOTTED,
+    ResultFile,
     Row,
     committed_results,
+    fastest_row,
     find_fullest_size,
     find_opponent,
     select_size,
@@ -36,6 +35,7 @@ from .series import (
     size_of,
     size_text,
 )
+from .plot import KEY, MARKS, colour_of, name_of, tell
 
 LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
 DECADE = 840 / math.log10(RIGHT / LEFT)  # SVG points, about, of ten times as many
@@ -45,7 +45,7 @@ UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precis
 
 def plot_roofline(
     rows: Sequence[Row],
-    committed: Iterable[Found] | None = None,
+    committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
@@ -65,7 +65,7 @@ def plot_roofline(
         ((machine, found),) = series
         roofs = ceilings(rows if machine is None else _rows_of(others, machine))
         chosen = size_of(size) if size else find_fullest_size(series)
-        kinds = [p for p in PRECISIONS if p in (precisions or PRECISIONS)]
+        kinds = [p for p in PLOTTED if p in (precisions or PLOTTED)]
         ours = [row for row in found if row["race"] in kinds]
         marked = _select_marked(
             select_size(ours, chosen), select_size(found, chosen), kinds
@@ -106,7 +106,7 @@ def count_intensity(row: Row) -> float:
     return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
 
 
-def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
+def _rows_of(others: Sequence[ResultFile], machine: dict) -> list[Row]:
     return next(found["rows"] for found in others if found["machine"] is machine)
 
 

@@ -1,10 +1,10 @@
 """The race over batches and precisions: `python -m weft bench mnist --device cuda`.
 
 For each precision and batch our rungs and PyTorch's finalists are timed side by side
-(race.py) and their gradients compared with float64. Then the table of goals:
-PyTorch's fastest time over ours. --measure takes other milestones, too: an epoch, the
-time to 99 % of the test set, the accuracy over seeds, a cold start
-(mnist/milestones.py), and what the machine's roofs are for the kernels.
+(race.py) and their gradients compared with float64. Then the table of
+ratios: PyTorch's fastest time over ours. --measure takes other milestones, too: an
+epoch, the time to 99 % of the test set, the accuracy over seeds, a cold start
+(milestones.py), and the machine's roofs for the kernels.
 
 A file at --json keeps the rows that were not measured anew, if they are of this device:
 a sweep can be made in parts. It is written after each part. Every row has its date and
@@ -21,8 +21,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...timing import read_json, table, write_json
-
-Row = dict[str, Any]
+from ...timing.results import Row
 
 TITLE = "of mnist"
 BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
@@ -32,14 +31,6 @@ SHOWN = ["measure", "impl", "rung", "layout", "precision", "batch", "us", "us_lo
 SHOWN += ["us_high", "vs_torch_best", "vs_torch_eager", "host_us", "peak_bytes"]
 SHOWN += ["loss_error", "gradient_error", "test_accuracy"]
 KEY = ("op", "measure", "impl", "rung", "layout", "precision", "batch", "target")
-# PyTorch's fastest time over ours on an H200: what has to be reached, what is hoped.
-GOALS = {
-    "fp32": {64: (4, 6.5), 256: (3, 4.5), 1024: (2.5, 3.5), 4096: (2.3, 3.2)},
-    "tf32": {64: (4.5, 8), 256: (3.5, 6), 1024: (3.3, 5), 4096: (3.3, 5)},
-    "bf16": {64: (4.5, 8), 256: (3.5, 6), 1024: (3, 5), 4096: (3, 5)},
-}
-for _precision, _last in (("fp32", (2, 3)), ("tf32", (3, 5)), ("bf16", (3, 5))):
-    GOALS[_precision][16384] = _last
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
@@ -102,10 +93,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def compare_best(rows: Sequence[Row]) -> list[Row]:
-    """Both sides' best: a line for each precision and batch that has them.
-
-    On a GPU with the lab's goals, which were set for an H200.
-    """
+    """Compare both sides' best: a line for each precision and batch that has them."""
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
@@ -122,10 +110,6 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
                 **{"us": best["us"], "ours": ours["rung"], "our us": ours["us"]},
                 "ratio": ratio,
             }
-            if ours["target"] == "cuda":
-                must, goal = GOALS.get(precision, {}).get(batch, (None, None))
-                met = goal and _describe_ratio(ratio, must, goal)
-                line |= {"must": must, "goal": goal, "met": met}
             lines.append(line)
     return lines
 
@@ -136,8 +120,7 @@ def note(rows: list[Row]) -> str:
     said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
     if lines:
         said = [table(lines, [*lines[0]]), *said]
-        goal = "; goals are an H200's" if "goal" in lines[0] else ""
-        said.append(f"ratio: PyTorch's fastest time over ours{goal}")
+        said.append("ratio: PyTorch's fastest time over ours")
     if any(row["target"] == "cpu" and row["impl"] == "weft" for row in rows):
         said.append("On a CPU CUDA kernels are simulated: their time says nothing.")
     return "\n".join(["", *said])
@@ -207,7 +190,3 @@ def _place(row: Row) -> tuple:
 
 def _time_of(row: Row) -> float:
     return row["us"]
-
-
-def _describe_ratio(ratio: float, must: float, goal: float) -> str:
-    return "goal" if ratio >= goal else "must" if ratio >= must else "no"

@@ -33,9 +33,8 @@ from ...base.style import (
 )
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
-from ...timing.results import label_row
+from ...timing.results import Row, label_row
 
-Row = dict[str, Any]
 PYTHON = ("numba",)  # rungs of ours in Python: thin beside those in C
 
 

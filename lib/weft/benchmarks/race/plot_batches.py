@@ -27,9 +27,9 @@ from ...base.style import (
     write_caption,
 )
 from ...timing import STATISTIC
+from ...timing.results import ResultFile
 from .race import Row
 
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 BESIDE: dict[str, Any] = {
     **{"textcoords": "offset points", "va": "center", "ha": "left"},
@@ -38,7 +38,7 @@ BESIDE: dict[str, Any] = {
 
 
 def series_of(
-    rows: Sequence[Row], committed: Iterable[Found], wanted: Callable[[Row], bool]
+    rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
 ) -> list[tuple[dict | None, list[Row]]]:
     """(machine, rows of steps that are `wanted`); this machine's first, it is None.
 
@@ -57,7 +57,7 @@ def series_of(
     return [(machine, found) for machine, found in every if found]
 
 
-def rows_of(committed: Iterable[Found]) -> list[Row]:
+def rows_of(committed: Iterable[ResultFile]) -> list[Row]:
     return [row for found in committed for row in found["rows"]]
 
 
@@ -135,7 +135,7 @@ KINDS = {  # PyTorch's, from slow to fast: its mark
 }
 
 
-def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure:
+def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
     """µs per image over the batch: ours, PyTorch's kinds, the vendor's libraries."""
     series = series_of(rows, committed, lambda row: True)
     with style():

@@ -47,7 +47,7 @@ from .plot import colour_of, layer_groups
 from .plot_batches import (
     BESIDE,
     PRECISIONS,
-    Found,
+    ResultFile,
     best_of,
     fastest_of,
     is_ours,
@@ -64,7 +64,7 @@ from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
 
 
 def plot_ladder(
-    rows: Sequence[Row], committed: Iterable[Found] = (), batch: int = 64
+    rows: Sequence[Row], committed: Iterable[ResultFile] = (), batch: int = 64
 ) -> Figure:
     """Dots of the time per step of every rung on a log axis, and what each one gains.
 
@@ -207,7 +207,7 @@ LOOKS = ((THREAD, "s"), (WRITTEN, "D"), (OURS, "o"), (SHARED, "^"))
 
 def plot_sections(
     rows: Sequence[Row],
-    committed: Iterable[Found] = (),
+    committed: Iterable[ResultFile] = (),
     rungs: Sequence[str] = ("naive", "tiled"),
     batch: int = 64,
 ) -> Figure:
@@ -313,7 +313,7 @@ RIGHT = 3000  # flops per byte, where the picture ends
 
 def plot_roofline(
     rows: Sequence[Row],
-    committed: Iterable[Found] = (),
+    committed: Iterable[ResultFile] = (),
     batches: Sequence[int] = (64, 4096),
 ) -> Figure:
     """TFLOP/s of the sections of our fastest rungs over their flops per byte.

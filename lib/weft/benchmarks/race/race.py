@@ -37,7 +37,7 @@ from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
-from ...timing.results import compare_with_torch, first_line, stamp_row
+from ...timing.results import Row, compare_with_torch, first_line, stamp_row
 from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
 
@@ -107,7 +107,6 @@ def _start(
     return subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
 
 
-Row = dict[str, Any]
 Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
 
 PROFILED = 15  # steps whose sections are timed, and 3 before them

@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ from ...see.machine_code import ncu
 from ...timing import device_name, read_json, summarize
 from ...timing.clocks import Watch
 from ...timing.peaks import CUBLAS_KINDS, Gemm
-from ...timing.results import stamp_row
+from ...timing.results import Row, stamp_row
 from ...toolchain import native
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ SIZES = {  # by target: sides of c, and k
 }
 PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
-
-Row = dict[str, Any]
 
 
 def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:

@@ -30,9 +30,8 @@ from ...base.style import (
     outlined,
     reference_line,
 )
+from ...timing.results import ResultFile, Row
 
-Row = dict[str, Any]
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 Series = list[tuple[list[Row], bool]]  # rows, and whether of this machine
 INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
 MARKS = {16: "v", 32: "o", 64: "s", 128: "^", 512: "D", 0: "X"}
@@ -47,7 +46,7 @@ BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 
 
 def select_series(
-    op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any
+    op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> Series:
     """The rows of an op, this machine's first; more: keys that they must have."""
     wanted = {"op": op} | more
@@ -60,7 +59,7 @@ def select_series(
 
 
 def find_value(
-    key: str, op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any
+    key: str, op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> float:
     """A number of the first row that has it: of a GPU if there is one. NaN if none."""
     series = select_series(op, rows, others, **more)
@@ -69,7 +68,9 @@ def find_value(
     return found[0][key] if found else math.nan
 
 
-def plot_staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_staircases(
+    ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]
+) -> None:
     """What becomes of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
     series = select_series("staircase", rows, others)
     if not series:
@@ -92,7 +93,7 @@ def plot_staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> N
 
 
 def plot_promotions(
-    ax: Axes, rows: Sequence[Row], others: Sequence[Found], signs: str = "both"
+    ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile], signs: str = "both"
 ) -> None:
     """Errors over k, a line for each length of the tensor cores' own sums."""
     series = select_series("promotion", rows, others, signs=signs)
@@ -115,7 +116,7 @@ def plot_promotions(
     _over_k(ax, series, ends)
 
 
-def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
     """Errors of a product over k: ours by precision, cuBLAS without marks."""
     series = select_series("error", rows, others)
     if not series:
@@ -137,7 +138,7 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
 
 
 def plot_heats(
-    axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]
+    axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[ResultFile]
 ) -> None:
     """A panel each for TFLOP/s and watts over time: hot and cool, random and zeros."""
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
@@ -162,7 +163,7 @@ def plot_heats(
         ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
 
 
-def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
     """How busy each rung keeps the tensor cores, by Nsight Compute."""
     series = [
         ([row for row in found if row.get("tensor_pipe") is not None], here)
@@ -186,7 +187,7 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def make_caption(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
+def make_caption(rows: Sequence[Row], others: Sequence[ResultFile], op: str) -> str:
     """Whose numbers the rows of `op` are, and of which days."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]

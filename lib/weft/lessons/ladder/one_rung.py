@@ -26,10 +26,9 @@ from ...cells.cpu.launch import open_runtime
 from ...ops.check import RungVerdict, require
 from ...report.model import ProgramReport
 from ...see.inspect import WatchedTensor, report_watched, watch_flavour
+from ...timing.results import Row
 from ...toolchain import build, native
 from .code import rung_name, rung_path
-
-Row = dict[str, Any]
 
 _TABLE = """\
 /* A ladder of one rung. */

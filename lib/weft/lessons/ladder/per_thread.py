@@ -13,16 +13,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ...base.paths import ROOT
 from ...timing import read_json, write_json
+from ...timing.results import Row
 from .code import rung_name, rung_path
 from .one_rung import OneRung, copy_rung, one_rung
-
-Row = dict[str, Any]
 
 RUNG, ITS = "registers_2d", (8, 8)  # rows and columns of c that its threads make
 WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN: 1024 threads down to 128

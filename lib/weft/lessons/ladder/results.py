@@ -24,23 +24,22 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import BuildError
-from ...benchmarks.matmul.goals import BETTER
-from ...benchmarks.matmul.plot import ladder_plot
-from ...benchmarks.matmul.series import (
+from ...benchmarks.matmul.comparison import (
+    BETTER,
     committed_results,
     select_size,
     series_of,
     size_of,
 )
+from ...benchmarks.matmul.plot import ladder_plot
 from ...benchmarks.tensor.command import STALLS
 from ...see.machine_code import sass
 from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from ...see.view import show_figure
 from ...timing.peaks import ceilings
+from ...timing.results import Row
 from ...toolchain.build import nvcc
 from .code import rung_name, rung_path
-
-Row = dict[str, Any]
 
 
 def cycles_of(row: Row) -> dict[str, float]:
@@ -88,7 +87,7 @@ class Results:
         """The fastest row of a rung, or of "cublas", "torch", "numpy", at a size.
 
         None if the machine that tells of this size has not measured it. a and b lie as
-        (m,k) and (k,n), or where the better layout counts (goals.BETTER) as they like.
+        (m,k) and (k,n), or where the better layout counts (BETTER) as they like.
         """
         those = [
             row

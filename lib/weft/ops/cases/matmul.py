@@ -4,7 +4,7 @@ Beyond sizes, they cover operands stored transposed, alpha, beta, bias and ReLU,
 with gaps or with one matrix for all, and arrays off an aligned address. NaN, infinity
 and zero times infinity must propagate as in IEEE 754.
 
-The bounds are those of cases/__init__.py, but tensor cores add differently. Fasi,
+The bounds are those of sum_bound(), but tensor cores add differently. Fasi,
 Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
 Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are
 exact. At least four of them at a time and the sum so far are aligned to the largest and

@@ -1,60 +1,53 @@
-"""What the matmul ladder has to reach, and whether it did: lines of a table.
+"""Rows of `weft bench matmul` compared: ratios to cuBLAS, and series for the pictures.
+
+Our fastest rungs beside cuBLAS: lines of a table, from the rows of a race.
 
 The ratios are the opponent's time over that of our fastest rung, in one run: on a GPU
 cuBLAS, in the race in which it is fastest, on a CPU torch.mm with as many threads.
+
+committed_results()     what came with the lab
+series_of(rows)         for each machine the rows that stand beside each other
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-Row = dict[str, Any]
+from ...base.paths import ROOT
+from ...timing import read_json
+from ...timing.results import ResultFile, Row
+
 CUBLAS = ("cublas",)
 # Here the layout of a and b that is best for each side counts, since a tensor core may
 # want b stored (n,k). In other precisions each stands beside the same of cuBLAS.
 BETTER = ("tf32", "3xtf32")
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A precision at a size, m x k x n: what is asked for, and what is hoped for."""
-
-    precision: str
-    size: tuple[int, int, int]
-    must: float
-    goal: float
-    target: str = "cuda"
-
-
-def _make_cubes(
-    precision: str, sides: Sequence[int], must: float, goal: float
-) -> list[Goal]:
-    return [Goal(precision, (side,) * 3, must, goal) for side in sides]
+Shape = tuple[int, int, int]
 
 
 PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
-GOALS = [
-    *_make_cubes("fp32", (1024,), 1.08, 1.2),
-    *_make_cubes("fp32", (2048, 4096, 8192), 1.02, 1.08),
-    Goal("fp32", (5120, 256, 5120), 1.12, 1.25),
-    *_make_cubes("3xtf32", (4096, 8192), 2.3, 2.8),
-    *_make_cubes("tf32", (4096, 8192), 0.96, 1.02),
-    *_make_cubes("bf16", (4096, 8192), 0.97, 1.02),
-    *(Goal(kind, (50000, 784, 10), 1.0, 1.0) for kind in PRECISIONS),
-    *(Goal("fp32", (side,) * 3, 0.6, 1.0, "cpu") for side in (1024, 2048)),
+
+
+def _make_cubes(precision: str, *sides: int) -> list[tuple[str, Shape, str]]:
+    return [(precision, (side,) * 3, "cuda") for side in sides]
+
+
+# Precision, size (m x k x n) and target of each line of the summary.
+SUMMARY = [
+    *_make_cubes("fp32", 1024, 2048, 4096, 8192),
+    ("fp32", (5120, 256, 5120), "cuda"),
+    *_make_cubes("3xtf32", 4096, 8192),
+    *_make_cubes("tf32", 4096, 8192),
+    *_make_cubes("bf16", 4096, 8192),
+    *((kind, (50000, 784, 10), "cuda") for kind in PRECISIONS),
+    *(("fp32", (side,) * 3, "cpu") for side in (1024, 2048)),
 ]
-# The geometric mean over these cubes, strict fp32.
+# The geometric mean is over these cubes, strict fp32.
 MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
-MEAN_MUST, MEAN_GOAL = 0.97, 1.03
-# Of cuBLAS (batches: of torch.bmm) at any size and in any layout.
-WORST = 0.5
 
 
-def compare_goals(rows: Sequence[Row]) -> list[Row]:
-    """A line for each goal that the rows tell something of.
+def compare_fastest(rows: Sequence[Row]) -> list[Row]:
+    """Return a line for each size of SUMMARY in the rows, the mean and the worst ones.
 
     cold: the same ratio where the inputs are in no cache, if that was timed, too.
     """
@@ -109,41 +102,40 @@ def fastest_row(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | 
 
 
 def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
-    for goal in GOALS:
-        every = _select_rows(rows, goal)
+    for precision, size, target in SUMMARY:
+        wanted = precision, size, target
+        every = _select_rows(rows, *wanted)
         for threads in dict.fromkeys(row.get("threads") for row in every):
             there = [row for row in every if row.get("threads") == threads]
             ours, peer = fastest_row(there), fastest_row(there, CUBLAS)
             if ours is None or ratio_of(ours) is None:
                 continue
-            line = _make_line(
-                goal.precision, _size_text(ours), ratio_of(ours), ours, peer
-            )
+            line = _make_line(precision, _size_text(ours), ratio_of(ours), ours, peer)
             also = fastest_row(
-                r for r in _select_rows(cold, goal) if r.get("threads") == threads
+                r for r in _select_rows(cold, *wanted) if r.get("threads") == threads
             )
             line["cold"] = ratio_of(also) if also else None
-            line |= _met(ratio_of(ours), goal.must, goal.goal)
-            if goal.precision == "3xtf32" and peer:
+            if precision == "3xtf32" and peer:
                 worse = ours["error_rms"] > peer["error_rms"]
                 line["error"] = "larger than cuBLAS fp32's" if worse else "no larger"
-                line["met"] = "no" if worse else line["met"]
             yield line
 
 
-def _select_rows(rows: Iterable[Row], goal: Goal) -> list[Row]:
-    """Those that a goal is about, and their opponents."""
+def _select_rows(
+    rows: Iterable[Row], precision: str, size: Shape, target: str
+) -> list[Row]:
+    """Select the rows of a line of the summary, and their opponents'."""
     return [
         row
         for row in rows
-        if _size_of(row) == (1, *goal.size)
-        and (row["race"], row["target"]) == (goal.precision, goal.target)
+        if _size_of(row) == (1, *size)
+        and (row["race"], row["target"]) == (precision, target)
         and is_usual(row)
     ]
 
 
 def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
-    """Over the sizes that are there; it counts once all are."""
+    """Return the mean over the sizes of MEAN in the rows, if these are two or more."""
     wanted = {(1, s, s, s) for s in MEAN}
     usual = [row for row in rows if _size_of(row) in wanted and is_usual(row)]
     found = [*_fastest_of_ours(usual, "fp32")]
@@ -151,8 +143,7 @@ def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
         return
     mean = math.exp(sum(math.log(r["vs_cublas"]) for r in found) / len(found))
     name = f"geometric mean of {len(found)} of {len(MEAN)}"
-    line = _make_line("fp32", name, mean, None) | _met(mean, MEAN_MUST, MEAN_GOAL)
-    yield line if len(found) == len(MEAN) else line | {"met": "not all sizes"}
+    yield _make_line("fp32", name, mean, None)
 
 
 def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
@@ -163,9 +154,7 @@ def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
         return
     lying = "" if row["layout"] == "nn" else f" {row['layout']}"
     name = f"worst of {len(found)}: {_size_text(row)}{lying}"
-    yield _make_line(precision, name, ratio_of(row), row) | _met(
-        ratio_of(row), WORST, WORST
-    )
+    yield _make_line(precision, name, ratio_of(row), row)
 
 
 def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
@@ -202,11 +191,6 @@ def _make_line(
     }
 
 
-def _met(ratio: float, must: float, goal: float) -> Row:
-    met = "goal" if ratio >= goal else "must" if ratio >= must else "no"
-    return {"must": must, "goal": goal, "met": met}
-
-
 def _circumstances_of(row: Row, precision: str) -> tuple:
     """What a row and its opponents have in common."""
     return run_of(row), row.get("threads"), _size_of(row), precision, is_cold(row)
@@ -220,3 +204,108 @@ def _size_text(row: Row) -> str:
     batch, *sizes = _size_of(row)
     many = f"{batch}of" if batch > 1 else ""
     return many + (str(sizes[0]) if len({*sizes}) == 1 else "x".join(map(str, sizes)))
+
+
+Size = tuple[int, int, int]
+
+PLOTTED = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
+OURSELVES = ("weft", "numba", "mine")
+PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
+RESULTS = ROOT / "notebooks" / "results"
+
+
+def committed_results() -> list[ResultFile]:
+    """What came with the lab: notebooks/results/matmul_*.json, those of GPUs first."""
+    found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
+    found = [results for results in found if select_timed(results["rows"])]
+    return sorted(found, key=lambda results: results["rows"][0]["target"] == "cpu")
+
+
+def select_timed(rows: Iterable[Row]) -> list[Row]:
+    """The rows of products that were timed; no batches, none transposed.
+
+    But where the better layout counts (BETTER) all are there.
+    """
+    return [
+        row
+        for row in rows
+        if row["op"] == "matmul" and row.get("us") and "race" in row
+        if row.get("batch", 1) == 1 and is_usual(row)
+    ]
+
+
+def series_of(
+    rows: Sequence[Row], committed: Iterable[ResultFile] | None
+) -> list[tuple[dict | None, list[Row]]]:
+    """(machine, its rows), this machine's first: it is None.
+
+    What a processor did elsewhere stands beside processors alone.
+    """
+    others = committed_results() if committed is None else committed
+    every = [(None, _select_alike(select_timed(rows)))]
+    every += [
+        (found["machine"], _select_alike(select_timed(found["rows"])))
+        for found in others
+    ]
+    every = [(machine, found) for machine, found in every if found]
+    first = {row["target"] for row in every[0][1]} if every else set()
+    return [
+        (machine, found)
+        for machine, found in every
+        if "cpu" in first or found[0]["target"] != "cpu"
+    ]
+
+
+def _select_alike(rows: Sequence[Row]) -> list[Row]:
+    """The warm ones, if there are some, and on a processor those of most threads."""
+    there = [row for row in rows if not is_cold(row)] or rows
+    most = max((row.get("threads") or 0 for row in there), default=0)
+    return [row for row in there if (row.get("threads") or most) == most]
+
+
+def select_size(rows: Iterable[Row], size: Size | None) -> list[Row]:
+    """The rows of one size."""
+    return [row for row in rows if (row["m"], row["k"], row["n"]) == size]
+
+
+def size_of(text: str) -> Size:
+    """m, k, n of "4096" or "5120x256x5120"."""
+    # README's tables do without PyTorch.
+    from .calls import Size as Parsed
+
+    size = Parsed.of(text)
+    return size.m, size.k, size.n
+
+
+def size_text(size: Size) -> str:
+    """How a size is written: m = k = n = 4096, or m x k x n."""
+    if len({*size}) == 1:
+        return f"m = k = n = {size[0]}"
+    return " × ".join(map(str, size))
+
+
+def peer_name(rows: Sequence[Row]) -> str:
+    """Whom these rows are compared with."""
+    return PEERS["cublas" if any(r["impl"] == "cublas" for r in rows) else "torch"]
+
+
+def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
+    """The row at which a precision's rungs have 100 %: see beside_fastest()."""
+    against = "fp32" if precision == "3xtf32" else precision
+    those = [
+        row
+        for row in rows
+        if row["precision"] == against
+        and (row["layout"] == "nn" or precision in BETTER)
+    ]
+    return fastest_row(those, ("cublas",)) or fastest_row(those, ("torch",))
+
+
+def find_fullest_size(series: Sequence[tuple]) -> Size | None:
+    """The size with most of our rungs; of several the largest."""
+    first = series[0][1] if series else []
+    counts: dict[Size, int] = {}
+    for row in first:
+        size = row["m"], row["k"], row["n"]
+        counts[size] = counts.get(size, 0) + (row["impl"] in OURSELVES)
+    return max(counts, key=lambda s: (counts[s], math.prod(s)), default=None)
