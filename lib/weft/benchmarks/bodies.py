@@ -1,11 +1,11 @@
 """The same work in Python, NumPy, Numba, C and PyTorch: `python -m weft bench bodies`.
 
-Grey values of an image and two matrix products, by loops, by the Python bodies on
-each of their runners, by the lab's own op and by the libraries. With --device cuda
-Numba, C and PyTorch work on the GPU: the time is that of the kernel alone, from a CUDA
-graph of many launches, and host_us is what a launch costs Python. Whatever takes too
-long here runs a part of the rows, or of the blocks (`part` says which share), and is
-scaled up.
+The work is the grey values of an image and two matrix products. The contenders are
+loops, the Python bodies on each of their runners, the lab's own op and the libraries.
+With --device cuda, Numba, C and PyTorch work on the GPU. The time is then that of the
+kernel alone, from a CUDA graph of many launches; host_us is the cost of a launch in
+Python. A contender that takes too long runs a part of the rows, or of the blocks, and
+its time is scaled up; `part` is its share.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -40,22 +40,22 @@ Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
 SHOWN = ["op", "impl", "rung", "m", "k", "n", "us", "us_low", "us_high", "host_us"]
 SHOWN += ["error", "vs_torch"]
-WEIGHTS = (0.2989, 0.587, 0.114)  # of red, green and blue, as bodies.grey has them
+WEIGHTS = (0.2989, 0.587, 0.114)  # of red, green and blue, as in bodies.grey
 LAUNCHES = 20  # in one graph
-BURST = 50  # launches in a row, for the host's time
-PATIENCE = 1.0  # seconds that one contender is timed, about
-LOOPS = 1 << 20  # multiplications that Python does by loops
-SIMULATED = 1 << 20  # accesses that the simulator is given
+BURST = 50  # successive launches, for the host's time
+PATIENCE = 1.0  # seconds of timing for one contender, about
+LOOPS = 1 << 20  # multiplications in Python's loops
+SIMULATED = 1 << 20  # accesses on the simulator
 HANGS = 300.0  # seconds for a simulated block: a busy machine is slow, not stuck
-SIMULATED_THREADS = 1024  # and the threads that Numba's simulator is
+SIMULATED_THREADS = 1024  # and the threads on Numba's simulator
 
 
 @dataclass
 class BodyRunner:
     """One way to do the work. call() does it and returns the result, on any device.
 
-    scale: the time is multiplied by this, as only a part is done; part: its index in
-    the result. host: it works on the host, also where the others have a GPU.
+    scale: the factor of the time, if only a part is done; part: its index in the
+    result. host: it works on the host even if the others have a GPU.
     """
 
     impl: str
@@ -68,7 +68,7 @@ class BodyRunner:
 
 @dataclass
 class Workload:
-    """What is to be done: its sizes, its inputs, the float64 answer, its bound."""
+    """The work: its sizes, its inputs, the float64 answer, its bound."""
 
     op: str
     sizes: dict[str, int]
@@ -78,13 +78,13 @@ class Workload:
     contenders: Callable[[Workload], Iterator[BodyRunner]]
 
     def out(self) -> torch.Tensor:
-        """A place for the result, with NaN in it."""
+        """Return an array for the result, filled with NaN."""
         shape, device = self.want.shape, self.inputs[0].device
         return torch.full(shape, torch.nan, device=device)
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     sizes = [size for size in args.sizes.split(",") if size] or SIZES
     return rows(args.device, sizes)
 
@@ -92,9 +92,10 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 def rows(
     device: str = "cpu", sizes: Sequence[str] = SIZES, patience: float = PATIENCE
 ) -> list[dict[str, Any]]:
-    """Check and time every contender. sizes: "MxKxN" of a product, "N" pixels.
+    """Check and time every contender; return its rows.
 
-    Raises ValueError for other sizes and RuntimeError for a wrong result.
+    sizes: "MxKxN" of a product, "N" pixels. Raises ValueError for other sizes and
+    RuntimeError for a wrong result.
     """
     found = []
     for text in sizes:
@@ -111,7 +112,7 @@ def rows(
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     timers = {f"{row['timer']} on {row['device']}": None for row in rows}
     return f"fp32; {', '.join(timers)}"
 
@@ -120,7 +121,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
-    """The rows of all contenders; where `last` is another one, of the host's only."""
+    """Return the rows of all contenders; if `last` is another, of the host's only."""
     found = []
     device = work.inputs[0].device
     for one in work.contenders(work):
@@ -146,7 +147,10 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
 
 
 def _measure_error(work: Workload, one: BodyRunner) -> float:
-    """The largest difference from float64 over the largest number, if all are right."""
+    """Return the largest difference from float64 over the largest number.
+
+    Raises an error if a result is wrong.
+    """
     want, bound = work.want[one.part], work.bound[one.part]
     off = (one.call().double().cpu().reshape(want.shape) - want).abs()
     if (bad := ~(off <= bound)).any():
@@ -160,7 +164,7 @@ def _measure_error(work: Workload, one: BodyRunner) -> float:
 def _time(
     one: BodyRunner, device: torch.device, patience: float
 ) -> tuple[Timing, float | None]:
-    """The time of a call, and on a GPU also the host's time for one."""
+    """Return the time of a call, and on a GPU also the host's time for one."""
     if device.type == "cuda":
         return _on_gpu(one.call, device)
     once = _parse_seconds(one.call)
@@ -189,7 +193,7 @@ def _on_gpu(call: Call, device: torch.device) -> tuple[Timing, float]:
 
 
 def _scale_timing(timing: Timing, scale: float) -> Timing:
-    """A timing of so many times the work."""
+    """Return the timing of `scale` times the work."""
     names = ("median", "low", "high", "mean")
     return replace(timing, **{name: getattr(timing, name) * scale for name in names})
 
@@ -216,7 +220,7 @@ def _make_work(text: str, device: torch.device) -> Workload:
         want = (x.double() * torch.tensor(WEIGHTS, dtype=torch.double)[:, None]).sum(0)
         bound = sum_bound(
             4, want
-        )  # three products and, of the weights, a rounding more
+        )  # three products, and one more rounding of the weights
         return Workload(
             "grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey
         )
@@ -274,7 +278,7 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     yield from _make_compiled(work, bodies.matmul, "", shape, given)
     yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, given)
     lib = native.library("matmul", a.device.type)
-    on_cpu = [lib.rung()]  # there the time of a CUDA kernel says nothing
+    on_cpu = [lib.rung()]  # a CUDA kernel's time there is meaningless
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name
@@ -293,7 +297,7 @@ def _make_loops(
     rows: int,
     scale: float,
 ) -> Iterator[BodyRunner]:
-    """Loops in Python over lists, and the same compiled by Numba for the CPU."""
+    """Make loops in Python over lists, and the same compiled by Numba for the CPU."""
     lists = [tensor.flatten().tolist() for tensor in inputs]
     flat = [tensor.flatten().numpy() for tensor in inputs]
     count = rows * (sizes[0] if len(sizes) == 3 else 1)
@@ -314,7 +318,7 @@ def _make_loops(
 
 @functools.cache
 def _compile_njit(loops: Callable[..., None]) -> Any:
-    import numba  # late: it takes a second
+    import numba  # imported lazily: it takes a second
 
     return numba.njit(loops)
 
@@ -322,7 +326,7 @@ def _compile_njit(loops: Callable[..., None]) -> Any:
 def _make_simulated(
     work: Workload, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
 ) -> Iterator[BodyRunner]:
-    """The body on the lab's simulator; accesses: to memory, of one thread."""
+    """Run the body on the lab's simulator; accesses: to memory, of one thread."""
     shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
@@ -338,10 +342,10 @@ def _make_simulated(
 def _some_blocks(
     work: Workload, shape: Shape, threads: int
 ) -> tuple[Shape, Part, float]:
-    """The first blocks of a launch, so many that they have about `threads` threads.
+    """Return the first blocks of a launch, with about `threads` threads in all.
 
-    At least one block; also what of the result is theirs, and how many times as much
-    the whole is.
+    There is at least one block. Also returns their part of the result, and how many
+    times larger the whole is.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
@@ -358,7 +362,7 @@ def _some_blocks(
 def _make_compiled(
     work: Workload, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
 ) -> Iterator[BodyRunner]:
-    """The body by numba_jit, on whatever it runs on, and by cuda_c."""
+    """Run the body by numba_jit, on its usual device, and by cuda_c."""
     mine, other = work.out(), work.out()
     flat, flat_other = mine.view(-1), other.view(-1)
     on_simulator = not on_gpu() or mine.device.type == "cpu"

@@ -1,10 +1,10 @@
-"""What the watch build costs: `python -m weft bench check`.
+"""The cost of the watch build: `python -m weft bench check`.
 
-The kernels of check.cu, compiled as they are and for the watch build, in one
-run: contenders take turns and each answer is checked. `cost` is a contender's fastest
-run over the plain build's fastest. The last row is an edit of a checked cell, as in
-edit.py. Not a measure of kernels: it says for how many threads one can ask.
-What must hold: BOUNDS.
+The kernels of check.cu, compiled plainly and for the watch build, run together:
+contenders take turns and each answer is checked. `cost` is a contender's fastest run
+over the plain build's fastest. The last row is an edit of a checked cell, as in
+edit.py. This does not measure kernels: it shows how many threads are practical. BOUNDS
+has the limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from . import edit
 
 SOURCE = Path(__file__).with_suffix(".cu")
 BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms
-MODES = {  # what is switched on: counters, races
+MODES = {  # the features that are switched on: counters, races
     "check": (1, 1),
     "no counters": (0, 1),
     "no races": (1, 0),
@@ -41,7 +41,7 @@ BINS = 256  # of the histogram, as in the source
 
 @dataclass
 class WatchCase:
-    """A kernel's inputs, the size it gets, and what it has to compute."""
+    """A kernel's inputs, its size, and its expected result."""
 
     a: np.ndarray
     b: np.ndarray
@@ -64,7 +64,7 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table: the bounds, and whether they are met."""
+    """Return the text below the table: the bounds, and whether they are met."""
     every = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
     worst = max(every, key=lambda r: r["cost"])
     said = [_bound(f"the dearest, {worst['rung']}", worst["cost"], "cost", "x")]
@@ -77,7 +77,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def make_cases(scale: int = 1) -> dict[str, WatchCase]:
-    """The kernels by name."""
+    """Return the kernels by name."""
     rng = np.random.default_rng(0)
     sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
     made: dict[str, WatchCase] = {}
@@ -89,7 +89,7 @@ def make_cases(scale: int = 1) -> dict[str, WatchCase]:
     x, y = rng.standard_normal((2, (1 << 22) // scale**2), np.float32)
     made["add"] = WatchCase(x, y, x.size, x + y)
     parts = np.float64(x[: x.size // 4]).reshape(-1, 256)
-    bound = sum_bound(8, abs(parts).sum(1))  # 8 sums on the way of each number
+    bound = sum_bound(8, abs(parts).sum(1))  # 8 sums contribute to each number
     made["reduction"] = WatchCase(x, y, parts.size, parts.sum(1), bound)
     square = x[: (1024 // scale) ** 2].reshape(-1, 1024 // scale)
     made["transpose"] = WatchCase(square, y, len(square), square.T.copy())
@@ -100,7 +100,7 @@ def make_cases(scale: int = 1) -> dict[str, WatchCase]:
 
 
 def open_library(check: bool) -> ctypes.CDLL:
-    """check.cu, plain or for the watch build."""
+    """Open check.cu, built plainly or for the watch build."""
     flavour = build.Flavour("cpu", check=check)
     made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
     made.bench_upload.restype = ctypes.c_void_p
@@ -111,7 +111,7 @@ def open_library(check: bool) -> ctypes.CDLL:
 
 
 class Arrays:
-    """A case's arrays, where kernels may touch them, and its kernel to launch."""
+    """A case's arrays, in memory that kernels may access, and its kernel."""
 
     def __init__(self, name: str, case: WatchCase, library: ctypes.CDLL) -> None:
         self.name, self.case, self.library = name, case, library
@@ -132,7 +132,7 @@ class Arrays:
             raise RuntimeError(f"{self.name}: CUDA error {status}")
 
     def check(self) -> None:
-        """RuntimeError unless the kernel has computed what it has to."""
+        """Raise RuntimeError unless the kernel's result is right."""
         out, size = self.out, ctypes.c_size_t(self.out.nbytes)
         self.library.bench_download(ctypes.c_void_p(out.ctypes.data), self.at[0], size)
         bad = ~(abs(np.float64(out) - self.case.want) <= self.case.bound)
@@ -192,7 +192,7 @@ def _switch_checks(counters: int, races: int) -> None:
 
 
 def _count_accesses(name: str) -> int:
-    """What the launches since simt_check_begin() accessed, from the report."""
+    """Return the accesses since simt_check_begin(), from the report."""
     report = json.loads(raw_report())
     for finding in report["findings"]:
         raise RuntimeError(f"{name}: {finding['text']}")

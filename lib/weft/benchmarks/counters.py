@@ -1,18 +1,15 @@
-"""Are the CPU's counters right? `python -m weft bench counters`, beside ncu's.
+"""Compare the CPU's counters with ncu's: `python -m weft bench counters`.
 
-Why ncu's counters may differ from ours, and by how much at most.
+The kernels of counters.cu run under the watch build, which counts, and on the GPU under
+Nsight Compute, which counts too. Counts must be the same (a GPU may have 2 % more
+sectors of atomics), ratios agree within 2 %. Without ncu or a GPU, only the CPU's side
+is printed. The exit status is 1 if a row differs without a reason.
 
-The compiler merges accesses, lets one lane act for its warp, and makes more
-instructions of one piece of the source than of another. Each reason explains a range of
-ncu's numbers, which follows from our own counts and the instructions; what lies beyond
-it is a difference without a reason.
-
-The kernels of counters.cu run under the watch build, which counts, and on the GPU
-under Nsight Compute, which counts too. Counts must be the same (a GPU may have 2 % more
-sectors of atomics), ratios agree within 2 %. Where the compiler has changed an access
-(merged loads), the row says so, with the instruction that shows it; a difference larger
-than that explains (excuses.py) is told with its numbers. Without ncu, or a GPU, the
-CPU's side is printed alone. The exit status is 1 if a row differs without a reason.
+Some differences have a reason, and find_excuse() finds it. The compiler merges
+accesses, lets one lane act for its warp, and makes more instructions from one piece of
+the source than from another. Each reason explains a range of ncu's numbers, which
+follows from our own counts and the instructions. The row then names the reason, with
+the instruction that shows it. A larger difference is reported with its numbers.
 """
 
 from __future__ import annotations
@@ -38,16 +35,16 @@ from ..see.machine_code.ncu import Metric
 from ..timing import device_name
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
-# Instructions by which one lane does the atomic operation of its warp.
+# Instructions by which one lane does its warp's atomic operation.
 _TOGETHER = {"REDUX", "CREDUX", "POPC", "UPOPC", "MATCH"}
 
 Code = Sequence[Instruction]
-Share = tuple[float, float]  # what a piece adds: threads, and executions by warps
+Share = tuple[float, float]  # threads, and executions by warps
 
 
 @dataclass(frozen=True)
 class Excuse:
-    """A reason, and the least and the most of ncu's number that it explains."""
+    """A reason, and the least and largest of ncu's numbers that it explains."""
 
     why: str
     least: float
@@ -55,7 +52,7 @@ class Excuse:
 
 
 def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None:
-    """What the machine code excuses of a metric; None: nothing."""
+    """Return the machine code's excuse for a metric; None if there is none."""
     if metric.tight:
         return _weigh(counters, code)
     places = [
@@ -72,10 +69,10 @@ def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None
 
 
 def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None:
-    """The compiler merged neighbouring accesses into wider ones.
+    """Return the excuse that the compiler merged neighbouring accesses into wider ones.
 
-    A wide one costs no less than the dearest of those in it. A loop's instructions run
-    equally often, so their numbers say how many of a line's accesses were merged.
+    A wide one costs no less than its most expensive part. A loop's instructions run
+    equally often, so their numbers show how many of a line's accesses were merged.
     """
     operation = {"read": "load", "write": "store"}.get(metric.kind, metric.kind)
     accesses = [one for one in code if one.kind == f"{metric.space} {operation}"]
@@ -102,7 +99,7 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
 
 
 def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
-    """Which part of a group's accesses in the source are none of the machine's.
+    """Return the share of a group's source accesses that the machine code lacks.
 
     least, source: bits of the narrowest and of the widest. conflict: all merged ones
     count, since a wide access may have no conflict at all.
@@ -113,7 +110,7 @@ def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> fl
 
 
 def _by_loop(code: Code, those: Code) -> list[Code]:
-    """Instructions of one innermost loop each, and those of none."""
+    """Group instructions by innermost loop, with those of none apart."""
     found = sorted(find_loops(code), key=lambda loop: len(loop.body))
     wanted = {id(one) for one in those}
     groups: dict[int, list[Instruction]] = {}
@@ -127,7 +124,7 @@ def _by_loop(code: Code, those: Code) -> list[Code]:
 def _act_for_warps(
     metric: Metric, places: list[CostPlace], code: Code
 ) -> Excuse | None:
-    """One lane adds for all of its warp: what is left is one turn for each request."""
+    """Return the excuse that one lane adds for its warp, in one turn per request."""
     together = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
     if metric.kind != "atomic" or not together:
         return None
@@ -145,9 +142,9 @@ def _act_for_warps(
 def _on_lines(
     places: list[CostPlace], code: Code, otherwise: bool = True
 ) -> list[CostPlace]:
-    """The places on the lines of some instructions; all if one has no line.
+    """Return the places on some instructions' lines; all if one has no line.
 
-    otherwise: all, too, where none is there.
+    otherwise: return all places if none is on these lines.
     """
     lines = {one.place for one in code}
     found = [p for p in places if (p.file, p.line) in lines]
@@ -159,10 +156,11 @@ def _on_lines(
 
 
 def _weigh(counters: Counters, code: Code) -> Excuse | None:
-    """The machine makes several instructions of a piece, or of some pieces none.
+    """Return the excuse that pieces of the source differ in their instructions.
 
-    An instruction runs as a piece of its line does: as often, or once a warp if a loop
-    is unrolled. One with a predicate may run with the threads around it, too.
+    A piece may have several instructions or none. An instruction runs like a piece of
+    its line: as often, or once a warp if a loop is unrolled. One with a predicate may
+    also run with the threads around it.
     """
     pieces = [p for p in counters.places if p.kind == "step" and p.requests]
     if not pieces:
@@ -176,7 +174,7 @@ def _weigh(counters: Counters, code: Code) -> Excuse | None:
 
 
 def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
-    """The pieces that an instruction may be part of."""
+    """Return the pieces that an instruction may be part of."""
     here = [p for p in pieces if p.file == one.file and p.line <= one.line <= p.last]
     if here and one.guard:
         most = max(p.lanes for p in here)
@@ -185,7 +183,7 @@ def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """What an instruction of one of these pieces adds at most, and at least."""
+    """Return the most and the least that an instruction of these pieces adds."""
     found: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)
@@ -194,9 +192,10 @@ def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
 
 
 def _largest_mean(shares: list[list[Share]], sign: int) -> float:
-    """The largest mean of threads (sign 1), or the least (-1), with a share of each.
+    """Return the largest mean of threads (sign 1), or the least (-1), over all choices.
 
-    By Dinkelbach's method: what beats the mean so far gives the next one.
+    Each list contributes one share. By Dinkelbach's method, a choice that beats the
+    mean so far gives the next one.
     """
     mean = 0.0
     while True:
@@ -208,7 +207,7 @@ def _largest_mean(shares: list[list[Share]], sign: int) -> float:
 
 
 SOURCE = Path(__file__).with_suffix(".cu")
-RATIO = 0.02  # by which a ratio may differ
+RATIO = 0.02  # the largest difference of ratios
 N = 8192  # elements of most arrays
 SIDE = 128  # of a matrix
 THREADS = 256
@@ -223,8 +222,8 @@ Shape = tuple[Any, Any]
 class CounterCase:
     """A launch: its name here, the kernel's, the shape and the arguments.
 
-    lanes: it is about active threads, which must agree with ncu's. template: the
-    kernel's arguments, where it is one.
+    lanes: it tests active threads, which must agree with ncu's. template: the kernel's
+    arguments, if it is a template.
     """
 
     name: str
@@ -236,7 +235,7 @@ class CounterCase:
 
 
 def list_cases() -> list[CounterCase]:
-    """Every launch that is compared."""
+    """Return every launch that is compared."""
     rng = np.random.default_rng(0)
     line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
 
@@ -336,7 +335,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def status(rows: list[dict[str, Any]]) -> int:
-    """1 if a row differs without a reason."""
+    """Return 1 if a row differs without a reason."""
     return int(any(row["agrees"] is False for row in rows))
 
 
@@ -353,7 +352,7 @@ def _by_ncu(chosen: Sequence[CounterCase]) -> list[dict[str, float]]:
 def _compare_case(
     case: CounterCase, theirs: dict[str, float] | None
 ) -> list[dict[str, Any]]:
-    """A case's rows: one for each metric that is not 0 on both sides."""
+    """Return a case's rows: one for each metric that is not 0 on both sides."""
     kernel = _find_kernel(case.kernel, case.template)
     report = inspect(kernel, quiet=True)[case.shape](*case.args)
     if not report.ok:
@@ -390,7 +389,7 @@ def _compare_case(
 def judge_counts(
     metric: Metric, ours: float | None, theirs: float | None, excuse: Excuse | None
 ) -> tuple[bool | None, str]:
-    """(whether they agree, in words); None: there is nothing to compare.
+    """Return (whether they agree, in words); None: there is nothing to compare.
 
     excuse: why they may differ here, and by how much; None: no reason is known.
     """
@@ -413,7 +412,7 @@ def judge_counts(
 
 
 def _list_accesses(code: Sequence[Instruction]) -> str:
-    """LDG.E 1, LDS.128 4: what touches memory in the machine code; "" if unknown."""
+    """List the machine code's memory accesses: LDG.E 1, LDS.128 4; "" if unknown."""
     counts = Counter(
         one.opcode for one in code if one.kind.startswith(("global", "shared", "local"))
     )

@@ -1,10 +1,10 @@
-"""How long from an edit to its result: `python -m weft bench edit`.
+"""The time from an edit to its result: `python -m weft bench edit`.
 
-A session is open and its arrays exist. A number in a kernel changes, load_cuda()
-gets the new text, and the clock stops when the first launch has finished: twenty
-different edits, checked against NumPy. Beside it, on the same sources, what one
-would use otherwise: nvcc (to machine code, no launch), torch's load_inline (once,
-it takes long) and CuPy's RawKernel.
+A session is open and its arrays exist. A number in a kernel changes, load_cuda() gets
+the new text, and the clock stops when the first launch has finished: twenty different
+edits, checked against NumPy. The same sources also run by the alternatives: nvcc (to
+machine code, without a launch), torch's load_inline (once, since it is slow) and CuPy's
+RawKernel.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ..timing.clocks import WallTimer
 from ..toolchain import build
 
 EDITS = 20
-WATCHED = "load_cuda watched"  # what %%cuda does on the CPU
+WATCHED = "load_cuda watched"  # as %%cuda on the CPU
 PEERS = ("nvcc", "torch", "cupy")
 SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
 SHOWN += [f"vs_{peer}" for peer in PEERS]
 N, BLOCK = 1 << 14, 256
 
-# Each with the number that is edited, and what NumPy makes of it.
+# Each has the number to edit, and the result in NumPy.
 SOURCES: list[tuple[str, Callable[[np.ndarray, float], np.ndarray]]] = [
     (
         """
@@ -101,7 +101,7 @@ __global__ void turn(float *out, const float *x, int n) {
 
 
 def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
-    """Time edits on the CPU and on the GPU if there is one; ours and the peers'.
+    """Time edits on the CPU, and on a GPU if there is one; ours and the peers'.
 
     Raises RuntimeError if a kernel's result is wrong.
     """
@@ -123,7 +123,7 @@ def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     lines = [row["why"] for row in rows if row.get("why")]
     for row in rows:
         if row["impl"] == "weft":
@@ -134,7 +134,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-    """`edits` texts that no cache has seen, and what they compute."""
+    """Yield `edits` texts that no cache has seen, with their computations."""
     nonce = time.time_ns() % 10**6  # a new number in each run
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
@@ -200,7 +200,7 @@ def _time_nvcc(edits: int) -> list[dict[str, Any]]:
 
 
 def _load_inline(target: str) -> dict[str, Any]:
-    """torch.utils.cpp_extension.load_inline, once: also the first launch."""
+    """Time torch.utils.cpp_extension.load_inline once, including the first launch."""
     if not shutil.which("ninja") and not importlib.util.find_spec("ninja"):
         why = "torch's load_inline needs ninja: pip install ninja"
         return _make_absent_row("torch", "load_inline", target, why)
@@ -259,7 +259,7 @@ def _time(
 ) -> dict[str, Any]:
     out, x, host = _make_arrays(target)
     (first, _), *_ = make_edits(1)
-    launch(first, out, x)  # the session is open: compilers loaded, contexts made
+    launch(first, out, x)  # opens the session: loads compilers, makes contexts
     _finish(target)
     times = []
     for source, compute in _show_progress(f"{impl} on {target}", edits):
@@ -322,7 +322,7 @@ def _is_installed(target: str) -> bool:
 
 @contextlib.contextmanager
 def _silence_compilers() -> Iterator[None]:
-    """What ninja and compilers print is not for a table."""
+    """Discard the output of ninja and compilers, which would break up the table."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

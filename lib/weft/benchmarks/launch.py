@@ -1,9 +1,9 @@
-"""What it costs to launch a kernel from Python: `python -m weft bench launch`.
+"""The cost of launching a kernel from Python: `python -m weft bench launch`.
 
-The kernel has eight parameters, five arrays and three numbers, and next to nothing
-to do. The clock is the host's. `burst`: few launches, and the clock stops when the
-last one is queued, before the GPU has caught up: Python's own cost. `loop`: many
-launches and one wait at the end, so never less than the GPU itself needs for one.
+The kernel has eight parameters, five arrays and three numbers, and almost no work. The
+clock is the host's. `burst`: few launches, and the clock stops when the last one is
+queued, before the GPU has caught up: Python's own cost. `loop`: many launches and one
+wait at the end, so never less than the GPU itself needs for one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time launches on the CPU and, where there is one, on the GPU beside peers'.
+    """Time launches on the CPU and, if there is one, on the GPU beside peers'.
 
-    Raises RuntimeError if a contender computes something else.
+    Raises RuntimeError if a contender computes a wrong result.
     """
     found = _compare("cpu", {"weft": (_make_ours("cpu"), "load_cuda", 8)}, samples)
     if torch.cuda.is_available():
@@ -55,7 +55,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
         for name, make in (("cupy", _make_cupy_call), ("numba", _make_numba_call)):
             try:
                 contenders[name] = (make(), "RawKernel" if name == "cupy" else "jit", 8)
-            except Exception as error:  # not installed, or of another CUDA release
+            except Exception as error:  # not installed, or for another CUDA release
                 first = (str(error).splitlines() or [type(error).__name__])[0]
                 print(f"weft: without {name}: {first}", file=sys.stderr)
         found += _compare("cuda", contenders, samples)
@@ -63,7 +63,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     lines = []
     for row in rows:
         if (row["impl"], row["rung"].split()[0]) == ("weft", "burst"):
@@ -74,11 +74,11 @@ def note(rows: list[dict[str, Any]]) -> str:
 def _compare(
     target: str, contenders: dict[str, tuple[Call, str, int]], samples: int
 ) -> list[dict[str, Any]]:
-    """Each in turn, sample by sample, so that all see the same machine."""
+    """Time each in turn, sample by sample, so that all see the same machine."""
     times: dict[tuple[str, str], list[float]] = {}
     shapes = {"burst": (BURST, False), "loop": (LOOP, True)}
     for how, (launches, waits) in shapes.items():
-        # On a CPU a launch computes: there is no queue, and no need for so many.
+        # On a CPU a launch computes: there is no queue, and fewer launches are enough.
         launches = launches if target == "cuda" else BURST
         for sample in range(samples if how == "burst" else max(1, samples // 10)):
             for name, (call, _, _) in contenders.items():
@@ -103,7 +103,7 @@ def _compare(
 
 
 def _sample(call: Call, target: str, launches: int, waits: bool) -> float:
-    """Microseconds of host time a launch."""
+    """Return microseconds of host time per launch."""
     if target == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter_ns()
@@ -128,7 +128,7 @@ def _make_arguments(target: str) -> list[Any]:
 
 
 def _check_call(call: Call, arguments: list[Any]) -> Call:
-    """`call`, once it has been seen to compute the right thing."""
+    """Return `call` after a check of its result."""
     out, a, b, c, index, scale, _, offset = arguments
     call()
     want = scale * a.double() + b.double() * c.double()[index.long()] + offset
@@ -147,7 +147,7 @@ def _make_ours(target: str) -> Call:
 
 
 def _make_driver_call() -> Call:
-    """The C function with everything prepared: what no Python can be faster than."""
+    """Return the C function with everything prepared: the limit for any Python."""
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])
     function = compiled.function("eight", compiled.device)

@@ -1,4 +1,4 @@
-"""An op's rungs side by side with PyTorch's, interleaved, each checked first.
+"""Time an op's rungs beside PyTorch's, interleaved, each checked first.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 """
@@ -18,7 +18,7 @@ from ..ops.check import check_rung
 from ..timing import device_name, in_rounds, time_call
 from ..toolchain import native
 
-# What each row has; what else it has are the sizes of its problem.
+# The keys of every row; the others are the sizes of its problem.
 COLUMNS = {
     *("op", "impl", "rung", "precision", "target", "device", "timer"),
     *("us", "us_low", "us_high", "us_mean", "gbs", "tflops", "error", "vs_torch"),
@@ -27,13 +27,13 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class SizedProblem:
-    """One size of an op: ours(*inputs, rung=...) computes what torch(*inputs) does."""
+    """One size of an op: ours(*inputs, rung=...) computes the same as torch()."""
 
     sizes: dict[str, int]
     inputs: Sequence[torch.Tensor]
     ours: Callable[..., torch.Tensor]
     torch: Callable[..., torch.Tensor]
-    flop: float  # 0: not what limits it
+    flop: float  # 0: flops are not the limit
     bytes: float  # each input read once, each output written once
 
 
@@ -46,10 +46,10 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Time `op`'s rungs and PyTorch on problems of the given sizes.
 
-    sizes: one number each (what it means: PROBLEMS); () takes a few usual ones.
-    rungs: () takes all that run on `device`, on the CPU those in plain C only:
-    there the time of a CUDA kernel says nothing. Raises ArgumentError for an
-    unknown rung and Mismatch for one that is wrong.
+    sizes: one number each (PROBLEMS has the meaning); () takes a few usual ones. rungs:
+    () takes all that run on `device`, on the CPU only those in plain C: a CUDA kernel's
+    time there is meaningless. Raises ArgumentError for an unknown rung and Mismatch for
+    a wrong one.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
@@ -98,7 +98,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
 
 
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
-    """The largest difference from float64, over the largest number there."""
+    """Return the largest difference from float64, over the largest number there."""
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
     return float((call().double() - want).abs().max() / want.abs().max())
@@ -113,7 +113,7 @@ def _repeat(call: Callable[[], object]) -> Callable[[int], None]:
 
 
 def _count_calls(call: Callable[[], object], device: torch.device) -> int:
-    """How many calls make a sample of about 2 ms, at most 200."""
+    """Return how many calls make a sample of about 2 ms, at most 200."""
     once = time_call(call, device, samples=5).median
     return max(1, min(200, int(2000 / once)))
 
@@ -122,7 +122,7 @@ def _count_calls(call: Callable[[], object], device: torch.device) -> int:
 
 
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
-    """What the op's cases file has it timed with, in one size."""
+    """Return the problem of the op's cases file, in one size."""
     of, bench = cases_file(op).OP, cases_file(op).BENCH
     sizes = {bench.size: size, **bench.others}
     inputs = of.draw(sizes, device)
@@ -136,7 +136,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     )
 
 
-# op -> how a problem is made from one number, and the usual numbers.
+# op -> the function that makes a problem of one number, and the usual numbers.
 PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
     op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
     for op in OPS

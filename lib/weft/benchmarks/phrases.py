@@ -1,4 +1,4 @@
-"""Numbers, times, devices and lists as README's sentences write them."""
+"""Write numbers, times, devices and lists for README's sentences."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 def write_digits(value: float, digits: int = 3) -> str:
-    """Three digits, or so many: 1.20, 73.0, 108."""
+    """Write a value in this many digits: 1.20, 73.0, 108."""
     if value >= 10**digits:
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".rstrip(".")
 
 
 def write_duration(us: float, digits: int = 3) -> str:
-    """A time in the unit that suits it."""
+    """Write a time in a suitable unit."""
     for unit, size in (("µs", 1.0), ("ms", 1e3)):
         if us < 999.5 * size:
             return f"{write_digits(us / size, digits)} {unit}"
@@ -30,7 +30,7 @@ def write_duration(us: float, digits: int = 3) -> str:
 
 
 def write_times(rows: Sequence[Row]) -> str:
-    """The rows' times, with one unit if all have the same: 69.5, 42.1 and 35.2 µs."""
+    """Write the rows' times, with a shared unit if possible: 69.5, 42.1 and 35.2 µs."""
     texts = [write_duration(row["us"]) for row in rows]
     units = {text.split()[1] for text in texts}
     if len(units) > 1:
@@ -39,7 +39,7 @@ def write_times(rows: Sequence[Row]) -> str:
 
 
 def write_band(row: Row) -> str:
-    """A median with its band: 6.63 ms (5.87 to 7.14)."""
+    """Write a median with its band: 6.63 ms (5.87 to 7.14)."""
     low, high = (write_duration(row[end]).split()[0] for end in ("us_low", "us_high"))
     return f"{write_duration(row['us'])} ({low} to {high})"
 
@@ -55,19 +55,19 @@ def write_accuracies(rows: Sequence[Row]) -> str:
 
 
 def write_factors(values: Iterable[float]) -> str:
-    """Each with two decimals: 4.09, 5.49 and 6.07."""
+    """Write factors with two decimals each: 4.09, 5.49 and 6.07."""
     return join_words(f"{value:.2f}" for value in values)
 
 
 def write_days(rows: Sequence[Row], machine: Row | None = None) -> str:
-    """The day of the rows, or the first and the last."""
+    """Write the day of the rows, or the first and the last."""
     days = sorted({row["date"] for row in rows if "date" in row})
     days = days or [machine["date"] if machine else "?"]
     return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 def cut_release(machine: Row) -> str:
-    """2.11 of PyTorch 2.11.0+cu130."""
+    """Return PyTorch's release: 2.11 of 2.11.0+cu130."""
     return ".".join(machine["torch"].partition("+")[0].split(".")[:2])
 
 
@@ -78,14 +78,14 @@ def write_machine(results: Results) -> str:
 
 
 def write_cores(machine: Row) -> str:
-    """two cores of an AMD EPYC"""
+    """Write a machine's processor: two cores of an AMD EPYC."""
     count = machine["cores"]
     name = re.sub(r"\(R\)|\(TM\)| Processor| CPU.*", "", machine["device"])
     return f"{spell_count(count)} core{'s' * (count != 1)} of {add_article(name)}"
 
 
 def add_article(name: str) -> str:
-    vowel = name[0] in "AEIOU" or name.startswith("NV")  # as it is spoken
+    vowel = name[0] in "AEIOU" or name.startswith("NV")  # by its pronunciation
     return f"{'an' if vowel else 'a'} {name}"
 
 
@@ -94,12 +94,12 @@ def spell_count(count: int) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """a, b and c"""
+    """Join words: a, b and c."""
     *first, last = [*words] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def fill_lines(text: str) -> str:
-    """Wrapped as README's lines are; no line begins with a Markdown list's mark."""
+    """Wrap text like README's lines; no line begins with a Markdown list's mark."""
     whole = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.fill(" ".join(text.split()), WIDTH, **whole)

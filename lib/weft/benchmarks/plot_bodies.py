@@ -1,13 +1,12 @@
 """Charts of `weft bench bodies` and `weft bench launch`: this machine, and others.
 
-From which size on one machine is ahead of another: where two lines cross.
-
 with figure(9.5, 5, columns=2, sharey=True) as axes:
         plot_contenders(axes, rows, load_elsewhere())
     print(make_caption(rows, load_elsewhere()))
 
-A full mark is this machine, a hollow one what was measured elsewhere and came with
-the lab, in notebooks/results/.
+A full mark is this machine, a hollow one was measured elsewhere and came with the lab,
+in notebooks/results/. find_crossing() finds the size from which on one machine is ahead
+of another.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ from ..timing.results import ResultFile, Row
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
     """Map each size to the microseconds of our fastest rung on a target.
 
-    rows: of ops.py.
-
-    The lowest sample of each counts, not the median: other work on the machine only
-    adds time.
+    rows: of ops.py. The lowest sample of each counts, not the median: other work on the
+    machine only adds time.
     """
     lowest: dict[int, float] = {}
     for row in rows:
@@ -44,10 +41,10 @@ def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, fl
 def find_crossing(
     slower: Mapping[int, float], faster: Mapping[int, float]
 ) -> float | None:
-    """The size from which on `faster` needs less time than `slower`, or None.
+    """Return the size from which on `faster` needs less time than `slower`, or None.
 
     Between two measured sizes the lines are straight on logarithmic axes. None: it is
-    not ahead at the largest size. The smallest common size: it always is.
+    not ahead at the largest size. The smallest common size: it is always ahead.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]
@@ -63,7 +60,7 @@ def find_crossing(
 
 RESULTS = ROOT / "notebooks/results"
 OWN = "CUDA C, a rung of the lab"
-NAMES = {  # (impl, rung) of a row: what stands beside it
+NAMES = {  # (impl, rung) of a row: the text beside it
     ("python", "loops"): "Python, loops",
     ("weft", "sim"): "sim",
     ("numba", "its simulator"): "Numba's simulator",
@@ -80,7 +77,7 @@ NAMES = {  # (impl, rung) of a row: what stands beside it
 
 
 def load_elsewhere(what: str = "bodies") -> list[ResultFile]:
-    """The results of `weft bench WHAT` that came with the lab."""
+    """Return the results of `weft bench WHAT` that came with the lab."""
     return [read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
 
 
@@ -92,7 +89,7 @@ def plot_contenders(
 ) -> None:
     """A panel for each op of `rows`, a line for each contender, time on a log axis.
 
-    Of `others` what ran on a GPU, and did the same work, is drawn hollow.
+    Rows of `others` that ran on a GPU, and did the same work, are hollow.
     """
     works = _group_works(rows)
     mine = {
@@ -127,7 +124,7 @@ def plot_contenders(
 
 
 def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
-    """Which machines, which clock, which statistic."""
+    """Write which machines, which clock, which statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
@@ -161,7 +158,7 @@ def _group_by_name(rows: list[Row], target: str = "") -> dict[tuple[str, str], R
 def _draw_dots(
     ax: Axes, found: dict[tuple[str, str], Row], names: list[str], full: bool
 ) -> None:
-    """A mark, its band and its time for each row, on the line of its name."""
+    """Draw a mark, its band and its time for each row, on the line of its name."""
     for (name, target), row in found.items():
         colour = READ if target == "cuda" else INK
         place, us = names.index(name), row["us"]
@@ -177,7 +174,7 @@ def _draw_dots(
 
 
 def _time(us: float) -> str:
-    """Three digits and a unit."""
+    """Write a time in three digits and a unit."""
     power = min(2, max(0, int(np.log10(max(us, 1)) // 3)))
     value = us / 1000**power
     digits = f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
@@ -188,9 +185,10 @@ def _time(us: float) -> str:
 
 
 def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
-    """For each Python body on a GPU: what two clocks say of it.
+    """Draw two clocks' times for each Python body on a GPU.
 
-    Events around the kernel, and the host's clock that does not wait for it.
+    One uses events around the kernel, the other is the host's, which does not wait for
+    it.
     """
     found = list(_list_clocks(rows))
     if not found:
@@ -234,7 +232,7 @@ def _list_clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
 
 
 def plot_launches(ax: Axes, rows: list[Row]) -> None:
-    """What a launch on a GPU costs the host, of `weft bench launch`."""
+    """Draw the host's cost of a launch on a GPU, of `weft bench launch`."""
     burst = [r for r in rows if r["target"] == "cuda" and r["rung"].startswith("burst")]
     for place, row in enumerate(burst):
         band = [row["us_low"], row["us_high"]]

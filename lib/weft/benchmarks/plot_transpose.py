@@ -3,9 +3,9 @@
     with figure(9, 4) as ax:
         plot_transposes(ax, rows, load_elsewhere("transpose"))
 
-Full is what was measured here, hollow what was measured elsewhere and came
-with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
-signal. A chart for which nothing was measured anywhere says how that is done.
+Full marks were measured here; hollow ones were measured elsewhere and came with the
+lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are not meaningful. A
+chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..base.style import (
 from ..timing.results import ResultFile, Row
 
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
-NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
+NAMES = {  # (op, impl, rung) of a row: the text beside its bar
     ("copy", "weft", "copy"): "copy",
     ("copy", "weft", "four"): "copy, four each",
     ("copy", "torch", "copy_"): "torch's copy",
@@ -43,7 +43,7 @@ NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
 
 
 def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
-    """A bar for each copy and transpose: GB/s of the bytes that are needed.
+    """Draw a bar for each copy and transpose: GB/s of the necessary bytes.
 
     The line, and 100 %, is the fastest copy of the same card.
     """
@@ -76,7 +76,7 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
 
 
 def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
-    """GB/s of the bytes needed when every 1st, 2nd, 4th ... number is copied."""
+    """Draw GB/s of the necessary bytes if every 1st, 2nd, 4th ... number is copied."""
     series = [(rows, "this machine", READ)] * bool(rows)
     series += [(f["rows"], f["machine"]["device"], "none") for f in others]
     if not series:
@@ -102,7 +102,7 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
 def plot_distances(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
-    """TB/s of equally many sectors, in order and in scattered runs.
+    """Draw TB/s of equally many sectors, in order and in scattered runs.
 
     In order there is a line for each limit of a fetch; the runs have one for each
     footprint, at the usual limit.
@@ -147,9 +147,9 @@ def _draw_lines(
 
 
 def measure_effects(rows: list[Row]) -> dict[str, float]:
-    """What a count of sectors leaves out: how many times the speed each makes.
+    """Return the factor in speed of each effect that a sector count leaves out.
 
-    Of the rows of one card; a comparison that they do not contain is left out.
+    rows: of one card; a comparison that they do not contain is left out.
     """
     ordered = {(r["fetch"], r["stride"]): r["tbs"] for r in rows if r["stride"]}
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
@@ -220,10 +220,10 @@ def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
 
 
 def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
-    """A card's strided copies beside reads of as many sectors, as far apart, in order.
+    """Return a card's strided copies beside reads of as many sectors, as far apart.
 
-    (bytes apart, sectors, µs of the copy, µs of the reads, µs of them with a fetch of
-    32 bytes) from stride 8 on, where each number has a sector to itself.
+    Each is (bytes apart, sectors, µs of the copy, µs of the reads, µs of them with a
+    fetch of 32 bytes), from stride 8 on, where each number has its own sector.
     """
     us = {
         (row["stride"], fetch): row["us"] / row["sectors"]
@@ -246,7 +246,7 @@ def describe_copies(
     others: list[ResultFile],
     other_sectors: list[ResultFile],
 ) -> list[str]:
-    """The strided reads of each card that has both kinds of rows, as a table."""
+    """Write the strided reads of each card that has both kinds of rows, as a table."""
     pairs = [(rows, sectors)] * bool(rows and sectors)
     pairs += [
         (found["rows"], beside["rows"])
@@ -265,7 +265,7 @@ def describe_copies(
 
 
 def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
-    """Which cards were measured elsewhere, and when."""
+    """Write which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured(what)
 

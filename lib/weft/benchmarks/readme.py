@@ -1,11 +1,9 @@
-"""Blocks of README.md and docs/results.md: `python -m weft.benchmarks.readme`.
-
-README's summary of the results, from the committed rows.
+"""Write blocks of README.md and docs/results.md: `python -m weft.benchmarks.readme`.
 
 Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
-of PAGES' functions writes it from notebooks/results/. A test holds both files to these
-blocks and finds measured numbers outside of them. The command also draws PICTURES
-beside the results.
+of PAGES' functions writes it from the committed rows in notebooks/results/. A test
+compares both files with these blocks and finds measured numbers outside of them. The
+command also draws PICTURES beside the results.
 """
 
 from __future__ import annotations
@@ -138,12 +136,12 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 
 
 def block_marks(name: str) -> tuple[str, str]:
-    """The lines before and after a block."""
+    """Return the lines before and after a block."""
     return f"<!-- {name}: made by {COMMAND} -->", f"<!-- /{name} -->"
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """The text with this block between its marks; ValueError without them."""
+    """Return the text with this block between its marks; ValueError without them."""
     begin, end = block_marks(name)
     before, has_begin, rest = text.partition(begin)
     _, has_end, after = rest.partition(end)

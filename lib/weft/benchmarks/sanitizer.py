@@ -1,7 +1,8 @@
-"""NVIDIA's compute-sanitizer over every rung: `weft check matmul --sanitizer`.
+"""Run NVIDIA's compute-sanitizer over every rung: `weft check matmul --sanitizer`.
 
-every_rung.cu is a program of C that multiplies small matrices of whole numbers by each
-rung, and compares; each of the sanitizer's tools watches a run of it, all at a time.
+every_rung.cu is a C program that multiplies small matrices of whole numbers by each
+rung and compares the results. Each of the sanitizer's tools watches a run of it, all at
+the same time.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ from ..toolchain import tools as toolchain
 SANITIZER = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOURCE = Path(__file__).with_name("every_rung.cu")
-LAST = 3000  # characters that are shown of what it had to say
+LAST = 3000  # characters of its output that are shown
 
 
 def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
-    """A row for each tool. errors: how many it found; rungs: those that were computed
-    right; missing: those that were not.
+    """Return a row for each tool. errors: the number found; rungs: the right ones.
 
-    rung: that one alone. errors is None where the tool did not come to its end. What
-    was found is printed. Raises ArgumentError for an unknown tool or rung, and where
-    compute-sanitizer, nvcc or a GPU is missing.
+    missing: the rungs without a right result. rung: only that one. errors is None if
+    the tool did not finish. Findings are printed. Raises ArgumentError for an unknown
+    tool or rung, and if compute-sanitizer, nvcc or a GPU is missing.
     """
     for tool in tools:
         if tool not in TOOLS:
@@ -55,12 +55,12 @@ def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
 
 
 def is_clean(row: Row) -> bool:
-    """Whether the tool found nothing in any rung, and each was computed right."""
+    """Return whether the tool found nothing and every rung's result was right."""
     return row["errors"] == 0 and not row["missing"]
 
 
 def _build_program(folder: Path) -> Path:
-    """every_rung, compiled into the folder."""
+    """Compile every_rung into the folder."""
     nvcc = toolchain.nvcc()
     if not nvcc:
         raise ArgumentError(f"nvcc is missing: {SOURCE.name} is compiled with it")
@@ -73,7 +73,7 @@ def _build_program(folder: Path) -> Path:
 
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
-    """What one tool has to say of the program, told on stderr while it goes on."""
+    """Run one tool and return its row; its output appears on stderr meanwhile."""
     begin, lines, done = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
 
 
 def _count_errors(text: str, status: int) -> int | None:
-    """How many errors, or hazards, its summaries tell of; None if it broke off."""
+    """Return the errors, or hazards, in its summaries; None if it broke off."""
     counts = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
     if not counts or (status and not any(map(int, counts))):
         return None

@@ -1,4 +1,4 @@
-"""What sectors leave out: `python -m weft bench sectors --device cuda`.
+"""Effects that a sector count leaves out: `python -m weft bench sectors --device cuda`.
 
 Every row reads as many sectors of 32 bytes, none of them twice, with as many requests.
 By the rung of a row:
@@ -6,19 +6,19 @@ By the rung of a row:
     in order   every sector, every 2nd, 4th ...: `stride` bytes from one to the next
     scattered  runs of `run` bytes of adjacent sectors, all over a `footprint`
 
-Three things that a count of sectors leaves out are separated so:
+This separates three effects that a count of sectors leaves out:
 
-    the fetch  if L2 fetches two sectors for one that is missing, sectors 64 bytes apart
+    the fetch  if L2 fetches two sectors for a missing one, sectors 64 bytes apart
                in order come at half the speed of all. `fetch` is the context's limit
                for that, in bytes, a hint that the driver may ignore; `usual`: it is
-               what it was before. With a limit of 32 nothing extra should come
+               the old value. With a limit of 32 nothing extra should come
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
-    the TLB    if the TLBs keep fewer pages than a footprint has, short runs are slower
+    the TLB    if the TLBs hold fewer pages than a footprint has, short runs are slower
                there than in the smallest one
 
-tbs: terabytes of wanted sectors per second. On a CPU threads are simulated: the sums
-are checked, and the times are no signal of a GPU's.
+tbs: terabytes of requested sectors per second. On a CPU threads are simulated: the sums
+are checked, but the times do not represent a GPU.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ LEAST = {"cuda": 1 << 29, "cpu": 1 << 17}  # bytes of the smallest footprint
 MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # ... and of the largest, if memory has them
 ROOM = 0.9  # of the free memory
 RUNS = (1, 2, 4, 8, 32, 256, 2048)  # sectors
-FETCHES = (32, 64, 128)  # bytes: the limits that are tried
+FETCHES = (32, 64, 128)  # bytes: the tested limits
 SECONDS = 0.3  # for each row
 SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
 SHOWN += ["tbs"]
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     return rows(args.device)
 
 
@@ -85,7 +85,7 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     said = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
     said += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
@@ -94,7 +94,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _largest_footprint(where: torch.device) -> int:
-    """Bytes of the largest footprint: a power of two for which there is memory."""
+    """Return bytes of the largest footprint: a power of two that fits into memory."""
     least, most = LEAST[where.type], MOST[where.type]
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))

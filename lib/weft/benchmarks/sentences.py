@@ -1,4 +1,4 @@
-"""README's paragraphs about measurements, each from the committed rows.
+"""Write README's paragraphs about measurements, each from the committed rows.
 
 Each function returns Markdown; without arguments it reads notebooks/results/.
 weft.benchmarks.readme puts them between their marks in README.md.
@@ -38,11 +38,11 @@ RESULTS = ROOT / "notebooks" / "results"
 BATCH = 64  # images of a step in the milestones and in the stronger race
 
 
-# ---- which results ---------------------------------------------------------------
+# ---- selection of results --------------------------------------------------------
 
 
 def load_newest(what: str, target: str) -> Results:
-    """The newest committed results of `bench WHAT` of a processor or of a GPU.
+    """Return the newest committed results of `bench WHAT` of a processor or of a GPU.
 
     Files that contain rows of a GPU count as a GPU's. ValueError if there are none.
     """
@@ -59,13 +59,13 @@ def _target_of(results: Results) -> str:
 
 
 def fastest_row(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
-    """The fastest row of one side, among those with these values."""
+    """Return the fastest row of one side, among those with these values."""
     there = (row for row in select(rows, impl=impl, **wanted) if row["us"])
     return min(there, key=lambda row: row["us"])
 
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows that have all of these values."""
+    """Return the rows that have all of these values."""
     return [
         r for r in rows if all(r.get(key) == value for key, value in wanted.items())
     ]
@@ -75,7 +75,7 @@ def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def describe_opponent(results: Results | None = None) -> str:
-    """Who raced on the GPU, and how PyTorch was set up."""
+    """Describe the GPU's contenders, and PyTorch's configuration."""
     results = results or load_newest("race", "cuda")
     races = _group_races(results["rows"])
     narrow = sum(
@@ -102,7 +102,7 @@ def describe_opponent(results: Results | None = None) -> str:
 def describe_race(
     results: Results | None = None, stronger: Results | None = None
 ) -> str:
-    """The race on a GPU: a table of all steps, the milestones, the host's time."""
+    """Describe the race on a GPU: all steps in a table, milestones, the host's time."""
     results = results or load_newest("race", "cuda")
     stronger = stronger or load_newest("stronger_torch", "cuda")
     rows = results["rows"]
@@ -116,7 +116,7 @@ def describe_race(
 
 
 def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
-    """The rows of each race of steps, by precision and batch."""
+    """Group the rows of each race of steps, by precision and batch."""
     found: dict[tuple[str, int], list[Row]] = {}
     for row in select(rows, measure="step"):
         found.setdefault((row["precision"], row["batch"]), []).append(row)
@@ -124,7 +124,7 @@ def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _race_factor(rows: Iterable[Row]) -> float:
-    """PyTorch's fastest time over ours."""
+    """Return PyTorch's fastest time over ours."""
     rows = list(rows)
     return fastest_row(rows, "torch")["us"] / fastest_row(rows, "weft")["us"]
 
@@ -149,7 +149,7 @@ def _race_table(rows: Sequence[Row]) -> str:
 
 
 def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
-    """The factors beside a PyTorch that was measured apart."""
+    """Describe the factors beside a PyTorch that was measured apart."""
     theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
@@ -170,7 +170,7 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
 
 
 def _describe_epochs(rows: Sequence[Row]) -> str:
-    """An epoch, the way to 99 %, and the accuracy over seeds, in each precision."""
+    """Describe an epoch, the time to 99 % and the seeds' accuracy, by precision."""
     kinds = _list_precisions(rows)
 
     def both(measure: str) -> tuple[list[Row], list[Row]]:
@@ -202,7 +202,7 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
 
 
 def _describe_host(rows: Sequence[Row]) -> str:
-    """What it costs the host to queue a step."""
+    """Describe the host's cost of queueing a step."""
     races = [
         there for (_, batch), there in _group_races(rows).items() if batch == BATCH
     ]
@@ -220,7 +220,7 @@ def _describe_host(rows: Sequence[Row]) -> str:
 
 
 def describe_cold_start(results: Results | None = None) -> str:
-    """How long a new process takes to the end of its first epoch."""
+    """Describe the time of a new process to the end of its first epoch."""
     results = results or load_newest("race", "cuda")
     rows = select(results["rows"], measure="cold", impl="weft")
     count = rows[0]["samples"]
@@ -235,7 +235,7 @@ def describe_cold_start(results: Results | None = None) -> str:
 
 
 def describe_processor_race(results: Results | None = None) -> str:
-    """The race without a GPU: a step and an epoch, and the picture of it."""
+    """Describe the race without a GPU: a step and an epoch, and the picture of it."""
     results = results or load_newest("mnist", "cpu")
     rows, machine = results["rows"], results["machine"]
     ours, theirs = fastest_row(rows, "weft"), fastest_row(rows, "torch")
@@ -279,7 +279,7 @@ def describe_processor_race(results: Results | None = None) -> str:
 
 
 def _epoch_band(row: Row) -> str:
-    """A mean with its fastest and slowest epoch: 4.61 s (4.55 to 4.70)."""
+    """Write a mean with its fastest and slowest epoch: 4.61 s (4.55 to 4.70)."""
     epochs = row.get("epochs_s")
     band = (
         f" ({write_digits(min(epochs))} to {write_digits(max(epochs))})"
@@ -297,7 +297,7 @@ def describe_edits(
     gpu: Results | None = None,
     launches: Results | None = None,
 ) -> str:
-    """From a changed line to its first result, and what a launch costs."""
+    """Describe the time from a changed line to its result, and the cost of a launch."""
     processor = processor or load_newest("edit", "cpu")
     gpu = gpu or load_newest("edit", "cuda")
     host, card = (
@@ -353,11 +353,11 @@ def _describe_launches(launches: Results | None) -> str:
     )
 
 
-# ---- what runs on a processor ----------------------------------------------------
+# ---- tools on a processor --------------------------------------------------------
 
 
 def describe_counters(results: Results | None = None) -> str:
-    """Our counts beside Nsight Compute's."""
+    """Describe our counts beside Nsight Compute's."""
     results = results or load_newest("counters", "cuda")
     rows = [row for row in results["rows"] if row["agrees"] is not None]
     lanes = [row for row in rows if row["metric"].startswith("active threads")]
@@ -388,7 +388,7 @@ def describe_counters(results: Results | None = None) -> str:
     )
 
 
-# Beginnings of verdicts, and how README words them.
+# Beginnings of verdicts, and README's words for them.
 REASONS = {
     "the compiler merged": "because the compiler merged loads into wider ones",
     "one lane acts": "because a single lane acts for its warp",
@@ -397,7 +397,7 @@ REASONS = {
 
 
 def _describe_reasons(apart: Sequence[Row]) -> str:
-    """Why some counts differ, with how many do for each reason."""
+    """Describe why some counts differ, with the number for each reason."""
     groups: dict[str, list[Row]] = {}
     for row in apart:
         known = (
@@ -414,7 +414,7 @@ def _describe_reasons(apart: Sequence[Row]) -> str:
 
 
 def describe_watching(results: Results | None = None) -> str:
-    """What it costs to watch a launch."""
+    """Describe the cost of watching a launch."""
     results = results or load_newest("check", "cpu")
     rows = sorted(
         select(results["rows"], op="check", mode="check"), key=lambda row: row["cost"]
@@ -430,7 +430,7 @@ def describe_watching(results: Results | None = None) -> str:
 
 
 def describe_simulator(results: Results | None = None) -> str:
-    """The Python simulator beside Numba's."""
+    """Describe the Python simulator beside Numba's."""
     results = results or load_newest("sim", "cpu")
     rows = select(results["rows"], impl="weft", rung="matmul_tiled")
     off, on = (

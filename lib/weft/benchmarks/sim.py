@@ -1,8 +1,8 @@
-"""What the Python simulator costs: `python -m weft bench sim`.
+"""The cost of the Python simulator: `python -m weft bench sim`.
 
-Four kernels, each with all checks on and with none, beside Numba's own simulator in
-one run: contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. Not a
-measure of kernels: it shows how many threads a lesson can afford.
+Four kernels, each with all checks on and with none, run beside Numba's own simulator.
+Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. This does not
+measure kernels: it shows how many threads a lesson can afford.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Case = tuple[FunctionType, Any, Any, tuple[Any, ...], np.ndarray, np.ndarray, in
 
 
 def make_cases() -> dict[str, Case]:
-    """Each kernel: grid, block, arguments, the first one's answer, bound, barriers."""
+    """Return each kernel: grid, block, arguments, answer, bound, barriers."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, N, N), np.float32)
     x = rng.standard_normal(8 * THREADS, np.float32)
@@ -75,7 +75,7 @@ def make_cases() -> dict[str, Case]:
         made[name] = kernel, square, (16, 16), (c, *flat), *right, waits
     y = np.full(8, np.nan, np.float32)
     sums = x.reshape(8, THREADS).sum(1, dtype=np.float64)
-    depth = THREADS.bit_length() - 1  # sums on the way of each number
+    depth = THREADS.bit_length() - 1  # sums that contribute to each number
     bound = sum_bound(depth, abs(x).reshape(8, THREADS).sum(1, dtype=np.float64))
     made["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
     z = np.full(2 * THREADS, np.nan, np.float32)
@@ -85,7 +85,7 @@ def make_cases() -> dict[str, Case]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Time all contenders; RuntimeError if one of them computes something else."""
+    """Time all contenders; RuntimeError if one of them has a wrong result."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, "-c", "from weft.benchmarks import sim; sim.run_child()"],
@@ -116,7 +116,7 @@ def _write_figure(value: float | None) -> str:
 
 
 def run_child() -> None:
-    """What runs in the process with Numba's simulator: rows as JSON, its last line."""
+    """Run in the process with Numba's simulator: print rows as JSON, its last line."""
     found: list[dict[str, Any]] = []
     for name, case in make_cases().items():
         found += _measure(name, case)
@@ -167,7 +167,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
 
 
 def _run_numba(kernel: FunctionType) -> Any:
-    """The same body on Numba's simulator; None where Numba is missing."""
+    """Return the same body on Numba's simulator; None if Numba is missing."""
     try:
         from numba import cuda as peer
     except ImportError as error:

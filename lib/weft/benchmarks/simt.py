@@ -1,7 +1,7 @@
-"""What CUDA C costs on the CPU: `python -m weft bench simt`.
+"""The cost of CUDA C on the CPU: `python -m weft bench simt`.
 
-Not a measure of kernels: it says whether the CPU target is fast enough to learn
-and test with.
+This does not measure kernels: it shows whether the CPU target is fast enough for
+learning and testing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
 
 
 def open_library(fibers: str) -> ctypes.CDLL:
-    """simt.cu, built with the given fibers."""
+    """Open simt.cu, built with the given fibers."""
     flavour = build.Flavour("cpu", fibers=fibers)
     return ctypes.CDLL(str(build.library_of("bench_simt", [SOURCE], flavour)))
 
@@ -57,7 +57,7 @@ def _make_row(
 
 
 def add(lib: ctypes.CDLL) -> Case:
-    """Threads that never wait."""
+    """Launch threads that never wait."""
     a, b = _make_random(THREADS), _make_random(THREADS)
     c = np.full(THREADS, np.nan, np.float32)
     launch = _make_launcher(lib.simt_add, c, a, b, THREADS)
@@ -66,7 +66,7 @@ def add(lib: ctypes.CDLL) -> Case:
 
 
 def matmul_tiled(lib: ctypes.CDLL) -> Case:
-    """Two barriers per tile of 16 x 16."""
+    """Launch a kernel with two barriers per tile of 16 x 16."""
     a, b = _make_random(N, N), _make_random(N, N)
     c = np.full((N, N), np.nan, np.float32)
     launch = _make_launcher(lib.simt_matmul_tiled, c, a, b, N)
@@ -78,7 +78,7 @@ def matmul_tiled(lib: ctypes.CDLL) -> Case:
 
 
 def warp_sum(lib: ctypes.CDLL) -> Case:
-    """Five shuffles per thread."""
+    """Launch a kernel with five shuffles per thread."""
     x = _make_random(THREADS // 32, 32)
     out = np.full(THREADS // 32, np.nan, np.float32)
     launch = _make_launcher(lib.simt_warp_sum, out, x, THREADS)
@@ -92,7 +92,7 @@ def _make_random(*shape: int) -> np.ndarray:
 
 
 def _make_launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
-    """A call of the C function with these arguments, made once to begin with."""
+    """Return a call of the C function with these arguments, after a first call."""
     converted = [
         ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int(a)
         for a in args

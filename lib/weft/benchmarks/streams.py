@@ -1,10 +1,10 @@
-"""Does it pay to copy on several streams? `python -m weft bench streams`.
+"""Time copies on one and on several streams: `python -m weft bench streams`.
 
-Runs notebooks/programs/streams.cu, lesson 06's program, several times: parts of an
-array are copied to the device, changed and copied back, from pageable and from pinned
-memory, on one stream and on several. With --device cuda nvcc compiles it. On a CPU a
-copy is a memcpy and a stream a list: the answers are checked, and the times say
-nothing of a GPU.
+The benchmark runs notebooks/programs/streams.cu, lesson 06's program, several times.
+Parts of an array are copied to the device, changed and copied back, from pageable and
+from pinned memory, on one stream and on several. With --device cuda nvcc compiles it.
+On a CPU a copy is a memcpy and a stream a list: the answers are checked, but the times
+do not represent a GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..timing.timers import summarize
 from ..toolchain.build import find_tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"
-RUNS = 15  # of the program, each with one sample
+RUNS = 15  # runs of the program, each with one sample
 LINE = re.compile(
     r"(\w+) +1 stream +([\d.]+) ms, (\d+) streams +([\d.]+) ms, wrong (\d+)"
 )
@@ -31,7 +31,7 @@ SHOWN = ["rung", "us", "us_low", "us_high", "timer"]
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     return rows(args.device)
 
 
@@ -73,7 +73,7 @@ def read(printed: str) -> dict[str, float]:
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     said = f"4 MiB there and back; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
         said += "\nOn a CPU streams are simulated: these times are no signal of a GPU's"

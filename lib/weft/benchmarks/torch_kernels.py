@@ -1,8 +1,8 @@
 """The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
 
-One eager step of the MNIST model's twin, in fp32 and in tf32, kernel by kernel, with
-the times that torch.profiler has from CUPTI. Lesson 07c shows them where there is no
-GPU:
+The step is one eager step of the MNIST model's twin, in fp32 and in tf32, kernel by
+kernel, with the times that torch.profiler has from CUPTI. Lesson 07c shows them if
+there is no GPU:
 
     python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
 """
@@ -26,14 +26,14 @@ SHOWN = ["precision", "us", "share", "calls", "short", "library", "tile", "layou
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each kernel, on the GPU if there is one; longest first."""
+    """Return a row for each kernel, on the GPU if there is one; longest first."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     kinds = PRECISIONS if device == "cuda" else PRECISIONS[:1]
     return [row for kind in kinds for row in rows(device, kind)]
 
 
 def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
-    """Those of one precision."""
+    """Return the rows of one precision."""
     with precision(kind):
         trainer = _make_trainer(device, batch)
         index = torch.arange(batch, device=device)
@@ -53,7 +53,7 @@ def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     steps = {row["precision"]: 0.0 for row in rows}
     for row in rows:
         steps[row["precision"]] += row["us"]

@@ -1,12 +1,12 @@
-"""How near a transpose comes to a copy: `python -m weft bench transpose`.
+"""Compare transposes with a copy: `python -m weft bench transpose`.
 
-The kernels of transpose.cu, which lesson 07a derives: copies, copies of every
+The kernels of transpose.cu, which lesson 07a derives, are copies, copies of every
 stride-th number, and transposes of a matrix, one step after another. Each is checked,
-then timed. gbs counts the bytes that are needed, each number read once and written
-once, over the time; vs_copy is the time of the first copy, a number a thread,
-over the kernel's. On a GPU the time is that of the kernel alone, from a CUDA graph of
-several launches, and the matrix is larger than any cache. On a CPU threads are
-simulated: the answers are checked, and the times say nothing of a GPU.
+then timed. gbs counts the necessary bytes, each number read once and written once, over
+the time. vs_copy is the time of the first copy, a number a thread, over the kernel's.
+On a GPU the time is that of the kernel alone, from a CUDA graph of several launches,
+and the matrix is larger than any cache. On a CPU threads are simulated: the answers are
+checked, but the times do not represent a GPU.
 
 --device cuda; --sizes 8192: the side of the matrix.
 """
@@ -38,7 +38,7 @@ Call = Callable[[], object]
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     return rows(args.device, [int(size) for size in args.sizes.split(",") if size])
 
 
@@ -60,7 +60,7 @@ def rows(
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     said = f"fp32; {rows[0]['timer']} on {rows[0]['device']}; GB/s of the bytes needed"
     if rows[0]["target"] == "cpu":
         said += "\nOn a CPU threads are simulated: these times are no signal of a GPU's"
@@ -71,7 +71,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 class TransposeMethod:
     """One way to move numbers. call() leaves them at the beginning of the output.
 
-    want: what it has to be; count: how many numbers that are.
+    want: the expected result; count: its numbers.
     """
 
     op: str
@@ -112,7 +112,7 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
 
 
 def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[TransposeMethod]:
-    """The copy first; y, x (size,size)."""
+    """Yield the copy first, then the others; y, x (size,size)."""
     kernels = load_cuda(
         SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
     )
@@ -144,7 +144,7 @@ def _count_blocks(numbers: torch.Tensor) -> int:
 
 
 def _time(call: Call, where: torch.device, samples: int) -> Timing:
-    """The time of one call; on a GPU without what a launch costs."""
+    """Return the time of one call; on a GPU without the cost of a launch."""
     if where.type == "cpu":
         return time_call(call, where, samples=min(samples, 5), warmup=1)
     call()  # compiled before it is recorded

@@ -27,7 +27,7 @@ class Cnn(Trainer):
     device:    "cpu", "cuda" or "cuda:1"
     channels:  outputs of the two convolutions
     hidden, classes: outputs of the two linear layers
-    max_batch: the largest batch it will ever be given
+    max_batch: the largest batch that the model accepts
     mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std
     """
 
@@ -51,7 +51,7 @@ class Cnn(Trainer):
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         self._lib = native.library("mnist", self.device.type)
-        self._ffi = self._lib.ffi  # weft.reload() gives new models another one
+        self._ffi = self._lib.ffi  # new models use another one after weft.reload()
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, config.mean, config.std = eps, mean, std
         self._cnn = self._create(rung, config)
@@ -68,7 +68,7 @@ class Cnn(Trainer):
         return self._get(self._lib.C.WEFT_CNN_GRADIENT)
 
     def losses(self) -> np.ndarray:
-        """The losses of the steps since the last call of this; see Trainer."""
+        """Return the losses of the steps since the previous call; see Trainer."""
         room = 65536
         out = np.empty(room, np.float32)
         count = self._ffi.new("int *")
@@ -77,7 +77,7 @@ class Cnn(Trainer):
         return out[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """logits (count,classes) of images `order`, as one batch; see Trainer."""
+        """Return logits (count,classes) of images `order`, one batch; see Trainer."""
         order = self._order(split, order)
         logits = np.empty((len(order), self.config["classes"]), np.float32)
         self._call(
@@ -90,7 +90,7 @@ class Cnn(Trainer):
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """One training step; microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section, see Trainer."""
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")
@@ -111,15 +111,16 @@ class Cnn(Trainer):
         return self._lib.C.weft_cnn_bytes(self._cnn)
 
     def synchronize(self) -> None:
-        """Wait until the queued steps are done."""
+        """Wait for the queued steps."""
         self._call("weft_sync", owned=False)
 
     def peek(self, name: str) -> np.ndarray:
-        """What lies between two kernels of the last step: a copy, as float32.
+        """Return a float32 copy of an array between two kernels of the last step.
 
         Fused rungs only. "p1" (batch,196,32), "c2" (batch,196,64), "m2", "dp2" and
-        others, as kernels/mnist/fused/fused.h lists them; where many blocks leave parts
-        of a sum, (parts,...). ArgumentError names all if there is no such array.
+        others, as kernels/mnist/fused/fused.h lists them; (parts,...) if many blocks
+        leave parts of a sum. Raises ArgumentError with all names if there is no such
+        array.
         """
         shape = self._ffi.new("int[4]")
         data = self._ffi.NULL
@@ -129,10 +130,10 @@ class Cnn(Trainer):
         self._call("weft_cnn_peek", name.encode(), shape, data, array.size)
         return array
 
-    # ---- the border to C ----------------------------------------------------------
+    # ---- the C interface ----------------------------------------------------------
 
     def _create(self, rung: str | None, config: Any) -> Any:
-        """The C side's model, on the first rung that takes its sizes."""
+        """Create the C side's model, on the first rung that supports its sizes."""
         with native.on_device(self.device):
             rungs = [self._lib.rung(rung)] if rung else self._lib.fastest()
         out = self._ffi.new("weft_cnn **")

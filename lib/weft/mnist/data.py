@@ -1,4 +1,4 @@
-"""MNIST from the files beside the package, verified before anybody trains on it."""
+"""Read MNIST from the files beside the package, verified before any training."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 dimensions, in 1
 
 
 class DataError(ValueError):
-    """A data file is missing, damaged or not what its name says."""
+    """A data file is missing, damaged or contradicts its name."""
 
 
 @dataclass(frozen=True)
 class Split:
     """images (n,28,28) uint8, 0 the background; labels (n) uint8, 0 to 9.
 
-    Both are read-only: every user of a process shares them.
+    Both are read-only: all users in a process share them.
     """
 
     images: np.ndarray
@@ -40,7 +40,7 @@ class Split:
         return len(self.labels)
 
     def first(self, count: int | None) -> Split:
-        """The first `count` images; None: all. DataError if there are fewer."""
+        """Return the first `count` images; None: all. DataError if there are fewer."""
         if count is None:
             return self
         if not 1 <= count <= len(self):
@@ -50,9 +50,9 @@ class Split:
 
 @functools.cache
 def load(split: str, folder: Path = FOLDER) -> Split:
-    """The "train" (60,000) or "test" (10,000) split.
+    """Load the "train" (60,000) or "test" (10,000) split.
 
-    Raises DataError with the file's name, and both hashes where they differ.
+    Raises DataError with the file's name, and both hashes if they differ.
     """
     if split not in FILES:
         raise DataError(f"no split '{split}'; there are {', '.join(FILES)}")
@@ -64,21 +64,21 @@ def load(split: str, folder: Path = FOLDER) -> Split:
 
 
 def epoch_order(seed: int, epoch: int, count: int, batch: int = 1) -> np.ndarray:
-    """The order (int32) in which epoch `epoch` takes `count` images.
+    """Return the order (int32) in which epoch `epoch` takes `count` images.
 
-    In whole batches; the few images left over sit it out, others each time. A
-    step on a smaller batch has a noisier gradient, and at lr 0.1 a single one,
-    on the last 32 images, took a model from 98.2 to 91.8 % of the test set.
+    The order has only whole batches. The few images left over are skipped, others each
+    time. A smaller batch has a noisier gradient: at lr 0.1, one step on the last 32
+    images took a model from 98.2 to 91.8 % of the test set.
     """
     order = np.random.default_rng([seed, epoch]).permutation(count)
     return order[: count // batch * batch].astype(np.int32)
 
 
 def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
-    """The bytes of folder/name.gz, unpacked and equal to their known hash.
+    """Return the bytes of folder/name.gz, unpacked and checked against their hash.
 
-    Unpacking takes longer than an epoch on a GPU. So a copy of the lab's own files
-    is kept in the cache, and looked at as closely.
+    Unpacking takes longer than an epoch on a GPU. The cache therefore keeps a copy of
+    the lab's own files, which is checked as strictly.
     """
     expected = _read_hashes(folder).get(name)
     if expected is None:
@@ -86,14 +86,14 @@ def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
     copy = None
     if folder == FOLDER and store.is_lasting():
         copy = store.cache_folder("data") / name
-        with contextlib.suppress(OSError, ValueError):  # not there, empty
+        with contextlib.suppress(OSError, ValueError):  # missing or empty
             data = _map_file(copy)
             if hashlib.sha256(data).hexdigest() == expected:
                 os.utime(copy)  # used now: cache.prune() takes the oldest first
                 return data
     data = _unpack_file(folder / f"{name}.gz", expected)
     if copy:
-        with contextlib.suppress(OSError):  # a full disk is no reason to stop
+        with contextlib.suppress(OSError):  # a full disk does not stop the run
             store.write(copy, data)
             store.prune_at_exit()
     return data
@@ -121,7 +121,7 @@ def _unpack_file(path: Path, expected: str) -> bytes:
 
 
 def _parse_idx(folder: Path, name: str, magic: int) -> np.ndarray:
-    """The array in an IDX file: big-endian magic number, lengths, bytes."""
+    """Return the array in an IDX file: big-endian magic number, lengths, bytes."""
     data = read_raw(folder, name)
     found = int.from_bytes(data[:4], "big")
     if found != magic:

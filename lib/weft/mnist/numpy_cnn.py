@@ -1,7 +1,7 @@
 """The CNN of notebook 15 in NumPy: one function for each layer, and its gradient.
 
-Written to be read: notebook 10 derives the gradients. The arrays' type is that of
-the input: float32 as our kernels have it, or float64.
+It is written to be read: notebook 10 derives the gradients. All arrays have the type of
+the input: float32 as in our kernels, or float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LAMBDA = 8.0  # 2 K exp(-32) is below 1e-7 for a K of a million
 
 
 def normalise(images: np.ndarray) -> np.ndarray:
-    """images (n,28,28) uint8 -> x (n,1,28,28) float32, about 0 and of size 1."""
+    """Return images (n,28,28) uint8 as x (n,1,28,28) float32, about 0 and of size 1."""
     return ((images[:, None] / np.float32(255) - MEAN) / STD).astype(np.float32)
 
 
@@ -24,69 +24,69 @@ def normalise(images: np.ndarray) -> np.ndarray:
 
 
 def patches(x: np.ndarray) -> np.ndarray:
-    """The 3x3 surroundings of every pixel: x (n,c,h,w) -> (n,c,h,w,3,3)."""
+    """Return the 3x3 surroundings of every pixel: x (n,c,h,w) -> (n,c,h,w,3,3)."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
 
 
 def conv3x3(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """x (n,ic,h,w), weight (oc,ic,3,3), bias (oc) -> (n,oc,h,w)."""
+    """Convolve x (n,ic,h,w) with weight (oc,ic,3,3), bias (oc) -> (n,oc,h,w)."""
     y = np.tensordot(patches(x), weight, axes=((1, 4, 5), (1, 2, 3)))
     return np.moveaxis(y + bias, -1, 1)
 
 
 def batch_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Every channel of x (n,c,h,w) to mean bias and deviation weight (c)."""
+    """Scale every channel of x (n,c,h,w) to mean bias and deviation weight (c)."""
     return standardise(x) * weight[:, None, None] + bias[:, None, None]
 
 
 def standardise(x: np.ndarray) -> np.ndarray:
-    """Every channel of x (n,c,h,w) to mean 0 and deviation 1, over the batch."""
+    """Scale every channel of x (n,c,h,w) to mean 0 and deviation 1 over the batch."""
     mean = x.mean(axis=(0, 2, 3), keepdims=True)
     var = x.var(axis=(0, 2, 3), keepdims=True)
     return (x - mean) / np.sqrt(var + x.dtype.type(EPS))
 
 
 def relu(x: np.ndarray) -> np.ndarray:
-    """max(x, 0)."""
+    """Return max(x, 0)."""
     return np.maximum(x, 0)
 
 
 def windows(x: np.ndarray) -> np.ndarray:
-    """The 2x2 windows of x: (n,c,h,w) -> (n,c,h//2,w//2,4)."""
+    """Return the 2x2 windows of x: (n,c,h,w) -> (n,c,h//2,w//2,4)."""
     n, c, h, w = x.shape
     x = x.reshape(n, c, h // 2, 2, w // 2, 2)
     return x.transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
 
 
 def max_pool(x: np.ndarray) -> np.ndarray:
-    """The largest of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
+    """Return the largest of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
     return windows(x).max(axis=-1)
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """x (n,in), weight (out,in), bias (out) -> (n,out)."""
+    """Multiply x (n,in) by weight (out,in), and add bias (out) -> (n,out)."""
     return x @ weight.T + bias
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """logits (n,classes) -> probabilities; every row's sum is 1."""
+    """Turn logits (n,classes) into probabilities; every row's sum is 1."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.floating:
-    """The mean over the batch of -log(probability of the label)."""
+    """Return the mean over the batch of -log(probability of the label)."""
     return -np.log(softmax(logits)[np.arange(len(labels)), labels]).mean()
 
 
-# ---- gradients: dy, and what the layer read -> what it owes -------------------------
+# ---- gradients: dy and the layer's input -> the gradients of its inputs -------------
 
 
 def conv3x3_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """dx, dweight, dbias: dx is a convolution of dy with the filters turned round."""
+    """Return dx, dweight, dbias: dx convolves dy with the filters rotated by 180°."""
     dx = conv3x3(dy, weight.swapaxes(0, 1)[:, :, ::-1, ::-1], dy.dtype.type(0))
     dweight = np.tensordot(dy, patches(x), axes=((0, 2, 3), (0, 2, 3)))
     return dx, dweight, dy.sum(axis=(0, 2, 3))
@@ -95,7 +95,7 @@ def conv3x3_backward(
 def batch_norm_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """dx, dweight, dbias: the mean and the deviation are functions of x, too."""
+    """Return dx, dweight, dbias: the mean and the deviation depend on x, too."""
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
@@ -105,12 +105,12 @@ def batch_norm_backward(
 
 
 def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """dx: what came out as 0 has no say."""
+    """Return dx: it is 0 where the output was 0."""
     return dy * (y > 0)
 
 
 def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """dx: each window's dy goes to the first of its largest."""
+    """Return dx: each window's dy goes to the first of its largest values."""
     winner = windows(x).argmax(axis=-1)
     n, c, h, w = dy.shape
     dx = (np.arange(4) == winner[..., None]) * dy[..., None]
@@ -121,12 +121,12 @@ def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
 def linear_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """dx, dweight, dbias."""
+    """Return dx, dweight, dbias."""
     return dy @ weight, dy.T @ x, dy.sum(axis=0)
 
 
 def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """dlogits: (the probabilities - 1 at the label) / n."""
+    """Return dlogits: (the probabilities - 1 at the label) / n."""
     onehot = np.arange(logits.shape[1]) == labels[:, None]
     return (softmax(logits) - onehot) / logits.dtype.type(len(labels))
 
@@ -135,7 +135,7 @@ def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray
 
 
 def forward(params: Params, x: np.ndarray) -> Outputs:
-    """x (n,1,h,w) -> the output of every layer by name; "x" is x itself."""
+    """Return every layer's output by name, for x (n,1,h,w); "x" is x itself."""
     y = {"x": x}
     for i, before in (("1", "x"), ("2", "pool1")):
         y[f"conv{i}"] = conv3x3(y[before], *_of(params, f"conv{i}"))
@@ -150,7 +150,7 @@ def forward(params: Params, x: np.ndarray) -> Outputs:
 
 
 def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Outputs]:
-    """The gradients of all parameters and, by layer, those of its output.
+    """Return the gradients of all parameters and, by layer, those of its output.
 
     y: forward()'s outputs. Layers without parameters are left out of the second.
     """
@@ -158,7 +158,7 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
     owed: Outputs = {}
 
     def back(function, dy: np.ndarray, layer: str, x: str) -> np.ndarray:
-        """Note what `layer` owes its parameters, return what it owes its input."""
+        """Store the gradients of a layer's parameters; return that of its input."""
         owed[layer] = dy
         dx, *gradients = function(dy, y[x], params[f"{layer}.weight"])
         grad[f"{layer}.weight"], grad[f"{layer}.bias"] = gradients
@@ -176,15 +176,15 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
     return {name: grad[name] for name in params}, owed
 
 
-# ---- how far float32 may be from float64 ------------------------------------------
+# ---- the allowed distance of float32 from float64 ---------------------------------
 
 
 def margin(y: Outputs) -> float:
-    """How far the nearest decision is from falling the other way.
+    """Return how far the nearest decision is from changing.
 
-    A ReLU decides whether its input is above 0, a pool which of four is largest;
-    rounding can turn that round, and then a gradient takes another way. Values
-    that are equal, as on a blank ground, are no decision.
+    A ReLU decides whether its input is above 0, a pool which of four values is largest.
+    Rounding can change such a decision, and then a gradient takes another path. Equal
+    values, as on a blank ground, are not a decision.
     """
     nearest = np.abs(y["fc1"]).min()
     for i in "12":
@@ -199,7 +199,7 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
     """Find the window of "bn1" or "bn2" whose pool decides by the smallest lead.
 
     Returns its place (image, channel, row, column) and its four values. As in margin(),
-    equal values are no decision, and what the ReLU cuts off needs none.
+    equal values are not a decision, and values that the ReLU cuts off need none.
     """
     values = windows(y[layer])
     ranked = np.sort(values, axis=-1)
@@ -222,13 +222,12 @@ def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
 
 
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
-    """How far float32 may be off: "loss", and by parameter the gradient's norm.
+    """Return float32's error bounds: "loss", and each gradient's norm by parameter.
 
-    A gradient is a sum of products dy x. With K terms in all the sums on the way
-    to it, independent roundings of 2^-24 give at most LAMBDA sqrt(K) 2^-24 times
-    the sum of |dy| |x|, but for a probability of 2 K exp(-LAMBDA^2 / 2) (Higham
-    and Mary, SIAM J. Sci. Comput. 41(5), 2019). The loss moves by at most twice
-    what a score does.
+    A gradient is a sum of products dy x, with K terms in all the sums on the way to it.
+    Independent roundings of 2^-24 give at most LAMBDA sqrt(K) 2^-24 times the sum of
+    |dy x|. The probability of more is 2 K exp(-LAMBDA^2 / 2) (Higham and Mary, SIAM J.
+    Sci. Comput. 41(5), 2019). The loss changes by at most twice the change of a score.
     """
     before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
     sizes: Params = {}
@@ -251,11 +250,11 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
 
 
 def terms(params: Params, y: Outputs) -> int:
-    """K: the terms of all the sums on the way to a gradient, forward and back.
+    """Return K, the terms of all the sums on the way to a gradient, forward and back.
 
-    A filter, a row of a linear layer and its column; batch norm's four sums over
-    the pixels, two forward and two back; the loss over the batch; and the
-    gradient's own sum.
+    These are a filter, a row of a linear layer and its column, and batch norm's four
+    sums over the pixels, two forward and two back. The loss over the batch and the
+    gradient's own sum follow.
     """
     filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
     filters += params["conv2.weight"][:, 0].size

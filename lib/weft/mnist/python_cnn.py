@@ -1,9 +1,8 @@
 """The CNN trainer in Python: kernels from pykernel/bodies, memory from torch.
 
-Launch for launch what kernels/mnist/layers.cu does.
-
-A runner makes each body run: numba_jit on a GPU; sim or cuda_c to look at a step on
-a machine without one.
+Its launches are the same, one by one, as those of kernels/mnist/layers.cu. A runner
+makes each body executable: numba_jit on a GPU; sim or cuda_c to examine a step on a
+machine without one.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from .data import MEAN, STD
 from .rungs import NUMBA
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 
-KEPT = 65536  # losses, until somebody asks for them
+KEPT = 65536  # losses that are kept until they are read
 
 Runner = Callable[[Callable[..., None]], Any]  # sim, numba_jit, cuda_c
-Launch = tuple[str, Callable[[], object]]  # the section it belongs to, and itself
+Launch = tuple[str, Callable[[], object]]  # its section, and the launch
 
 
 class PythonStep:
-    """The model's memory on one device, and the launches that work on it.
+    """The model's memory on one device, and the launches that use it.
 
-    config: the sizes, as of Trainer. shapes: of the parameters. Every float starts as
-    NaN but for parameters and gradients, which are zero: nothing unwritten is read
-    unseen.
+    config: the sizes, as of Trainer. shapes: of the parameters. Parameters and
+    gradients start as zero; every other float starts as NaN, so that a read of an
+    unwritten value shows.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class PythonStep:
         self.g = self.split(self.memory["grads"])
 
     def split(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Parameters, or gradients, by name: they lie one after the other."""
+        """Return parameters, or gradients, by name: they are consecutive in memory."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         return dict(zip(self.shapes, flat.split(sizes)))
 
@@ -79,8 +78,8 @@ class PythonStep:
             argmax[f"argmax{i}"] = pooled
         floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
         floats |= {"logits": batch * classes, "prob": batch * classes}
-        # Going backward, each layer makes dx from dy. No more than these two are
-        # alive at a time, so two arrays take turns for all layers.
+        # Going backward, each layer computes dx from dy. Only these two are needed at a
+        # time, so two arrays take turns for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
         on = {"device": self.device}
@@ -96,7 +95,7 @@ class PythonStep:
     def launch(
         self, section: str, body: Callable[..., None], threads: int
     ) -> Callable[..., Launch]:
-        """The launch of a body with that many threads; call it with the arguments."""
+        """Return a function of a body's arguments that makes its launch."""
         if body not in self.kernels:
             self.kernels[body] = self.runner(body)
         kernel = self.kernels[body][blocks_for(threads), THREADS]
@@ -107,14 +106,14 @@ class PythonStep:
     def load(
         self, images: torch.Tensor, labels: torch.Tensor, batch: int, *scale: np.float32
     ) -> Iterator[Launch]:
-        """The images memory["order"], normalised by `scale`: mean, deviation."""
+        """Load the images memory["order"], normalised by `scale`: mean, deviation."""
         m, pixels = self.memory, self.config["height"] * self.config["width"]
         yield self.launch("batch", bodies.gather, batch * pixels)(
             m["x"], m["target"], images, labels, m["order"], batch, pixels, *scale
         )
 
     def forward(self, batch: int) -> Iterator[Launch]:
-        """logits (batch,classes) of the batch in memory["x"]."""
+        """Compute logits (batch,classes) of the batch in memory["x"]."""
         launch, m, p = self.launch, self.memory, self.p
         hidden, classes = self.config["hidden"], self.config["classes"]
         yield from self._block_forward("1", m["x"], batch)
@@ -131,7 +130,7 @@ class PythonStep:
         )
 
     def _block_forward(self, i: str, x: torch.Tensor, batch: int) -> Iterator[Launch]:
-        """Convolution, batch norm, ReLU and pool."""
+        """Run convolution, batch norm, ReLU and pool."""
         launch, m, p = self.launch, self.memory, self.p
         ic, oc, h, w = self.convs[i]
         count, plane = batch * oc * h * w, h * w
@@ -156,7 +155,7 @@ class PythonStep:
         )
 
     def loss(self, batch: int) -> Iterator[Launch]:
-        """The loss and the softmax of memory["logits"]."""
+        """Compute the loss and the softmax of memory["logits"]."""
         launch, m, classes = self.launch, self.memory, self.config["classes"]
         yield launch("forward.loss", bodies.cross_entropy, batch)(
             m["prob"], m["logits"], batch, classes
@@ -168,11 +167,11 @@ class PythonStep:
     # ---- backward ---------------------------------------------------------------
 
     def backward(self, batch: int) -> Iterator[Launch]:
-        """All gradients, from the softmax in memory["prob"]."""
+        """Compute all gradients, from the softmax in memory["prob"]."""
         launch, m = self.launch, self.memory
         hidden, classes = self.config["hidden"], self.config["classes"]
         dy, dx, count = m["dy"], m["dx"], batch * hidden
-        # Ours overwrite their outputs and would not need it; see layers.cu.
+        # Our kernels overwrite their outputs and do not need it; see layers.cu.
         yield "zero", m["grads"].zero_
         yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
             dy, m["one"], m["prob"], m["target"], batch, classes
@@ -188,7 +187,7 @@ class PythonStep:
     def _linear_backward(
         self, layer: str, dx: torch.Tensor, dy: torch.Tensor, x: str, *sizes: int
     ) -> Iterator[Launch]:
-        """A linear layer's three gradients; sizes: n, in, out."""
+        """Compute a linear layer's three gradients; sizes: n, in, out."""
         section, (n, ins, outs), g = f"backward.{layer}", sizes, self.g
         yield self.launch(section, bodies.linear_dx, n * ins)(
             dx, dy, self.p[f"{layer}.weight"], *sizes
@@ -203,9 +202,9 @@ class PythonStep:
     def _block_backward(
         self, i: str, dx: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, batch: int
     ) -> Iterator[Launch]:
-        """Pool, ReLU, batch norm, convolution; its dx lands in `dy`'s place.
+        """Run pool, ReLU, batch norm and convolution; dx replaces `dy`.
 
-        Nobody asks how the loss changes with the images: no dx of the first.
+        The first convolution computes no dx: the gradient of the images is not used.
         """
         launch, m, p, g = self.launch, self.memory, self.p, self.g
         ic, oc, h, w = self.convs[i]
@@ -241,22 +240,22 @@ class PythonStep:
         )
 
     def update(self, lr: float) -> Launch:
-        """The parameters lie in one array, so one launch updates them all."""
+        """Update all parameters in one launch: they are in one array."""
         count = len(self.memory["params"])
         return self.launch("update", bodies.sgd, count)(
             self.memory["params"], self.memory["grads"], count, np.float32(lr)
         )
 
 
-LEAST = {"height": 4, "width": 4, "classes": 2}  # of the other sizes 1
+LEAST = {"height": 4, "width": 4, "classes": 2}  # the other sizes are at least 1
 
 
 class PythonCnn(Trainer):
     """A model that the bodies train.
 
-    runner: what makes a kernel of a body, numba_jit (None), sim, cuda_c
-    device: "cpu", "cuda" or "cuda:1"; the runner must take tensors that are there
-    The others as for Cnn.
+    runner: makes a kernel of a body: numba_jit (None), sim, cuda_c
+    device: "cpu", "cuda" or "cuda:1"; the runner must accept tensors there
+    The others are as for Cnn.
     """
 
     rung = NUMBA
@@ -278,7 +277,7 @@ class PythonCnn(Trainer):
     ):
         self.device = torch.device(checked_device(device))
         if runner is None:
-            # It imports Numba, which is slow.
+            # Imported lazily: Numba is slow to import.
             from ..pykernel.numba import numba_jit as runner
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
@@ -289,7 +288,7 @@ class PythonCnn(Trainer):
         self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._given = self._done = 0  # losses handed out, steps done
+        self._given = self._done = 0  # losses returned, steps done
         with self._room():
             self._step: PythonStep | None = PythonStep(
                 runner, self.device, self.config, self.shapes, eps
@@ -372,9 +371,9 @@ class PythonCnn(Trainer):
         self._done += 1
 
     def _plan(self, name: str, batch: int) -> list[Launch]:
-        """Forward of a batch of the set `name`, or the rest of a "step".
+        """Return the launches of a forward in set `name`, or the rest of a "step".
 
-        Made once for each size of a batch: a step then does nothing but launch.
+        They are made once for each batch size, so that a step does nothing but launch.
         """
         if (name, batch) not in self._plans:
             step = self._alive()
@@ -387,13 +386,13 @@ class PythonCnn(Trainer):
         return self._plans[name, batch]
 
     def losses(self) -> np.ndarray:
-        """The losses of the steps since the last call of this; see Trainer."""
+        """Return the losses of the steps since the previous call; see Trainer."""
         kept = self._alive().memory["losses"].cpu().numpy()
         first, self._given = max(self._given, self._done - KEPT), self._done
         return kept[np.arange(first, self._done) % KEPT]
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """logits (count,classes) of images `order`, as one batch; see Trainer."""
+        """Return logits (count,classes) of images `order`, one batch; see Trainer."""
         order = self._order(split, order)
         self._check_batch(len(order))
         memory = self._alive().memory
@@ -406,7 +405,7 @@ class PythonCnn(Trainer):
         return logits[: len(order) * classes].reshape(-1, classes).copy()
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """One training step; microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section, see Trainer."""
         order = self._order("train", order)
         self._check_batch(len(order))
         with native.on_device(self.device):
@@ -421,11 +420,11 @@ class PythonCnn(Trainer):
         return sum(tensor.nbytes for tensor in itertools.chain(*held))
 
     def synchronize(self) -> None:
-        """Wait until the queued steps are done."""
+        """Wait for the queued steps."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    # ---- what was asked for -------------------------------------------------------
+    # ---- checks of arguments and state --------------------------------------------
 
     def _alive(self) -> PythonStep:
         if self._step is None:
@@ -439,7 +438,7 @@ class PythonCnn(Trainer):
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """Memory that the device does not have is OutOfMemory, in one line."""
+        """Raise OutOfMemory, in one line, if the device has too little memory."""
         try:
             yield
         except torch.OutOfMemoryError as error:

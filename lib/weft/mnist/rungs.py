@@ -1,7 +1,4 @@
-"""Which trainer the name of a rung stands for, and what a run is configured with.
-
-What a run is asked for.
-"""
+"""Map a rung's name to its trainer, and define the configuration of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ LADDER = "ladder"  # every rung that runs on the device
 
 @dataclass(frozen=True)
 class Config:
-    """What `python -m weft mnist` takes; the defaults are the lesson's."""
+    """The options of `python -m weft mnist`; the defaults are the lesson's."""
 
     # "naive", "numba,naive", "ladder"; None: the fastest in fp32
     rung: str | None = None
@@ -61,7 +58,7 @@ class Config:
 
     @property
     def rungs(self) -> list[str]:
-        """The rungs to time and to train, by name."""
+        """The names of the rungs to time and to train."""
         return [name.strip() for name in (self.rung or FASTEST).split(",")]
 
 
@@ -69,21 +66,21 @@ FASTEST = "fastest"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 # Trains with weft.pykernel.bodies; see python_cnn.py.
 NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
-# The largest batch in which a slow rung races, unless it was asked for by name.
+# The largest batch in which a slow rung races, unless it was requested by name.
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
-VENDOR = "cudnn"  # our rung that calls the vendor's libraries
+VENDOR = "cudnn"  # our rung that calls NVIDIA's libraries
 IMAGES = 60_000  # of an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Every rung: Python's, then those of the table of the C library on `target`."""
+    """Return every rung: Python's, then those in the C library's table on `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 
 def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
-    """Ours of that precision that run there at that batch in reasonable time.
+    """Return our rungs of that precision that run there in reasonable time.
 
-    On the CPU those that are simulated are left out.
+    On the CPU, simulated rungs are left out.
     """
     names = []
     for rung in rungs(device.type):
@@ -101,18 +98,18 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
 
 
 def impl_of(rung: str) -> str:
-    """Whose kernels a rung of ours runs: "weft", or the vendor's library."""
+    """Return whose kernels our rung runs: "weft", or NVIDIA's library."""
     return VENDOR if rung == VENDOR else "weft"
 
 
 def list_ladder(device: Device, batch: int) -> list[str]:
-    """Every rung of ours that runs there, in the order of the table; see rungs_of()."""
+    """Return every rung of ours that runs there, in table order; see rungs_of()."""
     found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
     return [rung.name for rung in rungs(device.type) if rung.name in found]
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
-    """The model on that rung; see Cnn for `model`.
+    """Create the model on that rung; see Cnn for `model`.
 
     rung: "numba" trains with pykernel/bodies, any other is one of the C library; None
     and "fastest" are the fastest in fp32. Raises ArgumentError if it cannot run there.
@@ -121,7 +118,7 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
     if rung == NUMBA.name:
         if target == "cpu":
             raise ArgumentError(_why_not())
-        # It imports PyTorch, which the C trainer does without.
+        # Imported lazily: it imports PyTorch, which the C trainer does not need.
         from .python_cnn import PythonCnn
 
         return PythonCnn(device=device, **model)
@@ -133,10 +130,10 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
 
 
 def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
-    """How many threads the launches of a training step have together."""
+    """Return how many threads the launches of a training step have together."""
     import torch
 
-    # It imports PyTorch, which the C trainer does without.
+    # Imported lazily: it imports PyTorch, which the C trainer does not need.
     from .python_cnn import PythonStep
 
     config = {"height": 28, "width": 28, "channels1": 32, "channels2": 64}
@@ -164,7 +161,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
 
 def _why_not() -> str:
-    # It imports PyTorch, which the C trainer does without.
+    # Imported lazily: it imports PyTorch, which the C trainer does not need.
     from ..pykernel.numba.simulator import PER_THREAD
 
     here = "add --device cuda" if devices.count() else "there is none here"

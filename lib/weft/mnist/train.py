@@ -1,12 +1,12 @@
-"""The main job: train the CNN with our kernels and, if asked, race PyTorch.
+"""The main job: train the CNN with our kernels and, on request, race PyTorch.
 
     result = run(Config(compare=True))
-    result.rows            what results.json holds, one row per contender
+    result.rows            the contents of results.json, one row per contender
 
-Every contender starts from the same weights and takes the images in the same
-order. First all are timed side by side, from the first weights; then ours and
-the fastest eager twin are trained for all epochs, one after the other. A rung races
-against twins of its own precision.
+Every contender starts from the same weights and takes the images in the same order.
+First all are timed side by side, from the first weights. Then ours and the fastest
+eager twin are trained for all epochs, one after the other. A rung races against twins
+of its own precision.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample of the time per step, on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin between two looks at its losses and at Ctrl-C
+SYNC_STEPS = 64  # steps of a twin between two checks of its losses and of Ctrl-C
 
 
 @dataclass
 class Result:
-    """rows as in results.json; the trained model; what could not be run, and why.
+    """rows as in results.json; the trained model; the failed contenders, and why.
 
-    cnn: that of the first rung asked for.
+    cnn: the model of the first requested rung.
     """
 
     config: Config
@@ -60,7 +60,7 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. Ctrl-C leaves what was trained in --save."""
+    """Time and train; see the module. After Ctrl-C, --save has the weights so far."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
@@ -69,7 +69,7 @@ def run(config: Config) -> Result:
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))
         if config.compare:
-            import torch  # not before: it takes seconds
+            import torch  # imported lazily: it takes seconds
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(_count_threads(config))
@@ -79,7 +79,7 @@ def run(config: Config) -> Result:
 
 
 class _Race:
-    """One run: our model, the twins, and what is measured of them."""
+    """One run: our model, the twins, and their measurements."""
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
         self.config, self.train, self.test = config, train, test
@@ -103,7 +103,7 @@ class _Race:
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
-        """A model with its data and the first weights."""
+        """Make a model with its data and the first weights."""
         config = self.config
         cnn = trainer(
             rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
@@ -120,13 +120,13 @@ class _Race:
     # ---- twins ------------------------------------------------------------------
 
     def make_twins(self) -> dict[str, TwinTrainer]:
-        """Every twin that runs here; why the others do not goes to `absent`."""
+        """Make every twin that runs here; `absent` gets the reasons of the others."""
         import torch
 
-        # It imports PyTorch, which a run without a comparison does without.
+        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
         from .twin import LAYOUTS, RUNGS
 
-        torch.compiler.reset()  # what was compiled for an earlier run's twins
+        torch.compiler.reset()  # drops the code compiled for an earlier run's twins
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
         for precision, rung, layout in itertools.product(
@@ -144,7 +144,7 @@ class _Race:
         return twins
 
     def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
-        # It imports PyTorch, which a run without a comparison does without.
+        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
         from .twin import TwinTrainer
 
         options = {"device": self.device, "rung": rung, "layout": layout}
@@ -154,8 +154,8 @@ class _Race:
     # ---- time -------------------------------------------------------------------
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
-        """A row for ours ("weft") and each twin, with the time per step."""
-        whole = self.order(self.config.epochs)  # an epoch that nobody trains on
+        """Return a row for ours ("weft") and each twin, with the time per step."""
+        whole = self.order(self.config.epochs)  # an epoch that is not trained
         contenders = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
         for name, twin in twins.items():
             contenders[name] = _twin_block(twin, twin.order(whole))
@@ -174,14 +174,14 @@ class _Race:
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
             row |= self.sections(profile, whole, name)
-            cnn.losses()  # those of the timed steps
+            cnn.losses()  # discards those of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
             row = self.row("torch", twin.rung, twin.precision, timings[name])
             rows[name] = row
             row |= {"layout": twin.layout, "steps": sizes[name]}
             row["peak_bytes"] = twin.peak_bytes
-            # Inside a compiled or captured step nothing can be told apart.
+            # The sections of a compiled or captured step cannot be separated.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
             if twin.rung == "eager":
                 profile, indices = twin.profile, twin.order(whole)
@@ -189,7 +189,7 @@ class _Race:
         return rows
 
     def our_block(self, cnn: Trainer, order: np.ndarray) -> Callable[[int], None]:
-        """Train on n batches of `order`, which starts anew at its end."""
+        """Return a function that trains on n batches of `order`, then starts anew."""
         batch, lr = self.config.batch, self.config.lr
         longest = np.resize(order, STEPS[1] * batch)
 
@@ -199,7 +199,7 @@ class _Race:
         return run
 
     def block_of(self, run: Callable[[int], object]) -> int:
-        """Steps in a sample. On a GPU enough that queueing them takes no time."""
+        """Return the steps in a sample: on a GPU, enough to hide the queueing."""
         if self.device.type == "cuda":
             return count_steps(run, self.device)
         return BLOCK
@@ -207,7 +207,7 @@ class _Race:
     def sections(
         self, profile: Callable[[Any], dict[str, float]], order: Any, who: str
     ) -> dict[str, Any]:
-        """parts_us (medians), parts_mean_us and layers_us of many profiled steps."""
+        """Profile many steps; return parts_us (medians), parts_mean_us, layers_us."""
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
         with self.bar(f"timing sections, {who}", total, " steps") as bar:
@@ -233,7 +233,7 @@ class _Race:
     def row(
         self, impl: str, rung: str, precision: str, timing: Timing
     ) -> dict[str, Any]:
-        """The keys that every row has; what training adds is null until then."""
+        """Return the keys of every row; training's are null until then."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
@@ -253,7 +253,7 @@ class _Race:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
         def evaluate() -> float:
-            # A simulated rung takes minutes for what others do in a moment.
+            # A simulated rung takes minutes where others take a moment.
             title = f"{_name(cnn)}, evaluation"
             with self.bar(title, len(self.test), " images", delay=1) as bar:
                 return cnn.evaluate(progress=bar.update)
@@ -264,7 +264,7 @@ class _Race:
         except KeyboardInterrupt as stop:
             kept = save and f"The weights are in {save}."
             raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
-        finally:  # also after Ctrl-C: the weights are those of the last step
+        finally:  # also after Ctrl-C: the weights are from the last step
             if save:
                 cnn.save(save)
 
@@ -286,7 +286,7 @@ class _Race:
         epoch: Callable[[np.ndarray], Iterator[np.ndarray]],
         evaluate: Callable[[], float],
     ) -> dict[str, Any]:
-        """Train for all epochs with progress; returns what a row gets from it."""
+        """Train for all epochs with progress; return the results for a row."""
         losses: list[np.ndarray] = []
         seconds, accuracies = [], []
         for number in range(self.config.epochs):
@@ -322,7 +322,7 @@ class _Race:
         )
 
     def say(self, line: str) -> None:
-        """What is going on while there is no bar."""
+        """Write a status line if there is no progress bar."""
         if self.config.progress:
             tqdm.write(f"weft: {line}", file=sys.stderr)
 
@@ -332,7 +332,7 @@ def _name(cnn: Trainer) -> str:
 
 
 def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]:
-    """Run n steps, whatever they return."""
+    """Return a function that runs n steps and discards their results."""
     parts = order.split(twin.batch)
 
     def run(steps: int) -> None:
@@ -344,7 +344,7 @@ def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]
 
 
 def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[str]:
-    """The name of the fastest eager twin of each precision."""
+    """Return the name of the fastest eager twin of each precision."""
     found: dict[str, str] = {}
     for name in sorted(twins, key=lambda name: rows[name]["us"]):
         if twins[name].rung == "eager":
@@ -353,7 +353,7 @@ def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
-    """Sections summed to PARTS; None where a step has no such section."""
+    """Sum sections to PARTS; None where a step has no such section."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
         part = name.partition(".")[0]
@@ -364,7 +364,7 @@ def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
 def _summarize_steps(
     statistic: Callable[[Any], Any], steps: list[dict]
 ) -> dict[str, Any]:
-    """The statistic of each key over the steps; None stays None."""
+    """Return the statistic of each key over the steps; None stays None."""
     return {
         name: None
         if value is None
@@ -374,5 +374,5 @@ def _summarize_steps(
 
 
 def _count_threads(config: Config) -> int:
-    """Of the CPU, on both sides."""
+    """Return the threads of the CPU, on both sides."""
     return config.threads or count_cores()

@@ -1,10 +1,10 @@
-"""What every trainer of the CNN has in common, whatever runs its kernels.
+"""The part that all trainers of the CNN share, whatever runs their kernels.
 
-conv3x3, batch norm, ReLU, max pool 2; the same again; linear, ReLU, linear,
-cross entropy; plain SGD. Batch norm has no running statistics: in training and
-in evaluation alike it uses those of the batch, so what the model says about an
-image depends a little on the images beside it. Evaluation takes batches of
-1000, here and in the PyTorch twin.
+The model is conv3x3, batch norm, ReLU, max pool 2; the same again; linear, ReLU,
+linear, cross entropy; with plain SGD. Batch norm has no running statistics. In training
+and in evaluation alike it uses those of the batch, so the result for an image depends a
+little on the images beside it. Evaluation takes batches of 1000, here and in the
+PyTorch twin.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 SETS = ("train", "test")
 EVALUATION_BATCH = 1000
-PAUSE = 0.2  # seconds of training between two looks at Ctrl-C
+PAUSE = 0.2  # seconds of training between two checks of Ctrl-C
 
 
 class Trainer(ABC):
     """A model with its weights, gradients and data sets on one device.
 
     Weights and gradients are zero at first. Bad input raises ArgumentError (a
-    ValueError), too little memory OutOfMemory, both with the numbers; the model
-    is as it was before. One thread at a time may use it. Work on a GPU follows
-    torch's current stream, or the default one where torch has not been imported.
+    ValueError), too little memory OutOfMemory, both with the numbers; the model then
+    stays unchanged. One thread at a time may use it. Work on a GPU follows torch's
+    current stream, or the default one if torch has not been imported.
     """
 
     rung: native.Rung
@@ -49,7 +49,7 @@ class Trainer(ABC):
     """Free the model's memory; further use raises ArgumentError."""
 
     def configure(self, channels: tuple[int, int], **sizes: int) -> None:
-        """Note the model's sizes; ArgumentError if one is no whole number."""
+        """Store the model's sizes; ArgumentError if one is not a whole number."""
         if np.shape(channels) != (2,):
             raise ArgumentError(f"channels={channels}: two numbers are needed")
         both = {"channels1": channels[0], "channels2": channels[1]}
@@ -98,7 +98,7 @@ class Trainer(ABC):
         weights_of.save(path, self.weights)
 
     def load(self, path: str | Path) -> None:
-        """Take the weights from an .npz; ArgumentError if they do not fit."""
+        """Read the weights from an .npz; ArgumentError if they do not fit."""
         self.set_weights(weights_of.load(path, self.shapes))
 
     # ---- data -------------------------------------------------------------------
@@ -106,8 +106,8 @@ class Trainer(ABC):
     def data(self, train: Split | None = None, test: Split | None = None) -> None:
         """Copy data sets to the device, each replacing the one before.
 
-        images (count,height,width) and labels (count), both uint8; labels may be
-        None where only forward() will read the set.
+        images (count,height,width) and labels (count), both uint8; labels may be None
+        if only forward() reads the set.
         """
         for name, split in zip(SETS, (train, test)):
             if split is None:
@@ -144,23 +144,22 @@ class Trainer(ABC):
     def train(self, order: Any, batch: int, lr: float) -> None:
         """Train on the images `order` (indices) of the training set, once each.
 
-        In batches of `batch`, the last maybe smaller. On a GPU the steps are
-        queued, not waited for. Ctrl-C ends it between two steps on the CPU: the
-        weights are those of the last whole step.
+        The batches have `batch` images, the last perhaps fewer. On a GPU the steps are
+        queued, not waited for. On the CPU, Ctrl-C stops between two steps: the weights
+        are those of the last whole step.
         """
         order = self._order("train", order)
         self._train(order, native.convert_int("batch", batch), float(lr))
 
     @abstractmethod
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
-        """train(), its order checked."""
+        """Run train() with a checked order."""
 
     def chunks(self, order: Any, batch: int, lr: float) -> Iterator[np.ndarray]:
-        """train(), handing out the losses every fifth of a second or so.
+        """Run train(), and yield the losses about every fifth of a second.
 
-        The work is done as the iterator is consumed; Ctrl-C ends it in time on a
-        GPU, too. Yields arrays (steps) float32: the loss of each step before its
-        update.
+        The work is done as the iterator is consumed; Ctrl-C also stops it in time on a
+        GPU. Yields arrays (steps) float32: the loss of each step before its update.
         """
         order, batch = self._order("train", order), native.convert_int("batch", batch)
         steps, first = 1, 0
@@ -175,14 +174,14 @@ class Trainer(ABC):
 
     @abstractmethod
     def losses(self) -> np.ndarray:
-        """The losses of the steps since the last call of this, float32.
+        """Return the losses of the steps since the previous call, float32.
 
-        Oldest first; waits for the steps. The last 65536 are kept.
+        The oldest is first; the call waits for the steps. The last 65536 are kept.
         """
 
     @abstractmethod
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """logits (count,classes) of images `order` of the "train" or "test" set.
+        """Return logits (count,classes) of images `order` of the "train" or "test" set.
 
         They are one batch, so at most max_batch of them.
         """
@@ -193,10 +192,10 @@ class Trainer(ABC):
         batch: int = EVALUATION_BATCH,
         progress: Callable[[int], object] | None = None,
     ) -> np.ndarray:
-        """The class (count) of every image of a set, in batches of `batch`.
+        """Return the class (count) of every image of a set, in batches of `batch`.
 
-        Batch norm takes the statistics of each of these batches. progress is told
-        how many images each of them had, when it is done.
+        Batch norm uses the statistics of each of these batches. progress is called
+        after each one with its number of images.
         """
         if native.convert_int("batch", batch) < 1:
             raise ArgumentError(f"batch={batch}: want at least 1")
@@ -214,7 +213,7 @@ class Trainer(ABC):
         batch: int = EVALUATION_BATCH,
         progress: Callable[[int], object] | None = None,
     ) -> float:
-        """The share of a set that predict() gets right, 0 to 1."""
+        """Return the share of a set that predict() gets right, 0 to 1."""
         guesses = self.predict(split, batch, progress)
         if self._labels[split] is None:
             raise ArgumentError(f"the {split} set was given without labels")
@@ -222,9 +221,9 @@ class Trainer(ABC):
 
     @abstractmethod
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """One training step on `order` as one batch; microseconds per section.
+        """Run one training step on `order` as one batch; return µs per section.
 
-        Sections, in the order they ran: "batch", "forward.LAYER",
+        The sections, in the order in which they ran, are "batch", "forward.LAYER",
         "backward.LAYER", "update", "zero"; fused layers are joined by '+'.
         """
 
@@ -235,9 +234,9 @@ class Trainer(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until the queued steps are done."""
+        """Wait for the queued steps."""
 
-    # ---- what was asked for -------------------------------------------------------
+    # ---- checks of arguments ------------------------------------------------------
 
     def _count(self, split: str) -> int:
         if split not in SETS:
@@ -247,7 +246,7 @@ class Trainer(ABC):
         return self._counts[split]
 
     def _order(self, split: str, order: Any) -> np.ndarray:
-        """`order` as contiguous int32, every index inside the set."""
+        """Return `order` as contiguous int32, with every index inside the set."""
         count = self._count(split)
         array = np.asarray(order)
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -263,7 +262,7 @@ class Trainer(ABC):
 
 
 def checked_device(device: str | torch.device) -> Device:
-    """The device with its number; ArgumentError if it is none, or not here."""
+    """Return the device with its number; ArgumentError if invalid or not here."""
     try:
         found = devices.parse_device(device)
     except ValueError as error:

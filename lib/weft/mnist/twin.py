@@ -1,22 +1,20 @@
-"""The CNN in PyTorch, in each precision and in float64: ours is checked against it.
+"""The CNN in PyTorch, in each precision and in float64, to check ours against.
 
-The precisions in which PyTorch trains the twin, and where each one runs.
+precision() and check_precision() define the precisions, and where each one runs:
 
 fp32    strict: no product is rounded before it is added
 tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward under torch.autocast, parameters and update in float32
 fp16    the same; the loss is scaled, so that small gradients are not lost
 
-A twin has a rung (how its step runs) and a layout (of its images in memory):
+TwinTrainer has a rung (how its step runs) and a layout (of its images in memory):
 
     eager          one kernel after the other, as PyTorch dispatches them
     compile        forward and backward through torch.compile
     graph          the eager step captured in one CUDA graph     (GPU only)
     compile+graph  the compiled step captured in one CUDA graph  (GPU only)
 
-and a precision (precisions.py).
-
-One training step in float64, and how far another one is from it.
+exact_step() is one training step in float64; TrainingStep.errors() compares with it.
 """
 
 from __future__ import annotations
@@ -44,10 +42,10 @@ LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
 
 @contextlib.contextmanager
 def precision(name: str) -> Iterator[None]:
-    """Let torch multiply fp32 numbers as `name` does, and restore what was before.
+    """Let torch multiply fp32 numbers as `name` does, then restore the old setting.
 
-    "fp32", "3xtf32" and "fp16" forbid TF32; "tf32" and "bf16" allow it. The search
-    for the fastest convolution (cudnn.benchmark) is on inside.
+    "fp32", "3xtf32" and "fp16" forbid TF32; "tf32" and "bf16" allow it. The search for
+    the fastest convolution (cudnn.benchmark) is on inside.
     """
     if name not in (*PRECISIONS, "3xtf32"):
         known = ", ".join(PRECISIONS)
@@ -67,7 +65,7 @@ def precision(name: str) -> Iterator[None]:
 
 
 def check_precision(name: str, device: torch.device) -> None:
-    """ArgumentError if PyTorch does not train in `name` on that device."""
+    """Raise ArgumentError if PyTorch does not train in `name` on that device."""
     if name not in PRECISIONS:
         known = ", ".join(PRECISIONS)
         raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
@@ -85,11 +83,11 @@ def check_precision(name: str, device: torch.device) -> None:
 
 
 def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManager:
-    """The context of a forward pass: autocast for the 16-bit types, else nothing."""
+    """Return the context of a forward pass: autocast for 16-bit types, else none."""
     if name not in HALVES:
         return contextlib.nullcontext()
-    # No weight is used twice, so that a cache of converted ones would save nothing;
-    # in a captured step it would be wrong.
+    # No weight is used twice, so a cache of converted ones would save nothing; in a
+    # captured step it would be wrong.
     options = {"dtype": HALVES[name], "cache_enabled": False}
     return torch.autocast(device.type, **options)
 
@@ -128,7 +126,7 @@ class Twin(nn.Module):
         self.fc2 = nn.Linear(hidden, classes)
 
     def layer(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """The output of one of LAYERS."""
+        """Return the output of one of LAYERS."""
         if name.startswith("relu"):
             return F.relu(x)
         if name.startswith("pool"):
@@ -144,11 +142,11 @@ class Twin(nn.Module):
 class TwinTrainer:
     """A Twin with its data set on the device and a step of one kind.
 
-    train.images (count,h,w) and labels are uint8; the step gathers and
-    normalises its batch on the device, as ours does. Construction compiles and
-    captures, so it may take a minute. Use step() inside precision(its precision);
-    the others see to that themselves. peak_bytes: the most memory a step takes on
-    a GPU, data, weights and what is captured included; None on a CPU.
+    train.images (count,h,w) and labels are uint8; the step gathers and normalises its
+    batch on the device, as ours does. Construction compiles and captures, so it may
+    take a minute. Use step() inside precision(its precision); the other methods enter
+    it themselves. peak_bytes: the most memory a step takes on a GPU, including data,
+    weights and the captured graph; None on a CPU.
     """
 
     def __init__(
@@ -180,7 +178,7 @@ class TwinTrainer:
         # divides by the batch. Elsewhere the scale is one.
         self._scale = float(batch) if precision == "fp16" else 1.0
         self._seed = torch.tensor(self._scale, device=self.device)
-        # On the device, so that a captured step can be given another one.
+        # On the device, so that a captured step can use another one.
         self._lr = torch.tensor(lr / self._scale, device=self.device)
         self.lr = lr
         # fused: one kernel for all parameters, the fastest that torch has.
@@ -196,11 +194,11 @@ class TwinTrainer:
         self.set_weights(weights)
 
     def mode(self) -> Any:
-        """The context in which step() is to be called."""
+        """Return the context in which to call step()."""
         return precision(self.precision)
 
     def without_graph(self) -> TwinTrainer:
-        """The same twin, its weights and what was compiled, without its graph."""
+        """Return the same twin, its weights and compiled code, without its graph."""
         other = copy.copy(self)
         other.rung = self.rung.replace("+graph", "").replace("graph", "eager")
         other._graph = None
@@ -209,13 +207,13 @@ class TwinTrainer:
         return other
 
     def set_lr(self, lr: float) -> None:
-        """Take this learning rate from the next step on, captured or not."""
+        """Use this learning rate from the next step on, captured or not."""
         if lr != self.lr:
             self.lr = lr
             self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
-        """Loss and gradients (float64) of the images `index`; nothing is updated."""
+        """Return loss and gradients (float64) of the images `index`; update nothing."""
         with self.mode():
             loss = self._loss_of(index)
             loss.backward(gradient=self._seed)
@@ -244,7 +242,7 @@ class TwinTrainer:
             return [self.step(index).clone() for index in parts]
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
-        """One step on the images `index`; returns the loss, on the device.
+        """Run one step on the images `index`; return the loss, on the device.
 
         A captured step's loss is overwritten by the next one.
         """
@@ -255,21 +253,21 @@ class TwinTrainer:
         return self._captured
 
     def order(self, order: np.ndarray) -> torch.Tensor:
-        """An order of images as step() and train() take it."""
+        """Return an order of images in the form for step() and train()."""
         return torch.from_numpy(order.astype(np.int64)).to(self.device)
 
     @torch.no_grad()
     def predict(self, test: Split) -> np.ndarray:
-        """The class of every image, in batches of 1000.
+        """Return the class of every image, in batches of 1000.
 
-        Batch norm takes the statistics of each batch.
+        Batch norm uses the statistics of each batch.
         """
         images = torch.from_numpy(_make_writable(test.images)).to(self.device)
         return self.classes(images).cpu().numpy()
 
     @torch.no_grad()
     def classes(self, images: torch.Tensor) -> torch.Tensor:
-        """predict() for images (count,h,w) that are on the device; queued."""
+        """Run predict() for images (count,h,w) that are on the device; queued."""
         with self.mode(), use_half(self.precision, self.device):
             parts = [
                 self.model(self._input(part)).argmax(dim=1)
@@ -278,14 +276,14 @@ class TwinTrainer:
         return torch.cat(parts)
 
     def evaluate(self, test: Split) -> float:
-        """The share of a set that predict() gets right, 0 to 1."""
+        """Return the share of a set that predict() gets right, 0 to 1."""
         return float((self.predict(test) == test.labels).mean())
 
     def profile(self, index: torch.Tensor) -> dict[str, float]:
-        """One eager step, section by section; microseconds, named as in Cnn.profile.
+        """Run one eager step by sections; return microseconds, named as in Cnn.profile.
 
-        "forward.loss" and "backward.loss" are cross entropy's. The marks between
-        the sections cost a little, so their sum is more than a step.
+        "forward.loss" and "backward.loss" are cross entropy's. The marks between the
+        sections cost a little, so their sum exceeds a step.
         """
         with self.mode():
             return self._profile(index)
@@ -302,7 +300,7 @@ class TwinTrainer:
                 marks.note(f"forward.{name}")
             loss = F.cross_entropy(x, target)
         marks.note("forward.loss")
-        # A layer's backward has ended when the gradient of its input is there.
+        # A layer's backward has ended once the gradient of its input exists.
         for output, behind in zip(outputs, (*LAYERS[1:], "loss")):
             output.register_hook(
                 lambda _, behind=behind: marks.note(f"backward.{behind}")
@@ -334,7 +332,7 @@ class TwinTrainer:
             return F.cross_entropy(self.model(x), target)
 
     def _loss_of(self, index: torch.Tensor) -> torch.Tensor:
-        # A partial batch goes through the eager step: it would be compiled anew.
+        # A partial batch takes the eager step: another size would be compiled anew.
         return (self._loss if len(index) == self.batch else self._forward)(index)
 
     def _step(self, index: torch.Tensor) -> torch.Tensor:
@@ -348,7 +346,7 @@ class TwinTrainer:
         return torch.arange(self.batch, device=self.device) % len(self.images)
 
     def _prepare(self) -> None:
-        """Run a few steps, so that all is compiled, and capture the last kind."""
+        """Run a few steps to compile everything, and capture the last kind."""
         index = self._some()
         if "graph" not in self.rung:
             for _ in range(3):
@@ -376,7 +374,7 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Note in peak_bytes what `call` takes; not what finding kernels took."""
+        """Store the memory of `call` in peak_bytes, without the kernel search's."""
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()
@@ -391,12 +389,12 @@ class TwinTrainer:
 
 
 def _make_writable(array: np.ndarray) -> np.ndarray:
-    """The array itself where torch can share it without a warning, else a copy."""
+    """Return the array if torch can share it without a warning, else a copy."""
     return array if array.flags.writeable else array.copy()
 
 
-# Batch norm takes a convolution's bias away again: its gradient is zero but for
-# rounding, which has no relative error.
+# Batch norm cancels a convolution's bias: its gradient is only rounding, which has no
+# relative error.
 MOVELESS = ("conv1.bias", "conv2.bias")
 
 Arrays = dict[str, np.ndarray]
@@ -410,11 +408,11 @@ class TrainingStep:
     gradients: Arrays
 
     def errors(self, loss: float, gradients: Mapping[str, np.ndarray]) -> dict:
-        """The relative errors of another step's loss and gradients.
+        """Return the relative errors of another step's loss and gradients.
 
         loss_error; gradient_errors: of each parameter the Frobenius norm of the
-        difference over that of the gradient; gradient_error: the largest of them.
-        NaN where the other one has any.
+        difference over that of the gradient; gradient_error: the largest of them. An
+        error is NaN if the other step's value is.
         """
         errors = {}
         for name, want in self.gradients.items():
@@ -435,9 +433,9 @@ def exact_step(
     labels: np.ndarray,
     device: str | torch.device = "cpu",
 ) -> TrainingStep:
-    """Forward and backward in float64 on the images (n,h,w) and labels (n), uint8.
+    """Run forward and backward in float64 on images (n,h,w) and labels (n), uint8.
 
-    The model's sizes are those of the weights, which are as Cnn.weights has them.
+    The model's sizes are those of the weights, which have the form of Cnn.weights.
     """
     sizes: dict[str, Any] = {
         "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),

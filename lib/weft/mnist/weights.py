@@ -1,4 +1,4 @@
-"""The CNN's parameters by name: their shapes, their first values, their file."""
+"""Define the CNN's parameters by name: their shapes, first values, and file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..base.errors import ArgumentError
 
 
 def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
-    """The parameters' shapes, in the order of their numbers in weft.h."""
+    """Return the parameters' shapes, in the order of their numbers in weft.h."""
     c1, c2 = config["channels1"], config["channels2"]
     flat = c2 * (config["height"] // 4) * (config["width"] // 4)
     found: dict[str, tuple[int, ...]] = {}
@@ -45,19 +45,19 @@ def initial_weights(
     width: int = 28,
     eps: float = 1e-5,
 ) -> dict[str, np.ndarray]:
-    """PyTorch's own first weights of a Twin(...), the same for every side.
+    """Return PyTorch's own first weights of a Twin(...), the same for every side.
 
-    The very bits that torch.manual_seed(seed) leads to, without PyTorch. Its generator
-    on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura,
-    1998) begun by init_genrand; of each number it takes 24 bits for a float. A
-    convolution's and a linear layer's weights and biases are uniform in
-    +- 1/sqrt(inputs of an output). eps changes nothing.
+    The bits are those of torch.manual_seed(seed), without PyTorch. Its generator on the
+    CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura, 1998)
+    seeded by init_genrand; a float takes 24 bits of each number. A convolution's and a
+    linear layer's weights and biases are uniform in +- 1/sqrt(inputs of an output). eps
+    changes nothing.
     """
     if not 0 <= seed < 2**64:
         raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
     sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
     sizes |= {"classes": classes, "height": height, "width": width}
-    random = np.random.RandomState(seed % 2**32)  # all of the seed that PyTorch takes
+    random = np.random.RandomState(seed % 2**32)  # the part that PyTorch uses
     weights = {}
     for name, shape in parameter_shapes(sizes).items():
         layer, kind = name.split(".")
@@ -66,7 +66,7 @@ def initial_weights(
             continue
         if kind == "weight":
             inputs = math.prod(shape[1:])
-            # As kaiming_uniform_(a=sqrt(5)) comes by 1/sqrt(inputs).
+            # This is 1/sqrt(inputs), rounded as in kaiming_uniform_(a=sqrt(5)).
             bound = math.sqrt(3.0) * (math.sqrt(2.0 / 6.0) / math.sqrt(inputs))
         else:
             bound = 1 / math.sqrt(inputs)
@@ -77,11 +77,11 @@ def initial_weights(
 def _draw_uniform(
     random: np.random.RandomState, bound: float, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Float32 from -bound to bound, as torch.Tensor.uniform_() draws them."""
+    """Draw float32 from -bound to bound, as torch.Tensor.uniform_() does."""
     low, high = np.float32(-bound), np.float32(bound)
     drawn = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
-    # PyTorch multiplies and adds with one rounding, where the machine can (x86 with
-    # AVX2). These doubles are exact: 24 bits times 24, and a sum that is no longer.
+    # PyTorch multiplies and adds with one rounding, if the machine can (x86 with AVX2).
+    # These doubles are exact: 24 bits times 24, and a sum that is no longer.
     scale = float(high - low) * 2**-24
     return (drawn * scale + float(low)).astype(np.float32)
 
@@ -89,16 +89,16 @@ def _draw_uniform(
 def check_weights(
     weights: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]], source: str
 ) -> dict[str, np.ndarray]:
-    """The weights as contiguous float32 arrays in the order of `wanted`.
+    """Return the weights as contiguous float32 arrays in the order of `wanted`.
 
-    ArgumentError, beginning with `source`, names the first that does not fit.
+    Raises ArgumentError, with `source` first, for the first weight that does not fit.
     """
     if missing := [name for name in wanted if name not in weights]:
         raise ArgumentError(f"{source}: no {', '.join(missing)}")
     if unknown := [name for name in weights if name not in wanted]:
         raise ArgumentError(f"{source}: unknown {', '.join(unknown)}")
     arrays = {}
-    torch = sys.modules.get("torch")  # who has not imported it has no tensors
+    torch = sys.modules.get("torch")  # None: there are no tensors
     for name, shape in wanted.items():
         value = weights[name]
         if torch and isinstance(value, torch.Tensor):
@@ -116,14 +116,14 @@ def check_weights(
 
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz with one array per parameter; what was there stays until then."""
+    """Write an .npz with one array per parameter; replace an old file at the end."""
     with store.replace_file(Path(path)) as beside:
         with open(beside, "wb") as file:  # np.savez would add .npz to another name
             np.savez(file, **weights)
         os.chmod(beside, 0o644)
 
 
-# What NumPy and zipfile raise, between them, for a file with a few bits flipped.
+# The exceptions of NumPy and zipfile for a file with a few flipped bits.
 _UNREADABLE = (OSError, ValueError, EOFError, TypeError, RuntimeError)
 _UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
@@ -131,7 +131,7 @@ _UNREADABLE += (zipfile.BadZipFile, zlib.error)
 def load(
     path: str | Path, wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """The arrays of an .npz; ArgumentError if it is none or they do not fit."""
+    """Return the arrays of an .npz; ArgumentError if invalid or they do not fit."""
     try:
         with np.load(path, allow_pickle=False) as file:
             weights = dict(file)

@@ -3,28 +3,28 @@
     from weft import puzzles
 
     puzzles                          a table by lesson: what is solved
-    puzzles.next()                   the first that is not
-    puzzles.guards                   what is asked; also puzzles["guards"]
-    puzzles.guards.goal()            a picture of it
+    puzzles.next()                   the first unsolved one
+    puzzles.guards                   its task; also puzzles["guards"]
+    puzzles.guards.goal()            a picture of the goal
     puzzles.guards.check(kernel)     right or wrong, and where; the score
     puzzles.guards.show(kernel)      a picture of what the kernel does
     puzzles.guards.reset()           the stub again
 
-A group of puzzles is a module; GROUPS has them in an order in which each can be solved
-from what came before. This module is read as a collection: it iterates
-over its puzzles, and each is one of its attributes.
+A group of puzzles is a module. GROUPS lists them in an order in which each can be
+solved with the knowledge from earlier ones. This module acts as a collection: it
+iterates over its puzzles, and each is one of its attributes.
 
-    puzzle, answers       what a puzzle is; what it takes as an answer
-    groups                which puzzles there are, and their stubs
+    puzzle, answers       what a puzzle is, and the answers that it accepts
+    groups                the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
     errors                what a notebook shows of an answer, right or wrong
-    instance, goal        the case that is drawn; the picture of what is asked
-    answered              the picture of what an answer does, and what it gave
-    score, counts         what an answer costs beside the best known; limits
-    sizes                 the sizes that an answer is tried at
-    progress, table       what is solved, kept; shown by lesson
+    instance, goal        the case that is drawn; the picture of the goal
+    answered              the picture of an answer and its results
+    score, counts         the cost of an answer beside the best known; limits
+    sizes                 the sizes at which an answer is tried
+    progress, table       the solved puzzles, kept; shown by lesson
     cloth                 the small delight
-    example               a puzzle to show how they work
+    example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory, execution    the puzzles
 """
 
@@ -42,25 +42,25 @@ from .puzzle import Puzzle
 
 
 def _example() -> Puzzle:
-    """One in no group, which shows how a puzzle works and gives nothing away."""
+    """Load the puzzle outside all groups, which shows how puzzles work."""
     return importlib.import_module(".example", __name__).puzzle
 
 
 def _marks() -> Any:
-    """What is solved, as a table with a row for each lesson."""
+    """Return the solved puzzles, as a table with a row for each lesson."""
     return read_progress()
 
 
 class _Collection(ModuleType):
-    """This module's own type: its puzzles can be iterated, looked up and shown."""
+    """The type of this module: its puzzles can be iterated, looked up and shown."""
 
     @property
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:
-        """The puzzles of each group, in their order."""
+        """The puzzles of each group, in order."""
         return {g: tuple(map(load, names)) for g, names in GROUPS.items()}
 
     def next(self) -> Puzzle | None:
-        """The first puzzle that is not solved; None, and a line, if all are."""
+        """Return the first unsolved puzzle; if none is left, print a line instead."""
         name = _marks().next
         if name:
             return load(name)
@@ -77,7 +77,7 @@ class _Collection(ModuleType):
         return load(name)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for by Python and notebooks, not by readers
+        if name.startswith("_"):  # Python and notebooks look these up, readers do not
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         raise AttributeError(describe_unknown(name))
 
@@ -95,9 +95,9 @@ class _Collection(ModuleType):
 
 
 def _attribute(value: Any) -> property:
-    """A value that stays one when a module of the same name is imported.
+    """Return a property that an imported module of the same name does not replace.
 
-    Python would put the imported module in its place.
+    Without it, Python would put the imported module in its place.
     """
     return property(lambda self: value(), lambda self, module: None)
 

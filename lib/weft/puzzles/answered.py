@@ -1,7 +1,7 @@
-"""The picture of an answer: what it gave, beside what it shall give.
+"""Draw an answer: its results beside the expected ones.
 
-A Python kernel is drawn as weft.show() does it, who touches what; CUDA C by the values
-it computed. Below either stands how these differ from the goal.
+A Python kernel is drawn as by weft.show(): who touches what. For CUDA C, the picture
+shows the values that it computed. Below either is the difference from the goal.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from .answers import PuzzleAnswer, is_stub, parse_answer
 from .goal import draw_goal, launch_of, launch_words, narrow_dtype, write_element
 from .instance import Instance, make_instance
 
-IMAGE = 400  # elements of rows and columns from which on they are seen as an image
+IMAGE = 400  # elements from which on rows and columns are drawn as an image
 SMALL = 10.0  # pixels of a cell of an image
-SMALLEST = 5.0  # ... where there is little room
-READ_AT = 22.0  # pixels of a cell, at least, in which a number can be read
-TOLERANCE = 1e-4  # of a float output's largest value: the picture's, no checker's
+SMALLEST = 5.0  # ... if there is little room
+READ_AT = 22.0  # pixels of the smallest cell with a readable number
+TOLERANCE = 1e-4  # of a float output's largest value: the picture's, not a checker's
 
 
 def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
-    """The elements that are not as wanted, flat."""
+    """Return the flat indices of the elements that differ from the goal."""
     want = case.wants[name].reshape(-1)
     mine = np.asarray(got).reshape(-1)
     if mine.shape != want.shape:
@@ -64,7 +64,7 @@ def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
 
 
 def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, bool]:
-    """One sentence on the whole, and whether all is as wanted."""
+    """Describe the result in one sentence; return also whether all of it is right."""
     parts, first = [], ""
     for name, want in case.wants.items():
         wrong = _find_differences(case, name, got[name])
@@ -82,7 +82,7 @@ def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, b
 
 
 def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) -> str:
-    """ "out[3] is 0, and shall be 14"."""
+    """Describe one element: "out[3] is 0, and shall be 14"."""
     where = write_element(name, case.wants[name], element)
     wanted = f"shall be {said(narrow_dtype(case, name).reshape(-1)[element])}"
     if np.shape(got) != case.wants[name].shape:
@@ -93,7 +93,7 @@ def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) 
 
 
 def _find_unwritten(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
-    """The elements that still hold what they held before, flat; of an output only."""
+    """Return the flat indices of an output's elements that kept their first value."""
     start = case.starts.get(name)
     if start is None or name in case.inputs:
         return np.array([], int)
@@ -111,8 +111,10 @@ def draw_outcome(
     drawn: bool = False,
     told: bool = False,
 ) -> tuple[str, float]:
-    """What came out beside the goal, where they differ. drawn: also where not; told:
-    that is drawn elsewhere."""
+    """Draw the results beside the goal, if they differ.
+
+    drawn: draw them in any case. told: they are drawn elsewhere.
+    """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
     if right and report is not None and report.findings:
@@ -131,7 +133,7 @@ def draw_outcome(
 def draw_beside(
     case: Instance, got: dict[str, np.ndarray], drawing: Drawing, drawn: bool
 ) -> str:
-    """What came out, where the picture of who touches what has room; "" if nowhere."""
+    """Draw the results where the access picture has room; "" if there is none."""
     pairs = []
     for name in case.wants:
         wrong = _find_differences(case, name, got[name])
@@ -159,7 +161,7 @@ def _set(
     made: list[tuple[list[Values], float]],
     corner: tuple[float, float],
 ) -> str:
-    """The pairs with that corner, one below the other."""
+    """Draw the pairs one below the other, with their upper left corner at `corner`."""
     x, y = corner
     out = ""
     for (_, wrong), (placed, bottom) in zip(pairs, made):
@@ -181,7 +183,7 @@ def _side_length(pair: list[Values]) -> float:
 def _pair_values(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray
 ) -> list[Values]:
-    """An output as it came out; where it is wrong, what it shall be as well."""
+    """Return an output as computed; if it is wrong, also the expected values."""
     got = np.asarray(got)
     blank = _find_unwritten(case, name, got)
     pair = [Values(name, got, WRITTEN, about="what it gave", blank=blank)]
@@ -195,7 +197,7 @@ def _pair_values(
 def _draw_compared(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray, top: float
 ) -> tuple[str, float]:
-    """The pair below all else; and where that ends."""
+    """Draw the pair below everything else; also return where it ends."""
     pair = _pair_values(case, name, got, wrong)
     placed, y = arranged_as(pair, top, _side_length(pair))
     return _mark_cells(placed, wrong, np.shape(got) == case.wants[name].shape), y
@@ -210,18 +212,18 @@ def _mark_cells(placed: list[Values], wrong: np.ndarray, comparable: bool) -> st
     return out
 
 
-TIMEOUT = 0.8  # seconds that a block may run: on a busy machine, too; an endless one
-# is drawn so far
+TIMEOUT = 0.8  # seconds that a block may run, even on a busy machine; the picture of an
+# endless one ends there
 NOTE = "Who touches what is drawn for Python kernels."
 ENDED = "the launch was ended before its results came back"
 
 
 def show(puzzle: Any, answer: Any) -> Picture | None:
-    """What an answer does with the inputs of the goal's picture.
+    """Draw what an answer does with the inputs of the goal's picture.
 
-    answer: what Puzzle.check() takes. Of one that is not begun a line is printed; the
-    goal has a call of its own. What the answer itself raises comes through, but for a
-    fault that can be drawn.
+    answer: as for Puzzle.check(). For an answer that is not begun, a line is printed
+    and None returned; goal() draws the goal. The answer's own exceptions are raised,
+    except a fault that can be drawn.
     """
     given = parse_answer(puzzle, answer)
     try:
@@ -242,13 +244,13 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 
 def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """Who touches what, and below it what came out."""
+    """Draw who touches what, and the results below."""
     arrays, args, shapes = _make_arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
     picture = shown[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # One with a maker of its own, that is; a transpose has numbers of ours.
+    # Only if its data has its own maker: a transpose gets our numbers.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
@@ -266,7 +268,7 @@ def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
 def _make_arguments(
     puzzle: Any, case: Instance, given: PuzzleAnswer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
-    """Fresh arrays, what a launch is called with, and the shapes of flat ones."""
+    """Return fresh arrays, the arguments of a launch, and the shapes of flat arrays."""
     shaped = PythonRunner(given.function) if given.function is not None else None
     fresh = {n: a.copy() for n, a in (case.inputs | case.starts).items()}
     args, shapes = [], {}
@@ -283,8 +285,10 @@ def _make_arguments(
 
 
 def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
-    """What stands in a launch's brackets. between: grid and block, and the bytes of
-    dynamic shared memory."""
+    """Return the contents of a launch's brackets.
+
+    between: grid and block, and the bytes of dynamic shared memory.
+    """
     grid, block = launch_of(puzzle, case)
     shared = puzzle.checks.get("shared", 0)
     if callable(shared):
@@ -297,7 +301,7 @@ def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 
 def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """What it computed, in the watch build on the CPU, and its counts."""
+    """Draw the results of the watch build on the CPU, and its counts."""
     arrays, args, _ = _make_arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}
@@ -307,13 +311,13 @@ def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
         report = getattr(fault, "report", None)
         if report is None:
             raise
-        got = None  # its arrays are as they were
+        got = None  # its arrays are unchanged
     heading = f"{given.name}, {launch_words(*launch_of(puzzle, case))}: what it gave"
     return _draw_values(case, got, heading, NOTE, report)
 
 
 def _draw_function(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """What a function of NumPy returns."""
+    """Draw what a NumPy function returns."""
     try:
         with time_limit(given.name, 2 * TIMEOUT):
             result = call(given.function, case.inputs, case.inputs | case.numbers)
@@ -332,7 +336,7 @@ def _draw_values(
     note: str,
     report: Any,
 ) -> Picture:
-    """Inputs, and what came of them; got: None where the launch was ended."""
+    """Draw the inputs and the results; got: None if the launch was ended early."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
     made, y = arranged_as(inputs, 48)
@@ -355,7 +359,7 @@ def _draw_values(
 
 
 def _describe_watched(report: Any, y: float) -> tuple[str, float]:
-    """What was found wrong, and what a thread costs."""
+    """Write the faults that were found, and the cost of a thread."""
     out, y = sentences(report.findings, EDGE, y)
     out = f'<g data-findings="{len(report.findings)}">{out}</g>'
     counters = report.counters

@@ -1,4 +1,4 @@
-"""What a puzzle takes as an answer, and what it says of what it does not take."""
+"""Parse the answers that a puzzle accepts, and explain why others are refused."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cud
 
 @dataclass(frozen=True)
 class PuzzleAnswer:
-    """An answer, understood. subject: what check() and show() are given; function: of
-    Python, None for CUDA C; text: its source, "" if there is none to be read."""
+    """A parsed answer. subject: the argument of check() and show().
+
+    function: of Python, None for CUDA C. text: its source, "" if it cannot be read.
+    """
 
     subject: Any
     name: str
@@ -38,7 +40,7 @@ class PuzzleAnswer:
 
 
 def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
-    """The answer to a puzzle; ArgumentError, one sentence, for what is none."""
+    """Return the answer to a puzzle. Raise ArgumentError, one sentence, otherwise."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
     if answer.function is not None and answer.function is puzzle.spec:
@@ -57,10 +59,10 @@ def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
 
 
 def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
-    """Whether it is what the reader was given, comments and blanks apart.
+    """Return whether an answer is the reader's stub, apart from comments and blanks.
 
-    A stub that raises NotImplementedError tells so itself; one in C cannot, and a
-    kernel that is to be repaired runs.
+    A stub that raises NotImplementedError reports this itself. A stub in C cannot, and
+    a kernel to repair runs.
     """
     if answer.function is None:
         body = _body_of_c(answer.text, answer.name)
@@ -72,8 +74,10 @@ def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
 
 
 def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Exception:
-    """An error of a launch, for a reader whose kernel declares an array otherwise than
-    its stub: the puzzle gives the arrays, not the reader."""
+    """Return a clearer error if a kernel declares an array unlike its stub.
+
+    The puzzle provides the arrays, not the reader.
+    """
     found = re.search(r": ([^:]*\*\s*(\w+)): wants", str(error))
     if answer.language != "CUDA C" or not found:
         return error
@@ -140,7 +144,7 @@ def _of_python(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
 
 
 def _no_answer(given: Any) -> str:
-    """What was given instead of an answer."""
+    """Describe an object that is not an answer."""
     if isinstance(given, str):
         return "this is a text, no kernel: write check(load_cuda(text)) for CUDA C"
     if type(given).__name__ == "Puzzle":
@@ -151,7 +155,7 @@ def _no_answer(given: Any) -> str:
 
 
 def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """ArgumentError where the name is that of another puzzle's kernel (if loaded)."""
+    """Raise ArgumentError if the name is another (loaded) puzzle's kernel."""
     if answer.name == puzzle.kernel_name:
         return
     groups = [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]
@@ -165,14 +169,14 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """ArgumentError for a kernel that calls the puzzle's reference or its answer."""
+    """Raise ArgumentError if a kernel calls the puzzle's reference or its answer."""
     if answer.function is None or not answer.text:
         return
     scope = inspect.getclosurevars(answer.function)
     known = {**scope.globals, **scope.nonlocals}
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
-            continue  # such as cuda.threadIdx.x, which only a running kernel has
+            continue  # such as cuda.threadIdx.x, which exists only in a running kernel
         found = _resolve_name(node, known)
         for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
             if found is function and found is not answer.function:
@@ -183,21 +187,21 @@ def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
-    """What a name, an attribute or an item by its name stands for; None: unknown."""
+    """Return the value of a name, an attribute or an item by name; None if unknown."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.Attribute):
         return getattr(_resolve_name(node.value, known), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         of = _resolve_name(node.value, known)
-        return getattr(of, str(node.slice.value), None)  # as puzzles has both
+        return getattr(of, str(node.slice.value), None)  # as puzzles supports both
     return None
 
 
 def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """ArgumentError where a kernel in Python reads a flat array as rows and columns.
+    """Raise ArgumentError if a Python kernel indexes a flat array by rows and columns.
 
-    check() would give it an array of two dimensions, which no CUDA C gets.
+    check() would pass an array of two dimensions, which CUDA C never gets.
     """
     if not puzzle.is_kernel or answer.function is None or not answer.text:
         return
@@ -217,7 +221,7 @@ def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def dump_function(text: str) -> str:
-    """A function without its name, comments and docstring."""
+    """Return a function's dump without its name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
     except SyntaxError:
@@ -235,6 +239,6 @@ def dump_function(text: str) -> str:
 
 
 def _body_of_c(text: str, name: str) -> str:
-    """The body of a kernel without comments and blanks; "?" if it is not found."""
+    """Return the body of a C kernel without comments and blanks; "?" if not found."""
     body = signature.find_body(text, name)
     return "?" if body is None else "".join(body.split())

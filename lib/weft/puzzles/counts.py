@@ -1,12 +1,12 @@
-"""The counts that a puzzle's score and its limits speak of, in every case.
+"""Define the counts of a puzzle's score and limits, and judge the limits.
 
-Their definitions are those of report.Counters. A name with a star may have that of a
-parameter behind it, as "reads.a"; without, it is of all arrays in global memory.
+Their definitions are those of report.Counters. A name with a star may be followed by a
+parameter's name, as in "reads.a"; without one, it covers all arrays in global memory.
 
     reads*, writes*, atomics*     elements, by all threads together
     requests*                     times that a warp touched an array
-    rounds*                       requests for each warp of the launch: where a thread
-                                  works alone it comes once for every element
+    rounds*                       requests for each warp of the launch: if a thread
+                                  works alone, one for every element
     sectors*                      of 32 bytes, moved to and from global memory
     sectors_per_request*          their mean; 4 for neighbours of 4 bytes
     load_sectors_per_request*     ... of reads alone
@@ -17,16 +17,16 @@ parameter behind it, as "reads.a"; without, it is of all arrays in global memory
     shared_read_lanes             threads that take part in a read of shared memory, for
                                   each warp's request, of 32: at least
     shared_turns                  turns (wavefronts) that shared memory takes for them
-    bank_conflicts                turns beyond those that must be
+    bank_conflicts                turns beyond the necessary ones
     barriers                      times that a block waits, for each block
     active_lanes                  threads for each step of a warp, of 32: at least
 
 A limit is a number or a function (of sizes by name, of threads and blocks, of how many
-blocks the grid has across and down): the most that a right answer may have, and for
-what says "at least" the least. A pair is (least, most), either of them None. A limit on
-the most reads of an array counts its atomics too, since they read.
+blocks the grid has across and down). It is the most that a right answer may have, or
+the least for counts marked "at least". A pair is (least, most), either of them None. A
+limit on the most reads of an array also counts its atomics, since they read.
 
-Whether an answer meets its puzzle's limits in every case that check() tries.
+judge_everywhere() checks the limits in every case that check() tries.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 
 @dataclass(frozen=True)
 class Count:
-    """One of the counts: where it is looked up, and how it is spoken of.
+    """One of the counts: the numbers that it sums, and its wording.
 
-    of: the words for a row. said: the words of a refusal, with so many things and, in
-    global memory, the array. space, kind: of the places that are summed up ("" of a
-    kind: any). column: which of their sums. per: "thread", "block" or "warp", by which
-    a row divides; limits speak of the whole launch, but for those per block or warp.
-    least: more of it is better. budget: what of it is still within the budget, where
-    the best answer needs less: SAME, TWICE or ANY.
+    of: the words for a row. said: the words of a refusal, with the number and, in
+    global memory, the array. space, kind: of the places that are summed up ("" for any
+    kind). column: the column to sum. per: "thread", "block" or "warp", the divisor of a
+    row; limits cover the whole launch, except those per block or warp. least: more is
+    better. budget: SAME, TWICE or ANY: the amount within the budget if the best answer
+    needs less.
     """
 
     of: str
@@ -81,11 +81,11 @@ class Count:
         return self.least or self.column == "sectors_per_request"
 
     def allowed(self, best: float) -> float:
-        """The most that is within the budget where the best answer needs `best`."""
+        """Return the most that is within the budget if the best answer needs `best`."""
         return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
     def places(self, seen: Counters, array: str = "") -> list[CostPlace]:
-        """The places in the source that it is a sum over."""
+        """Return the places in the source that the count sums up."""
         return [
             place
             for place in seen.places
@@ -101,7 +101,7 @@ def _make_element_count(kind: str, space: str = "global") -> Count:
     said, thing = f"{kind}s {{}} of {where} in all", "element"
     if kind == "atomic":
         said, thing = f"makes {{}} of {where} in all", "atomic update"
-    free = ANY if space == "shared" else SAME  # what it costs are turns
+    free = ANY if space == "shared" else SAME  # the cost is in turns
     return Count(of, said, thing, space, kind, per="thread", budget=free)
 
 
@@ -156,7 +156,7 @@ COUNTS = {
 
 
 def count_value(seen: Counters, what: str) -> float:
-    """A count by its name, as limits have it."""
+    """Return a count by its name, as in limits."""
     name, _, array = what.partition(".")
     if name == "barriers":
         return seen.barriers / max(1, seen.blocks)
@@ -170,10 +170,10 @@ def count_value(seen: Counters, what: str) -> float:
 
 
 def allowed_count(puzzle: Any, what: str, best: float) -> float:
-    """How much of a count is within a puzzle's budget.
+    """Return the amount of a count that is within a puzzle's budget.
 
-    Of a mean (lanes, sectors of a request) as much as the puzzle's limit, if it has
-    one; else the puzzle's own budget, or what the kind of count allows.
+    For a mean (lanes, sectors of a request), this is the puzzle's limit, if it has one.
+    Otherwise, it is the puzzle's own budget, or the amount for the kind of count.
     """
     count, limit = COUNTS[what.partition(".")[0]], puzzle.limits.get(what)
     if count.is_mean and isinstance(limit, (int, float)):
@@ -182,7 +182,7 @@ def allowed_count(puzzle: Any, what: str, best: float) -> float:
 
 
 def is_above(number: float, other: float) -> bool:
-    """Whether a count is larger than another, and not only by rounding."""
+    """Return whether a count exceeds another by more than rounding."""
     return number > other + CLOSE * max(1.0, abs(other))
 
 
@@ -190,9 +190,9 @@ def is_above(number: float, other: float) -> bool:
 
 
 def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
-    """Raise ArgumentError for a limit on what is not counted, or that is none.
+    """Raise ArgumentError for an unknown count, or for an object that is not a limit.
 
-    arrays: the names of the puzzle's own, where they are known.
+    arrays: the names of the puzzle's own, if they are known.
     """
     for name, limit in limits.items():
         count, dot, array = name.partition(".")
@@ -219,7 +219,7 @@ def _is_limit(limit: Any) -> bool:
 def list_refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
-    """What is said of each limit that a launch does not meet; its array, its name."""
+    """Yield (message, array, name) for each limit that a launch does not meet."""
     seen = report.counters
     assert seen is not None
     grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}
@@ -244,7 +244,7 @@ def list_refusals(
                 what,
             )
         elif count.is_mean and not yours:
-            continue  # the mean of nothing, as of reads where shuffles do it
+            continue  # the mean of nothing, such as reads when shuffles do the work
         elif least is not None and is_above(least, yours):
             wants = f"asks for at least {write_short(least)}"
             where = _find_line(report, count, array) if yours else ""
@@ -262,9 +262,9 @@ def _write_refusal(
 
 
 def _find_line(report: Report, count: Count, array: str) -> str:
-    """Where most of it is (of what one wants much of, least).
+    """Return the line with most of a count (with least, if more is better).
 
-    The line's number alone: its text may stand in the best known answer as well.
+    Only the line's number is given: its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:
@@ -278,11 +278,11 @@ def _find_line(report: Report, count: Count, array: str) -> str:
 def judge_everywhere(
     scored: ScoredCase, runner: Runner, limits: Mapping[str, Any]
 ) -> None:
-    """Raise Mismatch for the first of the puzzle's cases with a limit that is not met.
+    """Raise Mismatch for the first of the puzzle's cases that misses a limit.
 
-    scored: the case that its score counts; limits: what it was held to there. A limit
-    on a mean speaks of that case alone: elsewhere it changes as the mean of the best
-    known answer does, as where a launch has fewer numbers than a warp has lanes.
+    scored: the case that its score counts; limits: those that apply there. A limit on a
+    mean covers that case alone: elsewhere it changes like the best known answer's mean,
+    for example if a launch has fewer numbers than a warp has lanes.
     """
     if not limits:
         return
@@ -292,7 +292,7 @@ def judge_everywhere(
 
 
 def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
-    """The sizes and launches that check() tries."""
+    """Yield the sizes and launches that check() tries."""
     puzzle = scored.puzzle
     options = puzzle.checks
     if "sizes" not in options:
@@ -300,12 +300,12 @@ def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
     best, shared = _best_runner(puzzle.answer), options.get("shared", 0)
     wanted = options["sizes"], None, None, options["launch"], shared
     for sizes, shape in plan_cases(scored.problem(), best, *wanted):
-        assert shape is not None  # as there is a launch
+        assert shape is not None  # there is a launch
         yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
 
 
 def _move_limit(name: str, limit: Any, scored: ScoredCase, case: ScoredCase) -> Any:
-    """A limit on the scored case as it holds in another."""
+    """Return a limit on the scored case, converted for another case."""
     if not COUNTS[name.partition(".")[0]].is_mean:
         return limit
     there, here = _mean_counts(scored)[name], _mean_counts(case)[name]
@@ -319,7 +319,7 @@ _known: dict[Any, dict[str, float]] = {}
 
 
 def _mean_counts(case: ScoredCase) -> dict[str, float]:
-    """The means that limits speak of, of the best known answer."""
+    """Return the best known answer's means of the counts with limits."""
     key = case.puzzle.answer, str(case.sizes), str(case.launch)
     if key not in _known:
         seen = case.launched(_best_runner(case.puzzle.answer)).counters

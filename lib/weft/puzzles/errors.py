@@ -1,8 +1,7 @@
-"""What a notebook shows of an answer: its verdict, or why it is refused or stops.
+"""Show an answer's verdict in a notebook, or why it is refused or stops.
 
-the picture of a wrong one.
-
-What is said where an answer is refused or stops: a sentence, without a trace.
+display_refused() draws a wrong answer. short_errors() and explain_stop() reduce an
+error to one sentence, without a traceback.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
 
 
 def display_refused(puzzle: Puzzle, answer: Any) -> None:
-    """In a notebook, the picture of an answer that was refused; its error follows.
+    """Display the picture of a refused answer in a notebook; its error follows.
 
-    The error is what counts: whatever goes wrong with the picture is dropped, and so is
-    what the answer prints once more.
+    Only the error matters: if the picture fails, it is dropped, as is the repeated
+    output of the answer.
     """
     if getattr(tracebacks.running_shell(), "kernel", None) is None:
         return  # a terminal has no room for pictures
@@ -54,7 +53,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A program's text that shows itself in colour."""
+    """A program's text that displays itself in colour."""
 
     text: str
     language: str
@@ -68,8 +67,10 @@ class ProgramText:
 
 @dataclass(frozen=True)
 class Solved:
-    """That a puzzle is solved: in which language, how it was checked, its counts beside
-    the best known answer's, the small delight, and what is solved by now."""
+    """A solved puzzle: the language, the check, the counts, and the progress.
+
+    It shows the counts beside the best known answer's, and the small delight.
+    """
 
     puzzle: Puzzle
     language: str
@@ -98,7 +99,7 @@ class Solved:
 
 
 PRINTED = 32  # lines of an answer's own prints; a check runs it many times
-OPTIONS = re.compile(  # advice on options of check(), which a puzzle has not
+OPTIONS = re.compile(  # advice on options of check() that puzzles lack
     r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
     r"|say with outputs= which parameters it writes into)"
 )
@@ -108,10 +109,10 @@ CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
 
 @contextlib.contextmanager
 def short_errors(answer: Any) -> Iterator[None]:
-    """What a check refuses, as a puzzle says it.
+    """Shorten the errors of a check for a puzzle.
 
-    Without a cure, which may be the answer; and in a notebook without a traceback: the
-    line that called it is the cell's own. So it is with what a reader interrupts.
+    The cure is left out: it may be the answer. A notebook shows no traceback, since the
+    calling line is in the cell; this includes interrupts by the reader.
     """
     function = getattr(answer, "function", answer)  # of sim(k), numba_jit(k)
     try:
@@ -130,7 +131,7 @@ def short_errors(answer: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def few_prints(most: int = PRINTED) -> Iterator[None]:
-    """Show the first lines that an answer prints, and say that there were more."""
+    """Show the first lines that an answer prints, and report how many follow."""
     out = _FewLines(sys.stdout, most)
     with contextlib.redirect_stdout(out):  # type: ignore[type-var]
         try:
@@ -140,7 +141,7 @@ def few_prints(most: int = PRINTED) -> Iterator[None]:
 
 
 class _FewLines:
-    """A stream that drops what comes after its first lines."""
+    """A stream that drops all but its first lines."""
 
     def __init__(self, stream: TextIO, most: int) -> None:
         self._stream, self._left, self._dropped = stream, most, 0
@@ -155,7 +156,7 @@ class _FewLines:
         return len(text)
 
     def end(self) -> None:
-        """Say how many lines are missing."""
+        """Write how many lines are missing."""
         if self._dropped:
             lines = count_things(self._dropped, "line")
             self._stream.write(f"... and {lines} more: a check runs a kernel often\n")
@@ -165,7 +166,7 @@ class _FewLines:
 
 
 def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
-    """What Python itself raised inside an answer, as a refusal in one sentence."""
+    """Return an exception that Python raised inside an answer as a one-line refusal."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
@@ -173,11 +174,11 @@ def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
 
 
 def is_inside(given: PuzzleAnswer, error: Exception) -> bool:
-    """Whether it was raised in the answer's own lines, or below them."""
+    """Return whether it was raised in the answer's own lines, or below them."""
     return bool(line_of(given.function, error)[1])
 
 
 def _find_line(given: PuzzleAnswer, error: Exception) -> str:
-    """The answer's own line at which it stopped."""
+    """Return the answer's own line at which it stopped."""
     _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

@@ -1,9 +1,8 @@
-"""The picture of a puzzle's goal: inputs, what shall come out, and its launch.
+"""Draw a puzzle's goal: its inputs, the expected outputs, and its launch.
 
-The launch that a puzzle is drawn with: in words, and its threads as circles.
-
-Drawn from the reference alone (instance.py). A slider goes through the elements of
-the outputs; each shows the input elements it depends on.
+The launch appears in words, and its threads as circles. The picture is drawn from the
+reference alone (instance.py). A slider goes through the elements of the outputs; each
+stop shows the input elements on which the element depends.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .instance import COULD, MANY, NOW, Instance, find_dependences, make_instanc
 
 
 def launch_of(puzzle: Any, case: Instance) -> tuple[tuple, tuple] | None:
-    """(grid, block), both (x, y, z); None for what is no kernel."""
+    """Return (grid, block), both (x, y, z); None if the puzzle is not a kernel."""
     launch = getattr(puzzle, "launch", None)
     if launch is None:
         return None
@@ -38,8 +37,10 @@ def launch_of(puzzle: Any, case: Instance) -> tuple[tuple, tuple] | None:
 
 
 def launch_words(grid: tuple, block: tuple) -> str:
-    """ "2 blocks of 4 threads", "1 block of 16 × 8 threads (x × y)": an array's shape
-    has its rows first, which is y."""
+    """Describe a launch: "2 blocks of 4 threads", "1 block of 16 × 8 threads (x × y)".
+
+    The order is named because an array's shape begins with its rows, which are y.
+    """
     sides = [n for n in block if n > 1] or [1]
     of = " × ".join(str(n) for n in sides)
     blocks = count_things(int(np.prod(grid)), "block")
@@ -53,12 +54,11 @@ def launch_words(grid: tuple, block: tuple) -> str:
 def launch_drawn(
     grid: tuple, block: tuple, left: float, top: float, cell: float = 0.0
 ) -> tuple[str, float]:
-    """The threads there are, lightly: a frame for each block, a circle for each.
+    """Draw the threads lightly: a frame for each block, a circle for each thread.
 
-    left: of the first block; the name stands before it. cell: pixels of a cell of the
-    row above, if threads may stand below its cells, one below each: then it is seen
-    where a block ends. Where there are too many threads nothing is drawn: the line of
-    counts tells.
+    left: of the first block; the name is before it. cell: pixels of a cell of the row
+    above, if threads may be below its cells, one below each: this shows where a block
+    ends. Too many threads are not drawn; the line of counts describes them.
     """
     (across, down, deep), (x, y, z) = grid, block
     if cell and x * across * cell <= WIDTH - left - EDGE and y * z * down * deep == 1:
@@ -82,7 +82,7 @@ def launch_drawn(
 def _below_cells(
     blocks: int, count: int, left: float, top: float, cell: float
 ) -> tuple[str, float]:
-    """Threads of one dimension, each as wide as a cell of the row above."""
+    """Draw threads of one dimension, each as wide as a cell of the row above."""
     side, parts = min(cell, 20.0), []
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
@@ -93,7 +93,7 @@ def _below_cells(
 
 
 def _describe_launch(words: str, parts: list[str], left: float, top: float) -> str:
-    """In one line with the names of arrays: right of an edge, or at the edge itself."""
+    """Write one line beside the arrays' names: right of an edge, or at the edge."""
     at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
     name = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     return name + f'<g data-threads="{words}">{"".join(parts)}</g>'
@@ -108,7 +108,7 @@ def _draw_circles(
     count: int,
     apart: float = 0.0,
 ) -> str:
-    """Circles in rows, `side` pixels from one to the next, or `apart` within a row."""
+    """Draw circles in rows, `side` pixels apart, or `apart` within a row."""
     radius, apart = side / 2 - 2, apart or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
@@ -123,17 +123,17 @@ def _draw_circles(
     )
 
 
-STOPS = 96  # elements of the outputs that the slider stops at
-FEWER = 10  # ... where there are so many inputs that each stop costs time
-LINES = 16  # to one element; with more, outlines say it
+STOPS = 96  # elements of the outputs: the most stops of the slider
+FEWER = 10  # ... if so many inputs make each stop slow
+LINES = 16  # to one element; with more, outlines replace them
 TOLD = 3  # elements that a sentence names
 
 
 def draw_goal(puzzle: Any, state: str = "") -> Picture:
-    """What a puzzle asks for, at the size it is drawn with.
+    """Draw a puzzle's task, at its `drawn` sizes.
 
-    puzzle: a Puzzle (or what has its title, spec, checks, drawn and launch). state:
-    what is said of an answer in the heading: "the answer returns nothing".
+    puzzle: a Puzzle (or an object with its title, spec, checks, drawn and launch).
+    state: a remark on an answer for the heading: "the answer returns nothing".
     """
     case = make_instance(puzzle)
     stops = _choose_stops(case)
@@ -167,8 +167,10 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The arrays in their places. sign: an arrow between inputs and outputs; flat:
-    they stand one above the other, and lines can join their cells."""
+    """The arrays in their places. sign: an arrow between inputs and outputs.
+
+    flat: arrays are one above the other, and lines can join their cells.
+    """
 
     inputs: list[Values]
     outputs: list[Values]
@@ -178,7 +180,7 @@ class Sheet:
 
 
 def arrange_arrays(case: Instance) -> Sheet:
-    """Arrays of one dimension in rows; with more of them, inputs left of outputs."""
+    """Place arrays of one dimension in rows; otherwise inputs left of outputs."""
     inputs = [
         Values(
             n, a, READ, upright=_is_upright(case, n), note="before" * (n in case.wants)
@@ -209,7 +211,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Inputs above outputs; inputs of several lengths side by side if they fit."""
+    """Place inputs above outputs; inputs of several lengths beside each other."""
     sizes = {one.array.size for one in inputs}
     first = [replace(one, indices="above") for one in inputs]
     side_by_side = len(sizes) > 1 and _place_beside(first, 66 + 15)
@@ -224,7 +226,7 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
 
 
 def _place_beside(wishes: list[Values], top: float) -> list[Values]:
-    """Rows of cells in one line; none if there is no room."""
+    """Place rows of cells in one line; return none if there is no room."""
     names = [max(60.0, svg.width_of(one.said, 11)) + 28 for one in wishes]
     names[0] = LEFT
     cells = sum(one.array.size for one in wishes)
@@ -241,7 +243,7 @@ def _place_beside(wishes: list[Values], top: float) -> list[Values]:
 
 
 def _is_upright(case: Instance, name: str) -> bool:
-    """Whether an array of one dimension belongs to the rows of one with two."""
+    """Return whether an array of one dimension belongs to the rows of one with two."""
     axes = case.axes.get(name, ())
     if len(axes) != 1 or not axes[0]:
         return False
@@ -250,7 +252,7 @@ def _is_upright(case: Instance, name: str) -> bool:
 
 
 def narrow_dtype(case: Instance, name: str) -> np.ndarray:
-    """What an output shall hold, in its own dtype if that changes no number."""
+    """Return an output's goal, in its own dtype if that changes no number."""
     want = case.wants[name]
     start = case.starts.get(name)
     if start is None:
@@ -260,7 +262,7 @@ def narrow_dtype(case: Instance, name: str) -> np.ndarray:
 
 
 def _cell_above(sheet: Sheet) -> float:
-    """Pixels of a cell of the last output, if its elements stand in one row."""
+    """Return pixels of a cell of the last output, if its elements are in one row."""
     last = sheet.outputs[-1].grid
     return last.side if sheet.flat and last.rows == 1 else 0.0
 
@@ -271,7 +273,7 @@ def _cell_above(sheet: Sheet) -> float:
 def _draw_frame(
     case: Instance, sheet: Sheet, links: np.ndarray, number: int
 ) -> list[str]:
-    """The sentence, the element, and what it depends on: links, of all inputs."""
+    """Draw the sentence, the element, and its inputs. links: of all inputs."""
     text = svg.clipped(_write_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
@@ -293,7 +295,7 @@ def _draw_frame(
 def _draw_lines(
     sheet: Sheet, one: Values, elements: np.ndarray, target: Values, element: int
 ) -> list[str]:
-    """From the cells of an input to an element, behind all that is between them."""
+    """Draw lines from an input's cells to an element, behind all that is between."""
     x1, y1 = target.grid.middle(element)
     end = (x1, y1 - target.grid.cell / 2 - 2)
     between = [row for array in (*sheet.inputs, *sheet.outputs) for row in array.rows()]
@@ -324,7 +326,7 @@ def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
 
 
 def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
-    """Some elements of an array in words: "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
+    """Describe some elements: "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
     count = len(elements)
     if count == array.size > 1:
         return f"all {count} elements of {name}"
@@ -349,7 +351,7 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """The output, and the element of it, with that number among all of them."""
+    """Return the output and its element with this number among all of them."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number
@@ -363,7 +365,7 @@ def _describe_element(case: Instance, number: int) -> str:
 
 
 def _choose_stops(case: Instance) -> list[int]:
-    """Elements for the slider: all, or some of many."""
+    """Choose elements for the slider: all, or some of many."""
     count = sum(w.size for w in case.wants.values())
     inputs = sum(a.size for a in case.inputs.values())
     most = STOPS if inputs <= MANY else FEWER
@@ -374,9 +376,9 @@ def _choose_stops(case: Instance) -> list[int]:
 
 
 def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
-    """The stop to begin with: of those with most inputs, one off the diagonal.
+    """Choose the first stop: of those with most inputs, one off the diagonal.
 
-    Where other inputs could change some elements, it is one of these.
+    If other inputs could change some elements, it is one of these.
     """
     first = next(iter(case.wants.values()))
     rows = {n: row for n, row in zip(stops, links) if n < first.size}
@@ -387,8 +389,10 @@ def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) 
 
 
 def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
-    """Of these elements the one of the first output that shows most: not in a corner,
-    nor on the diagonal, nor zero."""
+    """Choose the most instructive of these elements of the first output.
+
+    It is not in a corner or on the diagonal, and not zero.
+    """
     first = next(iter(case.wants.values()))
     shape = first.shape[-2:] if first.ndim > 1 else (first.size,)
     wish = (0.3, 0.7) if len(shape) > 1 else (0.55,)
@@ -432,7 +436,7 @@ def _write_legend(x: float, y: float, could: bool) -> str:
 
 
 def _write_account(heading: str, case: Instance, launch: tuple | None) -> str:
-    """The same in words, for a terminal and for who does not see the picture."""
+    """Describe the picture in words, for terminals and screen readers."""
     lines = [heading]
     lines += [f"{name} = {_write_listing(a)}" for name, a in case.inputs.items()]
     lines += [

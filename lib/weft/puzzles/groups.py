@@ -1,8 +1,7 @@
-"""Which puzzles there are, in groups, and what a reader gets of each.
+"""List the puzzles in groups, and make their stubs for the reader.
 
-What a reader is to write: exercises and puzzles with and without their answers.
-
-The answer stands between two lines, in Python and in C:
+make_stub() removes the answer from an exercise or puzzle. The answer is between two
+marks, in Python and in C:
 
     def double(x):                          /* y = 2 x. Two lines. */
         \"\"\"2 x. One line.\"\"\"                __global__ void twice(float *y) {
@@ -32,16 +31,16 @@ HIDDEN = re.compile(
 )
 
 
-# Tags of the answers that are tried on an exercise's check.
+# Tags of the answers on which an exercise's check is tried.
 WITHHELD = frozenset({"mistakes", "spellings"})
 
 
 class LessonError(Exception):
-    """A source that is not written as it must be; the text says where and how."""
+    """An incorrect source of a lesson; the message contains the place and the fault."""
 
 
 def make_stub(answer: str) -> str:
-    """An answer's text before it is solved; LessonError without the two lines."""
+    """Return an answer's stub; LessonError without the two marks."""
     if HIDDEN.search(answer) is None:
         raise LessonError(f"no BEGIN and END SOLUTION in:\n{answer}")
     if answer.startswith("%%cuda"):
@@ -54,12 +53,12 @@ def make_stub(answer: str) -> str:
 
 
 def is_withheld(cell: NotebookNode) -> bool:
-    """Whether the reader does not get a cell of a lesson's source."""
+    """Return whether a cell of a lesson's source is left out for the reader."""
     return not WITHHELD.isdisjoint(cell.metadata.get("tags", []))
 
 
 def remove_marks(answer: str) -> str:
-    """The same as one who has solved it would have it: without the two lines."""
+    """Return an answer without its two marks, as a reader would write it."""
     return HIDDEN.sub(r"\g<answer>", answer).rstrip("\n")
 
 
@@ -82,7 +81,7 @@ GROUPS = {
     ),
 }
 
-LESSONS = {  # the lesson that teaches what a group needs, and has its puzzles
+LESSONS = {  # the lesson that teaches what a group needs, and contains its puzzles
     "threads": "01a_kernels_in_python.ipynb",
     "grids": "01b_warps.ipynb",
     "tiles": "02a_shared_memory.ipynb",
@@ -94,7 +93,7 @@ LESSONS = {  # the lesson that teaches what a group needs, and has its puzzles
 
 
 def number_of(notebook: str) -> str:
-    """01a, of 01a_kernels_in_python.ipynb."""
+    """Return a notebook's number: 01a, of 01a_kernels_in_python.ipynb."""
     return notebook.partition("_")[0]
 
 
@@ -102,7 +101,7 @@ GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
 def load(name: str) -> Puzzle:
-    """The puzzle of this name; KeyError with the names there are."""
+    """Return the puzzle of this name; KeyError with the known names otherwise."""
     if name not in GROUP_OF:
         raise KeyError(describe_unknown(name))
     group = importlib.import_module(f".{GROUP_OF[name]}", __package__)

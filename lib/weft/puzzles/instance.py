@@ -1,7 +1,7 @@
-"""A puzzle at the size that is drawn: small inputs, what comes out, and what of what.
+"""Build a puzzle at the size that is drawn: inputs, outputs, and dependences.
 
-Nothing is listed by hand: the outputs are the reference's, and an output depends on an
-input element if the reference gives another one where that element is another.
+Nothing is listed by hand. The reference computes the outputs. An output depends on an
+input element if the reference's output changes with that element.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..check.cases import Spec, by_name, names_of, spoken_of
 from ..check.problem import Problem, widen_values
 
 Arrays = dict[str, np.ndarray]
-OTHERS = 5  # values that an element is tried with
-ASKED = 500  # calls of a reference, about: of many elements fewer values are tried
+OTHERS = 5  # values that each element is tried with
+ASKED = 500  # calls of a reference, about: with many elements, fewer values are tried
 MANY = 150  # input elements that are tried one by one
-FEW = 64  # elements whose values can be read
-LARGE = 20  # by how much a value exceeds all others, to see whether it could matter
+FEW = 64  # elements whose values are readable
+LARGE = 20  # how far a value exceeds all others, to test whether it could matter
 NOW, COULD = 2, 1
 
 
@@ -30,10 +30,10 @@ NOW, COULD = 2, 1
 class Instance:
     """One case of a puzzle: sizes and arrays by name, in the shapes of its checks.
 
-    inputs: as the reference gets them (and, narrowed, a kernel); wants: what the
-    outputs and the arrays written in place shall hold; starts: what these hold before.
-    axes: the name of each dimension of each array, "" where it has none. bounded: the
-    inputs that cannot be any numbers, as their maker knows which.
+    inputs: the arguments of the reference (and, narrowed, of a kernel). wants: the
+    expected outputs and arrays written in place; starts: their contents before. axes:
+    the name of each dimension of each array, "" without one. bounded: inputs whose
+    maker restricts their values.
     """
 
     problem: Problem
@@ -51,8 +51,11 @@ class Instance:
         return self.sizes | self.values
 
     def asker(self) -> Callable[[Arrays], np.ndarray]:
-        """The reference as a function of the inputs alone: all outputs, flat, one after
-        the other. It is called thousands of times, so names are looked up once."""
+        """Return the reference as a function of the inputs alone.
+
+        It returns all outputs, flat and joined. It is called thousands of times, so
+        names are looked up once.
+        """
         pool = widen_values(self.inputs) | self.numbers
         reference, names = self.problem.reference, names_of(self.problem.reference)
         in_order = not names or not set(names) <= set(pool)
@@ -71,7 +74,7 @@ class Instance:
 
 
 def make_instance(puzzle: Any) -> Instance:
-    """The case that a puzzle draws: `drawn` sizes, small whole numbers as inputs.
+    """Return the case to draw: `drawn` sizes, small whole numbers as inputs.
 
     An input with a maker of its own (checks' data=) has that maker's numbers.
     """
@@ -100,13 +103,13 @@ def make_instance(puzzle: Any) -> Instance:
 
 
 def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
-    """What these outputs depend on: (outputs, inputs), arrays flat and in their order.
+    """Return the dependences of outputs: (outputs, inputs), arrays flat and in order.
 
     NOW: most other values of the input element change the output element. COULD: some
     do (a larger one would be the maximum; a positive one would be kept). 0: none. An
-    output that no element changes with every other value is a comparison of them all
-    (the place of the maximum): NOW for each that could. Of more than MANY input
-    elements groups are changed at a time, and taken apart where one of the outputs
+    output that no element changes with every other value compares all of them (the
+    place of the maximum): it is NOW for each that could. If there are more than MANY
+    input elements, groups are changed at a time, and split where one of the outputs
     changes.
     """
     count = sum(a.size for a in case.inputs.values())
@@ -128,7 +131,7 @@ def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
 
 
 class _Trial:
-    """The reference, asked again and again with other inputs."""
+    """Calls of the reference with changed inputs."""
 
     def __init__(self, case: Instance, outputs: np.ndarray) -> None:
         self.case, self.outputs = case, outputs
@@ -140,7 +143,7 @@ class _Trial:
         self.most = max(1, min(OTHERS, ASKED // max(1, count) - 1))
 
     def sifted(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Those elements of an input that could matter, by halving."""
+        """Return those elements of an input that could matter, found by halving."""
         if not self._changed(name, elements, self._mixed(name, elements)).any():
             return elements[:0]
         if len(elements) == 1:
@@ -150,7 +153,7 @@ class _Trial:
         return np.concatenate([self.sifted(name, part) for part in parts])
 
     def _mixed(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Another value for each; no two changes of one size, which could cancel."""
+        """Return another value for each; changes differ in size, so none cancel."""
         here = self.inputs[name].reshape(-1)[elements]
         if name in self.case.bounded or here.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
@@ -158,8 +161,10 @@ class _Trial:
         return here + 1 + elements % 61
 
     def element(self, name: str, element: int) -> tuple[np.ndarray, np.ndarray]:
-        """How each output depends on one element: NOW, COULD or 0; and whether every
-        other value changes it."""
+        """Return how each output depends on one element: NOW, COULD or 0.
+
+        Also return whether every other value changes it.
+        """
         free = name not in self.case.bounded
         own, far = _other_values(self.inputs[name], element, self.most, free)
         changed = [self._changed(name, element, value) for value in own]
@@ -171,14 +176,14 @@ class _Trial:
         return np.where(share > 0.5, NOW, np.where(could, COULD, 0)), always
 
     def _changed(self, name: str, at: Any, value: Any) -> np.ndarray:
-        """Which outputs are others when elements have other values."""
+        """Return which outputs change when elements have other values."""
         array = self.inputs[name].copy()
         array.reshape(-1)[at] = value
         nothing = np.zeros(len(self.before), bool)
         try:
             after = self.ask({name: array})
         except (ArithmeticError, LookupError, ValueError):
-            return nothing  # no input that the reference takes
+            return nothing  # the reference does not accept the input
         if len(after) != len(self.all_before):
             return nothing
         after = after[self.outputs]
@@ -188,9 +193,9 @@ class _Trial:
 def _other_values(
     array: np.ndarray, element: int, most: int, free: bool
 ) -> tuple[list[Any], list[Any]]:
-    """Values to try instead: those that the array has elsewhere, and a large one.
+    """Return other values to try: those elsewhere in the array, and a large one.
 
-    free: whether any number is an input; else only those that the array has.
+    free: whether any number is a valid input; else only the array's own are.
     """
     here = array.reshape(-1)[element]
     if array.dtype.kind == "b":
@@ -211,10 +216,10 @@ def _other_values(
 def _choose_inputs(
     problem: Problem, specs: dict[str, Spec], sizes: dict, values: dict, starts: Arrays
 ) -> tuple[Arrays, frozenset[str]]:
-    """Numbers for each input, and which of them are bounded.
+    """Choose numbers for each input; also return the bounded inputs.
 
-    A maker's floats are taken only where the reference takes no others, or where they
-    are many: a picture, say; its whole numbers always.
+    A maker's floats are used only if the reference accepts no others, or if there are
+    many, as in an image. Its whole numbers are always used.
     """
     numbers = sizes | values
     inputs = {
@@ -248,7 +253,7 @@ def _make_rng(one: Spec) -> np.random.Generator:
 
 
 def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray:
-    """What an input's own maker gives."""
+    """Return the array from an input's own maker."""
     shape = one.shape(sizes)
     pool = sizes | {"rng": _make_rng(one), "shape": shape}
     return np.asarray(by_name(maker, pool)).reshape(shape)
@@ -257,7 +262,7 @@ def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray
 def _draw_numbers(
     one: Spec, sizes: dict[str, int], maker: Callable | None
 ) -> np.ndarray:
-    """Values that one can read: small whole numbers, if a maker does not say others."""
+    """Return readable values: small whole numbers, unless a maker gives others."""
     if one.data is not None:
         return one.data.copy()
     shape, dtype = one.shape(sizes), one.dtype or np.dtype(np.float32)
@@ -270,7 +275,7 @@ def _draw_numbers(
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    if len(shape) > 1 and count > FEW:  # a slope: one sees where it went
+    if len(shape) > 1 and count > FEW:  # a slope shows where each element went
         return np.arange(count).reshape(shape).astype(dtype)
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 
@@ -278,7 +283,7 @@ def _draw_numbers(
 def _shrink_inputs(
     problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
 ) -> Arrays:
-    """Smaller inputs, where of the outputs (exponentials) too little can be read."""
+    """Shrink inputs if the outputs (exponentials) are hard to read."""
     found = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
     if np.mean((found > 0) & (found < 0.01)) < 0.25:
         return inputs
@@ -289,7 +294,7 @@ def _shrink_inputs(
 
 
 def _round_whole(value: Any) -> Any:
-    """A maker's number, or numbers, as small whole ones of the same signs."""
+    """Round a maker's number, or numbers, to small whole ones of the same signs."""
     array = np.asarray(value)
     if array.dtype.kind != "f" or not np.isfinite(array).all():
         return value
@@ -300,7 +305,7 @@ def _round_whole(value: Any) -> Any:
 
 
 def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
-    """About every third value negative."""
+    """Make about every third value negative."""
     if values.dtype.kind not in "if":
         return values
     rng = np.random.default_rng(zlib.crc32(f"sign of {name}".encode()))
@@ -313,10 +318,9 @@ def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
 def _sign_matters(
     problem: Problem, inputs: Arrays, numbers: dict, starts: Arrays, name: str
 ) -> bool:
-    """Whether negative values of an input show what positive ones do not.
+    """Return whether negative values of an input show more than positive ones.
 
-    They do not where the outputs follow it up and down alike: f(-x) - f(0) is
-    f(0) - f(x).
+    They do not if the outputs follow it up and down alike: f(-x) - f(0) is f(0) - f(x).
     """
     if inputs[name].dtype.kind not in "if":
         return False

@@ -1,16 +1,15 @@
-"""Puzzles in lessons: their cells, the sections they belong to, and how long they take.
+"""Puzzles in lessons: their cells, the sections they belong to, and their minutes.
 
-The cells of a notebook that puzzles become; lessons.py puts them in.
-
-The one list of lessons is the folder: notebooks/NN_topic.ipynb, sorted by name.
+make_cells() turns puzzles into cells of a notebook. list_lessons() reads the folder
+notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.
 
 A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
 or "practice" (exercises and puzzles). The tag holds until the next heading of the same
 or a higher level.
 
-Minutes are counted: 150 words, or 8 lines of code, take one, and so does each question.
-An exercise or a puzzle takes 2 more, and one for each line of its answer. What is
-folded away takes none.
+count_minutes() counts one minute for 150 words or 8 lines of code, and for each
+question. An exercise or a puzzle takes 2 more, and one for each line of its answer.
+Folded text takes none.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from .puzzle import Puzzle
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
+TAG = "puzzle"  # of every cell made here: `make notebooks` rewrites them
 
 
 def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
-    """The cells of puzzles; answered: with the answers, not with the stubs.
+    """Make the cells of puzzles; answered: with the answers in place of the stubs.
 
     words: names of puzzles or of groups. Raises LessonError for one that is neither.
     """
@@ -42,7 +41,7 @@ def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
 
 
 def _find_puzzles(word: str) -> tuple[str, ...]:
-    """The puzzles that a word names."""
+    """Return the names of the puzzles in a group, or of the one with this name."""
     known = {name: (name,) for names in GROUPS.values() for name in names} | GROUPS
     if word not in known:
         raise LessonError(f"no puzzles {word!r}; there are {', '.join(known)}")
@@ -50,7 +49,7 @@ def _find_puzzles(word: str) -> tuple[str, ...]:
 
 
 def _puzzle_cells(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
-    """One puzzle: what is asked, the goal, the answer, its check, help."""
+    """Yield the cells of one puzzle: task, goal, answer, check, help."""
     name, kernel = puzzle.name, puzzle.kernel_name
     yield _make_cell(name, "asked", describe_puzzle(puzzle))
     yield _make_cell(name, "goal", f"puzzles.{name}.goal()", code=True)
@@ -61,13 +60,16 @@ def _puzzle_cells(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
 
 
 def describe_puzzle(puzzle: Puzzle) -> str:
-    """What is asked, in words and as NumPy."""
+    """Describe the task, in words and as NumPy."""
     return f"### {puzzle.title}\n\n{puzzle.text}\n\n{_fence_code(puzzle.spec_text)}"
 
 
 def help_for(puzzle: Puzzle) -> str:
-    """What is folded away: the hints, each inside the one before, how to see what an
-    answer does, the stub in CUDA C, and the answer."""
+    """Write the folded help of a puzzle.
+
+    It has the hints, each inside the one before, how to draw an answer, the stub in
+    CUDA C, and the answer.
+    """
     hints = ""
     for number, hint in reversed(list(enumerate(puzzle.hints))):
         title = "Another hint" if number else "Hint"
@@ -94,7 +96,7 @@ def _fence_code(text: str, language: str = "python") -> str:
 
 
 def _make_cell(name: str, part: str, text: str, code: bool = False) -> NotebookNode:
-    """A cell with the tag and with an id that stays the same."""
+    """Make a cell with the tag and with an id that stays the same."""
     import nbformat  # `import utils` does not wait for it
 
     make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
@@ -136,8 +138,8 @@ LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 class Lesson:
     """One lesson.
 
-    path: the notebook that readers open. source: the one that it is written in, with
-    the answers and with the cells of its puzzles.
+    path: the notebook that readers open. source: the notebook in which it is written,
+    with the answers and with the cells of its puzzles.
     """
 
     path: Path
@@ -145,7 +147,7 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """01a, as in its file's name."""
+        """The number in its file's name, such as 01a."""
         return self.path.name.partition("_")[0]
 
     @cached_property
@@ -155,30 +157,30 @@ class Lesson:
 
     @property
     def title(self) -> str:
-        """Its title."""
+        """The lesson's title."""
         return self._head[0]
 
     @property
     def question(self) -> str:
-        """The question that it answers."""
+        """The question that the lesson answers."""
         return self._head[1]
 
     @property
     def link(self) -> str:
-        """A link to it from another notebook, in Markdown."""
+        """A link to the lesson from another notebook, in Markdown."""
         return f"[{self.number} {self.title}]({self.path.name})"
 
     @cached_property
     def minutes(self) -> dict[str, float]:
-        """How long its core, its deeper sections and its practice take."""
+        """The minutes of its core, its deeper sections and its practice."""
         return count_minutes(self.source)
 
 
 def list_lessons() -> list[Lesson]:
-    """Every lesson in reading order."""
+    """Return every lesson in reading order."""
     import nbformat  # `import utils` does not wait for it
 
-    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
+    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is at first only in the second
     names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
     paths = [NOTEBOOKS / name for name in sorted(names)]
     return [
@@ -187,7 +189,7 @@ def list_lessons() -> list[Lesson]:
 
 
 def find_source(path: Path) -> Path:
-    """The file in which a lesson is written."""
+    """Return the file in which a lesson is written."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 
@@ -205,7 +207,7 @@ class Section:
 
 
 def list_sections(notebook: NotebookNode) -> list[Section]:
-    """The sections below the title, in the order of their headings."""
+    """Return the sections below the title, in the order of their headings."""
     headings = [(at, match_heading(cell)) for at, cell in enumerate(notebook.cells)]
     levels = [(at, len(heading[1])) for at, heading in headings if heading]
     made: list[Section] = []
@@ -220,7 +222,7 @@ def list_sections(notebook: NotebookNode) -> list[Section]:
 
 
 def list_kinds(notebook: NotebookNode) -> list[str]:
-    """Of each cell whether it is CORE, DEEPER or PRACTICE."""
+    """Return the kind of each cell: CORE, DEEPER or PRACTICE."""
     kinds = [CORE] * len(notebook.cells)
     for one in list_sections(
         notebook
@@ -230,14 +232,14 @@ def list_kinds(notebook: NotebookNode) -> list[str]:
 
 
 def match_heading(cell: NotebookNode) -> re.Match[str] | None:
-    """The heading below the title that a cell opens with; not that of a puzzle."""
+    """Match the heading below the title that opens a cell, unless it is a puzzle's."""
     if cell.cell_type != "markdown" or "puzzle" in cell.metadata.get("tags", []):
         return None
     return HEADING.match(cell.source)
 
 
 def count_minutes(notebook: NotebookNode) -> dict[str, float]:
-    """The minutes that the cells of each kind take together."""
+    """Return the minutes of the cells of each kind together."""
     total = dict.fromkeys((CORE, DEEPER, PRACTICE), 0.0)
     for cell, kind in zip(notebook.cells, list_kinds(notebook)):
         total[kind] += cell_minutes(cell)
@@ -245,7 +247,7 @@ def count_minutes(notebook: NotebookNode) -> dict[str, float]:
 
 
 def cell_minutes(cell: NotebookNode) -> float:
-    """How long a cell takes a reader."""
+    """Return the minutes that a cell takes a reader."""
     tags = cell.metadata.get("tags", [])
     if GENERATED in tags or is_withheld(cell) or FETCHES_LAB in cell.source:
         return 0.0
@@ -263,17 +265,17 @@ def cell_minutes(cell: NotebookNode) -> float:
 
 
 def name_puzzle(cell_id: re.Match[str]) -> str:
-    """The name of the puzzle that a cell belongs to."""
+    """Return the name of the puzzle that a cell belongs to."""
     return cell_id["name"].replace("-", "_")
 
 
 def puzzle_minutes(name: str) -> float:
-    """How long a puzzle takes: reading it, and writing its answer."""
+    """Return the minutes for a puzzle: reading it, and writing its answer."""
     return _time_reading(describe_puzzle(load(name))) + _answer_minutes(name)
 
 
 def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
-    """The puzzles in a lesson's core."""
+    """Yield the puzzles in a lesson's core."""
     for cell, kind in zip(lesson.source.cells, list_kinds(lesson.source)):
         puzzle = PUZZLE.fullmatch(cell.id)
         if puzzle and puzzle["part"] == "asked" and kind == CORE:
@@ -281,7 +283,7 @@ def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
 
 
 def _answer_minutes(name: str) -> float:
-    """How long it takes to write a puzzle's answer."""
+    """Return the minutes for writing a puzzle's answer."""
     puzzle = load(name)
     given = puzzle.stub.splitlines()
     own = [line for line in puzzle.solved_text.splitlines() if line not in given]
@@ -289,12 +291,12 @@ def _answer_minutes(name: str) -> float:
 
 
 def _time_writing(given: int, own: int) -> float:
-    """Minutes for an answer of `own` lines from a stub of `given` ones."""
+    """Return the minutes for an answer of `own` lines, from a stub of `given` lines."""
     return given / LINES_A_MINUTE + MINUTES_TO_BEGIN + own
 
 
 def _time_reading(text: str) -> float:
-    """Minutes for Markdown: words that are seen, without links' targets."""
+    """Return the minutes for Markdown: its visible words, without links' targets."""
     seen, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
     while folds:  # the innermost first
         seen, folds = FOLDED.subn(" ", seen)
@@ -303,12 +305,12 @@ def _time_reading(text: str) -> float:
 
 
 def _count_lines(code: str) -> int:
-    """The lines of code that are neither blank nor imports."""
+    """Count the lines of code that are neither blank nor imports."""
     lines = (line.strip() for line in code.splitlines())
     return sum(bool(line) and not re.match(r"(import|from) ", line) for line in lines)
 
 
 def write_minutes(minutes: float) -> str:
-    """12 minutes."""
+    """Write minutes in words, such as 12 minutes."""
     count = max(1, round(minutes))
     return f"{count} minute{'s' * (count != 1)}"

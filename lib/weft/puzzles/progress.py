@@ -1,12 +1,12 @@
-"""Which puzzles are solved: a table of marks, kept for the user.
+"""Record which puzzles are solved: a table of marks, kept for the user.
 
     puzzles.progress()                  the marks, by lesson (table.py)
     puzzles.progress().export()         weft_progress.json, for another machine
-    puzzles.progress().load(path)       what was exported, added to what is here
+    puzzles.progress().load(path)       add an exported file to the marks here
     puzzles.progress().reset("guards")  one puzzle again; without a name, all of them
 
-A puzzle counts once for each language: Python, Numba, CUDA C. A record has the day when
-it was first solved, the numbers of the best score so far, and whether these are within
+A puzzle counts once for each language: Python, Numba, CUDA C. A record has the day of
+the first solution, the numbers of the best score so far, and whether these are within
 the budget (score.py).
 """
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("Python", "Numba", "CUDA C")
 FILE = "weft_progress.json"
-FORMAT = "weft puzzles"  # what an exported file says that it is
+FORMAT = "weft puzzles"  # the identifier in an exported file
 OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
 SIGNS = {OPEN: "·", SOLVED: "✓", WITHIN: "★"}
 _kept = Kept("puzzles")
 _set_aside = Kept("puzzles_before_reset")
-_latest: list[str] = []  # whose solution was news in this session
+_latest: list[str] = []  # puzzles first solved in this session
 
 
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
-    """Note that a puzzle is solved; whether that is news: it was not, in any language.
+    """Record a solved puzzle; return whether it was unsolved in every language before.
 
-    Of several answers in one language the first day counts and the best score.
+    Of several answers in one language, the first day and the best score count.
     """
     if language not in LANGUAGES:
         raise ArgumentError(f"language {language!r}: {', '.join(LANGUAGES)}")
@@ -65,59 +65,59 @@ def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bo
 
 
 def latest_solved() -> str:
-    """The puzzle that was solved for the first time the last time one was; or ""."""
+    """Return the puzzle that was most recently solved for the first time; or ""."""
     return _latest[-1] if _latest else ""
 
 
 def read_progress() -> PuzzleProgress:
-    """What is solved now."""
+    """Return the present progress."""
     return PuzzleProgress(GROUPS, _kept.read())
 
 
 @dataclass(frozen=True)
 class PuzzleProgress:
-    """What is solved: groups of puzzles' names, and the records by name."""
+    """The solved puzzles: groups of puzzles' names, and the records by name."""
 
     groups: Mapping[str, tuple[str, ...]]
     records: Mapping[str, Any]
 
     def state(self, name: str) -> str:
-        """OPEN, SOLVED or WITHIN."""
+        """Return OPEN, SOLVED or WITHIN."""
         found = _select_valid(self.records.get(name))
         if not found:
             return OPEN
         return WITHIN if any(one["within"] for one in found.values()) else SOLVED
 
     def title(self, name: str) -> str:
-        """guards: solved within the budget in Python on 2026-11-22, CUDA C on ..."""
+        """Write a title: guards: solved within the budget in Python on 2026-11-22."""
         how = self.how(name)
         return f"{name}: {self.state(name)}" + (f" {how}" if how else "")
 
     def how(self, name: str) -> str:
-        """in Python on 2026-11-22, CUDA C on ...; "" if it is not solved."""
+        """Write the solutions: in Python on 2026-11-22, CUDA C on ...; "" if none."""
         found = _select_valid(self.records.get(name)).items()
         parts = [f"{language} on {record['when']}" for language, record in found]
         return f"in {', '.join(parts)}" if parts else ""
 
     @property
     def next(self) -> str:
-        """The first puzzle that is not solved; "" if there is none."""
+        """The first unsolved puzzle; "" if there is none."""
         return next((n for n in self._names() if self.state(n) == OPEN), "")
 
     def __contains__(self, name: object) -> bool:
         return name in self._names()
 
     def complete(self, group: str) -> bool:
-        """Whether every puzzle of a group is solved."""
+        """Return whether every puzzle of a group is solved."""
         return all(self.state(name) != OPEN for name in self.groups[group])
 
     @property
     def count(self) -> int:
-        """How many puzzles are solved."""
+        """The number of solved puzzles."""
         return sum(self.state(name) != OPEN for name in self._names())
 
     def export(self, path: str | Path = FILE) -> Exported:
-        """Write a JSON file for another machine; it says how to bring it there."""
+        """Write a JSON file for another machine; it explains how to load it there."""
         records = _kept.read()
         text = json.dumps({"what": FORMAT, "puzzles": records}, indent=1)
         try:
@@ -129,7 +129,7 @@ class PuzzleProgress:
         )
 
     def load(self, path: str | Path = FILE) -> PuzzleProgress:
-        """Add what export() wrote: nothing that is here already is lost."""
+        """Add the records of an exported file; existing ones are never lost."""
         found = _read(path)
 
         def add(records: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class PuzzleProgress:
     def reset(self, name: str | None = None) -> PuzzleProgress:
         """Forget one puzzle, or all: they can be solved anew.
 
-        What was there is kept in a file beside, until the next reset.
+        The old records are kept in a file beside, until the next reset.
         """
         if name is not None and name not in self:
             known = ", ".join(self._names())
@@ -174,7 +174,7 @@ class PuzzleProgress:
 
     @property
     def sentence(self) -> str:
-        """How many are solved."""
+        """The number of solved puzzles, in words."""
         number = sum(len(names) for names in self.groups.values())
         within = sum(self.state(name) == WITHIN for name in self._names())
         said = f"{self.count} of {number} puzzles solved"
@@ -188,7 +188,7 @@ class PuzzleProgress:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # It reads the lessons: nbformat is slow to import.
+        # Imported lazily: it reads the lessons, and nbformat is slow to import.
         from .table import in_html
 
         return in_html(self)
@@ -196,7 +196,7 @@ class PuzzleProgress:
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that export() wrote, and what to do with it."""
+    """A file that export() wrote, and instructions for it."""
 
     path: Path
     count: int
@@ -216,7 +216,7 @@ class Exported:
 
 
 def _select_valid(by_language: Any) -> dict[str, Any]:
-    """Those records of a puzzle, by language, that are ones."""
+    """Return the valid records of a puzzle, by language."""
     if not isinstance(by_language, dict):
         return {}
     return {
@@ -231,7 +231,7 @@ def _select_valid(by_language: Any) -> dict[str, Any]:
 def _merge(
     records: dict[str, Any], name: str, language: str, record: dict[str, Any]
 ) -> None:
-    """Add a record: of two the earlier day counts, and the better score."""
+    """Add a record; the earlier day and the better score win."""
     if not isinstance(records.get(name), dict):
         records[name] = {}
     old = _select_valid(records[name]).get(language)
@@ -242,7 +242,7 @@ def _merge(
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    """The records in an exported file; ArgumentError if it is none."""
+    """Return the records in an exported file; ArgumentError if it is invalid."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A puzzle: what is asked, what checks an answer, and what helps to find one."""
+"""A puzzle: its task, the check of an answer, and the help to find one."""
 
 from __future__ import annotations
 
@@ -47,20 +47,19 @@ LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")  # of Markdown
 
 
 class Puzzle:
-    """What a reader is to solve: a kernel, or a function of NumPy.
+    """A task for the reader: a kernel, or a function of NumPy.
 
     title, text: a name and one or two sentences, whose terms may be links to their
-    entries, [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
-    function of the inputs, sizes and values by name. answer: the best known; what
-    stands between its two marks (stubs.py) the reader is to write. checks: options of
-    weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them,
-    which are checked first. hints: one after another. better: a line on what the
-    better answer does, for one that took more. scored: sizes for the score, with
-    "launch", if not those. limits: counts that an answer must meet (score.py has their
-    names); why: a sentence for a limit whose numbers do not explain it, by its name.
-    budget: counts, as a score shows them, that are still within the budget, where a way
-    that is taught needs more than is usual. start: a function, or its text, that the
-    reader is to repair; the stub then.
+    entries, [guard](glossary.ipynb#guard). spec: the reference, a short NumPy function
+    of the inputs, sizes and values by name. answer: the best known; the reader writes
+    the part between its two marks (groups.py). checks: options of weft.check(). drawn,
+    launch: the sizes of the picture and (grid, block) for them, which are checked
+    first. hints: one after another. better: a line on what the better answer does, for
+    a costlier one. scored: sizes for the score, with "launch", if they differ. limits:
+    counts that an answer must meet (counts.py has their names); why: by name, a
+    sentence for a limit whose numbers do not explain it. budget: counts, as a score
+    shows them, within the budget, if a taught way needs more than usual. start: a
+    function, or its text, for the reader to repair; it is then the stub.
     """
 
     def __init__(
@@ -95,21 +94,21 @@ class Puzzle:
             raise ArgumentError(f"{self.name}: launch=(grid, block) for {self.drawn}")
         names_known({**self.limits, **self.budget}, self.parameters)
 
-    # ---- what the reader calls ---------------------------------------------------
+    # ---- methods for the reader --------------------------------------------------
 
     def goal(self) -> Any:
-        """A picture of what the outputs shall hold, drawn from the reference."""
+        """Draw what the outputs shall hold, computed by the reference."""
         return draw_goal(self)
 
     def check(self, answer: Any, *, device: Any = None) -> Solved | None:
-        """Whether an answer is right: Solved; None, and a line, for a stub.
+        """Check an answer: return Solved; for a stub, print a line and return None.
 
         answer: a Python kernel, sim(k), numba_jit(k), cuda_c(k), a kernel of %%cuda or
-        load_cuda(), or what load_cuda() returned. device: where CUDA C runs, "cpu" or
-        "cuda"; None: on both if there is a GPU. Raises Mismatch for what is wrong or
-        does not meet the puzzle's limits, with the element and the thread, never with
-        the answer; above it a notebook shows the picture that show() gives.
-        ArgumentError for what is no answer.
+        load_cuda(), or the result of load_cuda(). device: where CUDA C runs, "cpu" or
+        "cuda"; None: on both if there is a GPU. Raises Mismatch if the answer is wrong
+        or misses the puzzle's limits, with the element and the thread but never the
+        answer. In a notebook, the picture of show() appears above it. Raises
+        ArgumentError if `answer` is not an answer.
         """
         with short_errors(answer):
             given = parse_answer(self, answer)
@@ -127,7 +126,7 @@ class Puzzle:
             return None
 
     def show(self, answer: Any) -> Any:
-        """A picture of what an answer does at the usual size: who touches what."""
+        """Draw what an answer does at the usual size: who touches what."""
         with short_errors(answer):
             given = parse_answer(self, answer)
             try:
@@ -140,7 +139,7 @@ class Puzzle:
                 raise explain_stop(given, error) from None
 
     def reset(self, language: str = "python") -> None:
-        """The stub again: in a new cell below, or printed where there are no cells.
+        """Show the stub again, in a new cell below or, without cells, printed.
 
         language: "python" or "cuda".
         """
@@ -162,7 +161,7 @@ class Puzzle:
 
     @cached_property
     def stub(self) -> str:
-        """What the reader starts from."""
+        """The text from which the reader starts."""
         if self.start is None:
             return make_stub(_read_source(self.answer))
         text = self.start if isinstance(self.start, str) else _read_source(self.start)
@@ -175,18 +174,18 @@ class Puzzle:
 
     @cached_property
     def spec_text(self) -> str:
-        """The reference's source, in which it is called spec."""
+        """The reference's source, in which it has the name spec."""
         text = _read_source(self.spec)
         return re.sub(rf"\b{self.spec.__name__}\b", "spec", text)
 
     @cached_property
     def cuda_c_answer(self) -> str:
-        """The best known answer as CUDA C; "" where a function of NumPy is asked."""
+        """The best known answer as CUDA C; "" for a function of NumPy."""
         return remove_marks(self._in_c(self.answer)) if self.is_kernel else ""
 
     @cached_property
     def cuda_c_stub(self) -> str:
-        """What the reader starts from in CUDA C; "" as above."""
+        """The text from which the reader starts in CUDA C; "" as above."""
         if not self.is_kernel:
             return ""
         if self.start is not None:
@@ -194,7 +193,7 @@ class Puzzle:
         return make_stub(f"%%cuda\n{self._in_c(self.answer)}").partition("\n")[2]
 
     def specs(self) -> dict[str, Spec]:
-        """Each array as check() understands it: outputs, inputs, inout."""
+        """Return each array as check() expects it: outputs, inputs, inout."""
         return {n: s for group in spoken_of(self.checks) for n, s in group.items()}
 
     def _in_c(self, function: Callable[..., Any]) -> str:
@@ -213,17 +212,17 @@ class Puzzle:
     # ---- checking ----------------------------------------------------------------
 
     def _checked(self, given: PuzzleAnswer, device: Any) -> Verdict:
-        """weft.check() with the puzzle's options.
+        """Run weft.check() with the puzzle's options.
 
-        A kernel for Numba first on the simulator: Numba sees neither races nor what is
-        out of bounds, and on a GPU a loop that does not end cannot be ended.
+        A kernel for Numba first runs on the simulator. Numba detects neither races nor
+        accesses out of bounds, and an endless loop on a GPU cannot be stopped.
         """
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
-        if self.is_kernel:  # whatever types CUDA C has: the puzzle says them
+        if self.is_kernel:  # the puzzle defines the types, whatever CUDA C has
             arrays = self.specs().items()
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
-        options |= {"device": device, "watched": True}  # of use for CUDA C alone
+        options |= {"device": device, "watched": True}  # used only for CUDA C
         try:
             if given.language == "Numba":
                 check(given.function, self.spec, **options)
@@ -236,7 +235,7 @@ class Puzzle:
             raise explain_stop(given, error) from None
 
     def _lacks(self, given: PuzzleAnswer, device: Any) -> str:
-        """What a kernel that is to be repaired does not do yet, for its stub."""
+        """Describe what a kernel to repair does not do yet, for its stub."""
         if self.start is None:
             return ""
         try:
@@ -247,13 +246,13 @@ class Puzzle:
         return ""
 
     def _stops(self, given: PuzzleAnswer) -> str:
-        """What is said of a kernel that has more than its stub, and still raises."""
+        """Describe a kernel that goes beyond its stub and still raises."""
         if dump_function(given.text) == dump_function(self.stub):
             return ""
         return f": `raise NotImplementedError` still stands in {given.name}"
 
     def _solved_before(self, given: PuzzleAnswer) -> str:
-        """What is said of the stub where the puzzle is solved already; or ""."""
+        """Write a note for the stub of a solved puzzle; "" if it is unsolved."""
         now = read_progress()
         is_new = given.function and dump_function(given.text) != dump_function(
             self.stub
@@ -263,18 +262,18 @@ class Puzzle:
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
 
     def _judged(self, given: PuzzleAnswer, device: Any) -> Solved:
-        """Checked, counted and remembered."""
-        # Here, as a puzzle can be read without all that checks and counts.
+        """Check, count and record the answer."""
+        # Imported lazily: a puzzle can be read without the checker and the counters.
 
         verdict = self._checked(given, device)
         counts = score(self, given.subject)
-        if self.group:  # others are no part of what is to be solved
+        if self.group:  # other puzzles are not part of the course
             remember(self, given.language, counts)
         return Solved(
             self, given.language, verdict, counts, cloth(self), read_progress()
         )
 
-    # ---- shown -------------------------------------------------------------------
+    # ---- display -----------------------------------------------------------------
 
     @property
     def plain_text(self) -> str:
@@ -283,13 +282,13 @@ class Puzzle:
 
     @property
     def lesson(self) -> str:
-        """ "lesson 01a", which has the puzzle; "" for one that is in no lesson."""
+        """The lesson with the puzzle, such as "lesson 01a"; "" without one."""
         return f"lesson {number_of(LESSONS[self.group])}" if self.group else ""
 
     @property
     def link(self) -> str:
-        """Where its lesson has it, as seen from another notebook; "" as above."""
-        # Of a notebook that it opens, JupyterLab finds cells, but no headings.
+        """The link to its lesson from another notebook; "" as above."""
+        # In a notebook that it opens, JupyterLab finds cells but not headings.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
         return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
 
@@ -311,9 +310,9 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """The group and the name of a puzzle: the group is its module in this package.
+    """Return the group and the name of a puzzle: its group is its module here.
 
-    Elsewhere, in a notebook, it has no group and, unless given, its kernel's name.
+    In a notebook, a puzzle has no group and, by default, its kernel's name.
     """
     package, _, module = answer.__module__.rpartition(".")
     group = module if package == "weft.puzzles" and module in GROUPS else ""
@@ -325,7 +324,7 @@ def _read_source(function: Callable[..., Any]) -> str:
 
 
 def _compile_function(text: str, like: Callable[..., Any]) -> Any:
-    """A function from its text, with the names that `like` has around it."""
+    """Compile a function from its text, with the global names of `like`."""
     file = f"<stub of {like.__module__}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     scope = dict(vars(inspect.getmodule(like)))

@@ -1,11 +1,12 @@
-"""What an answer costs, beside the best known: score(puzzle, answer).
+"""Count an answer's cost beside the best known one's: score(puzzle, answer).
 
-One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted: a
-Python kernel, Numba's too, on the simulator, and CUDA C by the watch build on the CPU,
-wherever it was checked. The best known is counted in the same way. Limits are judged in
-every case (everywhere.py). counts.py defines
-what is counted, and what of it is within the budget. The budget takes every way to the
-answer that a lesson or a hint teaches; EXPLAINED is what a reader is told of it.
+One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted. A
+Python kernel, including one for Numba, is counted on the simulator. CUDA C is counted
+by the watch build on the CPU, wherever it was checked. The best known answer is counted
+in the same way. Limits are judged in every case.
+
+counts.py defines the counts and their budgets. The budget allows every way to the
+answer that a lesson or a hint teaches; EXPLAINED is the explanation for the reader.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ EXPLAINED = (
     "beyond it is still right."
 )
 NOT_COUNTED = "Not counted: that is done on the CPU, where this does not compile."
-TIMEOUT = 10.0  # seconds of a launch, as check() has it
+TIMEOUT = 10.0  # seconds of a launch, as in check()
 ALWAYS = ("reads", "writes")
 IF_ANY = (
     *("atomics", "shared_reads", "shared_writes", "shared_atomics", "shared_turns"),
@@ -61,12 +62,12 @@ IF_ANY = (
 
 
 def score(puzzle: Puzzle, answer: Any) -> Score:
-    """The counts of a right answer beside those of the best known.
+    """Return the counts of a right answer beside those of the best known.
 
-    answer: what Puzzle.check() takes. Raises Mismatch if the launch has a fault, or if
-    a count does not meet the puzzle's limits. Without rows: a function that is not
-    launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
-    that is raised.
+    answer: as for Puzzle.check(). Raises Mismatch if the launch has a fault, or if a
+    count does not meet the puzzle's limits. There are no rows for a function that is
+    not launched (an exercise in NumPy), and for C that g++ cannot compile. With limits,
+    the latter raises the compiler's error.
     """
     case = ScoredCase.of(puzzle)
     if case is None:
@@ -74,7 +75,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     runner = _choose_runner(answer)
     try:
         report = case.launched(runner)
-    except (CompileError, BuildError):  # of C that is for a GPU alone
+    except (CompileError, BuildError):  # of C for a GPU alone
         if puzzle.limits:
             raise
         return Score(advice=NOT_COUNTED)
@@ -87,7 +88,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     return Score(rows, puzzle.better, case.other(report))
 
 
-# ---- a launch that is counted --------------------------------------------------------
+# ---- the counted launch --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class ScoredCase:
 
     @classmethod
     def of(cls, puzzle: Puzzle) -> ScoredCase | None:
-        """A puzzle's; None if it has no launch."""
+        """Return a puzzle's case; None if it has no launch."""
         launch, sizes = puzzle.launch, puzzle.scored or puzzle.drawn
         if launch is None:
             return None
@@ -108,13 +109,13 @@ class ScoredCase:
         return cls(puzzle, {n: v for n, v in sizes.items() if n != "launch"}, launch)
 
     def launched(self, runner: Runner) -> Report:
-        """What one launch of a kernel did and cost, on the CPU."""
+        """Run one launch of a kernel on the CPU and return its report with costs."""
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
         ((row, shape),) = plan_cases(
             problem, runner, sizes, None, None, self.launch, shared
         )
-        assert shape is not None  # as there is a launch
+        assert shape is not None  # there is a launch
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
             return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
@@ -123,7 +124,7 @@ class ScoredCase:
             raise Mismatch(f"{fault} (with {self._where(shape)})", **facts) from None
 
     def problem(self) -> Problem:
-        """What an answer is asked, as check() has it."""
+        """Return the task of an answer, as check() takes it."""
         checks = self.puzzle.checks
         values, groups = dict(checks.get("values") or {}), spoken_of(checks)
         asked = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
@@ -131,14 +132,14 @@ class ScoredCase:
         return asked
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
-        """Raise Mismatch for a fault, or for one of the limits that is not met."""
+        """Raise Mismatch for a fault, or for a limit that is not met."""
         where = f" (with {self._where(LaunchShape(report.grid, report.block))})"
         for one in report.findings:
             facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
             said = f"{name}: {one.text}{where}"
             raise Mismatch(said, **facts, index=one.index, report=report)
         inputs = self.puzzle.checks.get("inputs") or {}
-        # Also what is put back before the end, which no comparison sees.
+        # This includes values restored before the end, which no comparison sees.
         kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
         held = {**limits, **kept}
         for said, array, what in list_refusals(name, report, held, self.sizes):
@@ -147,19 +148,19 @@ class ScoredCase:
             raise Mismatch(said + where + why, **facts, sizes=dict(self.sizes))
 
     def other(self, report: Report) -> str:
-        """The sizes and the launch, where they are not those that are drawn."""
+        """Write the sizes and the launch if they are not those that are drawn."""
         if self.sizes == dict(self.puzzle.drawn) and self.launch == self.puzzle.launch:
             return ""
         return self._where(LaunchShape(report.grid, report.block))
 
     def _where(self, shape: LaunchShape) -> str:
-        """n = 8, grid 2, block 4"""
+        """Write the sizes and the launch: n = 8, grid 2, block 4."""
         parts = [f"{name} = {number}" for name, number in self.sizes.items()]
         return ", ".join([*parts, str(shape)])
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """How the answer is counted: on the CPU, a Numba kernel by its Python body."""
+    """Choose how to count the answer: on the CPU, a Numba kernel by its Python body."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return make_runners(answer, True, "cpu", True)[0]
@@ -176,18 +177,18 @@ def _report(
 
 
 def _can_be_met(name: str, best: Counters) -> bool:
-    """Whether a limit can be met in this language, as the best known shows.
+    """Return whether a limit can be met in this language, as the best known shows.
 
-    A compiler of C leaves out a read of what the same thread has just written.
+    A C compiler omits a read of a value that the same thread has just written.
     """
     return name != "shared_reads" or count_value(best, name) > 0
 
 
-_known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
+_known: dict[Any, Counters] = {}  # counts of the best known answers, each counted once
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
-    """The counts of the best known: in Python, or translated to C as the answer is."""
+    """Count the best known answer in Python, or translated to C like the answer."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
@@ -204,21 +205,21 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
-        each = yours.threads if count.per == "thread" else 1  # others have it in them
+        each = yours.threads if count.per == "thread" else 1  # others are divided
         numbers = [count_value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):
             continue
         if count.is_mean and not all(numbers):
-            continue  # the mean of nothing, as of reads where shuffles do it
+            continue  # the mean of nothing, such as reads when shuffles do the work
         budget = allowed_count(case.puzzle, name, numbers[1])
         rows.append(CountRow(what, *numbers, count.least, budget))
     return rows
 
 
 def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
-    """What is shown: reads and writes, what else there is, what limits speak of.
+    """List the counts to show: reads and writes, others that occur, and limits.
 
-    A count of which the limits name every array is not shown as a sum as well.
+    If the limits name every array of a count, its sum is not shown.
     """
     seen = (yours, best)
     names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in seen))]
@@ -233,15 +234,15 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     return [*shown | dict.fromkeys(puzzle.limits)]
 
 
-# ---- what is shown -----------------------------------------------------------------
+# ---- display -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CountRow:
-    """One count: what, of the answer, of the best known.
+    """One count: its name, the answer's number and that of the best known.
 
-    least: more of it is better. budget: up to this, or down to it, an answer is within
-    the budget; None: up to the best known.
+    least: more is better. budget: up to this, or down to it, an answer is within the
+    budget; None: up to the best known.
     """
 
     what: str
@@ -268,7 +269,7 @@ class CountRow:
 
     @property
     def mark(self) -> str:
-        """as good, more, fewer! (or, of what one wants much of: fewer, more!)"""
+        """The verdict: as good, more, fewer! (if more is better: fewer, more!)."""
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"
@@ -282,11 +283,11 @@ class CountRow:
 
 @dataclass(frozen=True)
 class Score:
-    """How an answer compares with the best that we know; EXPLAINED is the rule.
+    """How an answer compares with the best known one; EXPLAINED is the rule.
 
-    rows: what was counted; those in which the answer differs are shown. advice: what
-    the best known does better. case: the sizes and the launch that were counted, where
-    they are not those of the picture.
+    rows: the counts; those that differ are shown. advice: what the best known does
+    better. case: the sizes and the launch that were counted, if they differ from the
+    picture's.
     """
 
     rows: tuple[CountRow, ...] = ()
@@ -305,13 +306,13 @@ class Score:
 
     @property
     def beats(self) -> bool:
-        """Whether something costs less, and nothing more."""
+        """Whether at least one count is lower, and none higher."""
         differing = self.differing
         return bool(differing) and all(row.better for row in differing)
 
     @property
     def sentence(self) -> str:
-        """How good that is; what the best known does better, where it does."""
+        """The verdict in words, with what the best known does better, if anything."""
         if not self.rows:
             return self.advice
         if not self.differing:
@@ -324,7 +325,7 @@ class Score:
         return f"{start}{': ' + self.advice if self.advice else '.'}"
 
     def json(self) -> dict[str, list[float]]:
-        """Each row's numbers: yours, best."""
+        """Return each row's numbers: yours, best."""
         return {row.what: [row.yours, row.best] for row in self.rows}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sizes at which a puzzle's answers are tried: every small one, and a few large.
+"""Choose the sizes at which answers are tried: every small one, and a few large ones.
 
 An answer that is wrong at one size alone is wrong, so no small size is left out.
 """
@@ -15,12 +15,12 @@ SMALL = 16  # each length up to this is tried
 
 
 def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
-    """`own` in its order, then sizes in which each side has every length, then `large`.
+    """Return `own` in order, then sizes with every length of each side, then `large`.
 
     own, large: numbers, or tuples or dicts with a number for each side. own comes
-    first, since the first size that is wrong is the one a reader is told. most: the
-    longest that a side may be, a number or one for each side. ArgumentError for a size
-    of another kind than the first.
+    first, since the reader gets the first size that is wrong. most: the longest side, a
+    number or one for each side. Raises ArgumentError for a size of another kind than
+    the first.
     """
     if not own:
         raise ArgumentError("every_size([]): there must be one size at least")
@@ -35,10 +35,9 @@ def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
 
 
 def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    """Rows in which each side takes every length from 1 to its limit.
+    """List rows in which each side takes every length from 1 to its limit.
 
-    The sides go through their lengths in strides of their own, so that short ones meet
-    long ones.
+    Each side has its own stride through the lengths, so that short ones meet long ones.
     """
     strides = [_choose_stride(limit, turn) for turn, limit in enumerate(limits)]
     for i in range(max(limits)):
@@ -49,13 +48,13 @@ def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 
 def _choose_stride(limit: int, turn: int) -> int:
-    """A stride that leaves out no length: it has no divisor in common with `limit`."""
+    """Choose a stride that skips no length: it shares no divisor with `limit`."""
     first = 2 * turn + 1
     return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
 
 
 def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
-    """A size's numbers in the order of the first size's."""
+    """Return a size's numbers in the order of the first size's."""
     if type(size) is not type(first):
         raise ArgumentError(f"sizes: {size!r} is of another kind than {first!r}")
     if isinstance(first, dict):
@@ -69,7 +68,7 @@ def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
 
 
 def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
-    """The numbers of a size in the form that the first size has."""
+    """Return the numbers of a size in the form of the first size."""
     if isinstance(first, dict):
         return dict(zip(first, row))
     return row if isinstance(first, tuple) else row[0]

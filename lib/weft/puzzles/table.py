@@ -1,7 +1,7 @@
-"""The puzzles as a table: a row for each lesson, with links, marks and minutes.
+"""Show the puzzles as a table: a row for each lesson, with links, marks and minutes.
 
-Titles, minutes and which puzzles belong to a lesson's core come from its notebook
-(lessons.py), which is read when a table is shown.
+The lesson's notebook (lessons.py) has its title, its minutes and the puzzles of its
+core. It is read when a table is shown.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class LessonPuzzles:
 
     @property
     def number(self) -> str:
-        """01a, as in the file's name."""
+        """The number in the file's name, such as 01a."""
         return number_of(self.notebook)
 
     @functools.cached_property
     def minutes(self) -> float:
-        """How long all of its puzzles take."""
+        """The minutes for all of its puzzles."""
         return sum(map(puzzle_minutes, self.names))
 
 
 def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
-    """The row of a group of puzzles; without a title where the notebook is missing."""
+    """Return the row of a group of puzzles; no title if its notebook is missing."""
     notebook = LESSONS[group]
     lesson = _load_lessons().get(notebook)
     if lesson is None:
@@ -63,7 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """The course's lessons by file; notebooks do not change while they are read."""
+    """Load the course's lessons by file; notebooks stay unchanged meanwhile."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 
@@ -71,7 +71,7 @@ def _load_lessons() -> dict[str, Lesson]:
 
 
 def in_text(progress: PuzzleProgress) -> str:
-    """A line for each lesson, and the whole in a sentence."""
+    """Write a line for each lesson, and a summary sentence."""
     rows = [row_of(*one) for one in progress.groups.items()]
     heads = [f"{row.number} {row.title}".rstrip() for row in rows]
     wide = max(map(len, heads), default=0)
@@ -85,7 +85,7 @@ def in_text(progress: PuzzleProgress) -> str:
 
 
 def list_puzzles(progress: PuzzleProgress) -> str:
-    """A line for each puzzle, below its lesson."""
+    """Write a line for each puzzle, below its lesson."""
     lines = []
     for group, names in progress.groups.items():
         row = row_of(group, names)
@@ -101,12 +101,12 @@ def list_puzzles(progress: PuzzleProgress) -> str:
 
 
 def write_legend() -> str:
-    """What the signs mean."""
+    """Write the meaning of the signs."""
     return "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
 
 
 def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
-    """2 of 5 solved, 24 minutes; next: guards"""
+    """Write a summary: 2 of 5 solved, 24 minutes; next: guards."""
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
     done = len(row.names) - len(left)
@@ -117,7 +117,7 @@ def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
 
 
 def in_html(progress: PuzzleProgress) -> str:
-    """The table of a notebook."""
+    """Write the table of a notebook."""
     rows = "".join(_write_line(progress, *one) for one in progress.groups.items())
     states = "".join(
         f'<span style="display:inline-flex;align-items:center;gap:4px;'
@@ -153,7 +153,7 @@ def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) ->
 
 
 def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> str:
-    """A puzzle's mark and its name, which is a link to it."""
+    """Write a puzzle's mark and its name, which is a link to it."""
     link = html.escape(load(name).link, quote=True)
     weight = "bold" if name in row.core else "normal"
     return (
@@ -164,9 +164,9 @@ def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> st
 
 
 def mark(state: str, title: str) -> str:
-    """A cell of cloth: an open one pale, a solved one with a check, the best starred.
+    """Draw a cell of cloth: open is pale, solved has a check, the best has a star.
 
-    title: what is said of it.
+    title: its tooltip.
     """
     look, inside = f'fill="none" {PALE}', ""
     if state == SOLVED:

@@ -27,7 +27,7 @@ from ..report.model import ProgramReport, Report
 from ..report.raw import Files, program_report
 from ..toolchain import build, native
 
-SEED = 2  # the runtime's first order that is random
+SEED = 2  # the first of the runtime's random orders
 POINTERS = {
     torch.float32: "float *",
     torch.int32: "int32_t *",
@@ -79,7 +79,7 @@ def inspect(
 
 
 class Inspector:
-    """inspect(kernel): takes the shape of a launch in brackets."""
+    """The result of inspect(kernel): it takes the launch's shape in brackets."""
 
     def __init__(
         self, kernel: Any, order: int, quiet: bool, timeout: float | None
@@ -104,7 +104,7 @@ class Inspector:
 
 
 class Inspection:
-    """inspect(kernel)[grid, block]: takes the arguments.
+    """One launch shape, inspect(kernel)[grid, block]: it takes the arguments.
 
     prepare: maps the arguments to the Launch and to its own arguments.
     """
@@ -154,7 +154,7 @@ def _copy_to_host(
     kernel: Kernel, args: Sequence[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the arguments on the host, and the pairs of arrays to copy back."""
-    source = kernel.module.text()  # with its structs
+    source = kernel.module.text()  # including its structs
     bound = Binder(kernel.__name__, kernel.params, source).bind(args)
     hosts: dict[int, Any] = {}
     back: dict[int, tuple[Any, Any]] = {}
@@ -181,7 +181,7 @@ def load_watched_library(op: str) -> native.Library:
 
 
 def report_watched(title: str) -> ProgramReport:
-    """Report the accesses since simt_check_begin(), on the lines of our files."""
+    """Report the accesses since simt_check_begin(), on the lines of our own files."""
     return program_report(raw_report(), Files(str(build.ROOT)), title)
 
 
@@ -203,7 +203,7 @@ class WatchedTensor:
             ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
 
     def values(self) -> np.ndarray:
-        """Return a copy of its present values."""
+        """Return a copy of the present values."""
         values = np.frombuffer(
             ffi.buffer(self.memory, self.host.nbytes), self.host.dtype
         )

@@ -1,8 +1,8 @@
-"""What the name of a vendor's kernel says: explain("ampere_sgemm_128x64_tn").
+"""Explain the name of a vendor's kernel: explain("ampere_sgemm_128x64_tn").
 
-Libraries put what a kernel does into its name: the tile of the result that a block
-computes, which matrices are transposed, the instruction, the card it was made for.
-Names differ from release to release; what no rule knows is shown as it is.
+Libraries encode a kernel's work in its name: the tile of the result that a block
+computes, which matrices are transposed, the instruction, and the targeted card. Names
+change from release to release; a part that no rule covers is shown unchanged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Name:
-    """A kernel's name, read. What it does not say is "".
+    """The parts of a kernel's name; a part that the name lacks is "".
 
-    short: to call it by. what: it does. library: whose it is. tile: of the result that
-    one block makes, rows x columns (x depth). layout: "tn" and so on, or "nhwc".
-    precision: what is multiplied, and by which unit. made_for: a compute capability.
+    short: a short name. what: the work that it does. library: its origin. tile: the
+    tile of the result that one block computes, rows x columns (x depth). layout: "tn"
+    and so on, or "nhwc". precision: the types that are multiplied, and the unit that
+    multiplies them. made_for: a compute capability.
     """
 
     short: str
@@ -29,7 +30,7 @@ class Name:
     made_for: str = ""
 
 
-# What a mark in a name says, for the marks that stand in a table.
+# The meaning of each mark in a name.
 MARKS = {
     "tn": "t, n: the first matrix is transposed, the second is not, as BLAS counts, "
     "which keeps columns together: a row-major matrix is a transposed one to it",
@@ -41,7 +42,7 @@ MARKS = {
     "FMA": "FMA: plain multiply-adds of float32: sgemm, simt, scudnn in the name",
 }
 
-# Pattern in the name -> (short name, what it does, library). The first one counts.
+# Pattern in the name -> (short name, work, library). The first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),
@@ -193,7 +194,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"cutlass", "", "", "CUTLASS"),
 )
 
-# In an elementwise kernel's template arguments -> the operation.
+# Pattern in an elementwise kernel's template arguments -> the operation.
 OPERATIONS = (
     (r"launch_clamp_scalar", "relu", "max(x, 0), as clamp"),
     (r"threshold_kernel", "relu backward", "the gradient where x > 0"),
@@ -211,7 +212,7 @@ CARDS |= {"pascal": "6.0", "hopper": "9.0"}
 
 
 def explain(name: str) -> Name:
-    """What a kernel's name says, demangled as profilers give it."""
+    """Explain a kernel's name, given demangled as profilers report it."""
     for pattern, short, what, library in RULES:
         found = re.search(pattern, name)
         if not found:
@@ -233,7 +234,7 @@ def explain(name: str) -> Name:
 
 
 def bare(name: str) -> str:
-    """The function's own name: no result type, templates, parameters, namespaces."""
+    """Return the function's own name, without result type, templates and namespaces."""
     text = name.replace("(anonymous namespace)", "anonymous")
     previous = ""
     while previous != text:  # innermost brackets first

@@ -1,26 +1,26 @@
-"""Small drawings that need no launch: ideas, the bits of a number, a warp's request.
+"""Draw small pictures that need no launch: ideas, bits of a number, a warp's request.
 
-Small drawings of ideas, for the glossary: no launch, only what a word means.
+Ideas for the glossary:
 
 warps((16, 4))                which threads of a block are a warp, and their lanes
 rounds("down", "xor")         how lanes add up their numbers, round by round
 tiles(8, 4)                   which tiles of a and b a block of a product walks through
 
-Pictures for lesson 08c: the bits of a number, and which lane has which element.
+For lesson 08c, the bits of a number, and which lane has which element:
 
 bits({"fp32": (8, 23), "bf16": (8, 7)})
 mine, kept = owners("a")                     lane and register of each element
 fragments({"a": mine}, lane=5)
 ring(stages=8, places=4, latency=3)          a producer fills what consumers empty
 
-Pictures of one request of a warp: the sectors it takes, or the turns at the banks.
+One request of a warp, with the sectors it takes or its turns at the banks:
 
     lanes = np.arange(32)
     sectors({"x[i]": lanes, "x[2 * i]": 2 * lanes})
     banks({"s[33 * t]": 33 * lanes})
 
-Each row is a request, given as the numbers of the 4-byte elements that the lanes 0 to
-31 want. Element 0 stands at the beginning of a sector, and in bank 0.
+Each row is a request: the numbers of the 4-byte elements that lanes 0 to 31 access.
+Element 0 is at the beginning of a sector, and in bank 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .view import cells, figure, frame, sheet, thread
 CELL = 0.4  # inches, of a thread
 GAP = 1.7  # cells from one round to the next
 LANES = 32
-ROUNDS = {  # what a round is called, and whose number lane `i` adds, `step` apart
+ROUNDS = {  # a round's name, and the lane whose number lane `i` adds, `step` apart
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -59,11 +59,11 @@ def warps(block: tuple[int, int]) -> None:
 
 
 def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
-    """Draw how lanes add what others have, and the number that each has after a round.
+    """Draw how lanes add each other's numbers, and each lane's number after a round.
 
     kinds: "down" (a reduction: the sum ends in lane 0), "xor" (all lanes have it) or
-    "up" (a scan); a panel for each. Pale: what is of no use any more, or final.
-    numbers: what they begin with, a power of two of them.
+    "up" (a scan); a panel for each. Pale numbers are final or no longer used. numbers:
+    the initial ones; their count is a power of two.
     """
     count = len(numbers)
     if count & (count - 1) or not count or not set(kinds) <= set(ROUNDS) or not kinds:
@@ -109,7 +109,7 @@ def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
 
 
 def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
-    """Whether the number that a lane has before round `row` is still of use."""
+    """Return whether a lane's number before round `row` is still used."""
     if kind == "down":
         return lane < count >> row
     return True if kind == "xor" else lane >= (1 << row) // 2
@@ -118,7 +118,7 @@ def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
 def tiles(side: int, tile: int) -> None:
     """Draw c = a @ b, all side x side: one tile of c, and the tiles that it needs.
 
-    Numbers say in which turn of the block's loop a tile is loaded.
+    Each number is the turn of the block's loop that loads the tile.
     """
     if tile < 1 or side % tile:
         raise ArgumentError(f"tiles({side}, {tile}): whole tiles only")
@@ -147,7 +147,7 @@ def tiles(side: int, tile: int) -> None:
 def _mark_cells(
     side: int, corners: Sequence[tuple[int, int]], tile: int
 ) -> tuple[list[list[object]], list[tuple[int, int]]]:
-    """The turn in which each cell is loaded ("" for never), and those that are."""
+    """Return the turn that loads each cell ("" for none), and the loaded cells."""
     values: list[list[object]] = [[""] * side for _ in range(side)]
     marks = []
     for turn, (top, left) in enumerate(corners):
@@ -158,7 +158,7 @@ def _mark_cells(
 
 
 WORD = 32  # bits
-FRAGMENT_NAME = 5.5  # cells that a name may take
+FRAGMENT_NAME = 5.5  # the width of a name, in cells
 BIT = 0.235  # inches
 BIT_GAP = 2  # cells between fragments
 
@@ -166,7 +166,7 @@ BIT_GAP = 2  # cells between fragments
 def bits(formats: Mapping[str, tuple[int, int]]) -> None:
     """Draw formats below each other, by their bits of exponent and of mantissa.
 
-    Dashed: bits that lie in memory, as part of a float, and are not looked at.
+    Dashed: bits that are in memory, as part of a float, and are ignored.
     """
     with figure(BIT * (FRAGMENT_NAME + WORD + 0.5), BIT * 1.7 * len(formats)) as ax:
         sheet(ax, FRAGMENT_NAME + WORD + 0.3, 1.7 * len(formats))
@@ -181,13 +181,13 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Lane, and number in it, of each element: of mma.sync, 16 bits, k = 16.
+    """Return each element's lane and its number there, for mma.sync, 16 bits, k = 16.
 
     which: "a" (16,16), "b" (16,8) or "c" (16,8). Numbers of a and b count halves: two
     to a register. PTX ISA, "Matrix Fragments for mma.m16n8k16".
     """
     rows, cols = np.indices({"a": (16, 16), "b": (16, 8), "c": (16, 8)}[which])
-    if which == "b":  # a column of b is what a row is of a
+    if which == "b":  # a column of b corresponds to a row of a
         rows, cols = cols, rows
     lane = rows % 8 * 4 + cols % 8 // 2
     below, right = rows // 8, cols // 8
@@ -198,7 +198,7 @@ def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
 def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
     """Draw matrices side by side, in each element the lane that holds it.
 
-    lane: whose elements are marked.
+    lane: the lane whose elements are marked.
     """
     wide = sum(table.shape[1] + BIT_GAP for table in lanes.values())
     high = max(table.shape[0] for table in lanes.values())
@@ -214,9 +214,9 @@ def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
 def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
     """Draw when stages arrive in a ring's places, and when they are multiplied.
 
-    latency: from the producer's request until a stage is there; apart: between two
-    that arrive; both in the time that it takes to multiply a stage. Returns how much of
-    the time the tensor cores work.
+    latency: from the producer's request until a stage arrives; apart: between two
+    arrivals. Both are in units of the time to multiply a stage. Returns the share of
+    the time in which the tensor cores work.
     """
     asked, arrived, begun = stages_of(stages, places, latency, apart)
     end = begun[-1] + 1
@@ -237,12 +237,12 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
 def stages_of(
     stages: int, places: int, latency: float, apart: float
 ) -> tuple[list[float], list[float], list[float]]:
-    """When each stage is asked for, when it is there, when its products begin."""
+    """Return when each stage is requested, when it arrives, when its products begin."""
     asked: list[float] = []
     arrived: list[float] = []
     begun: list[float] = []
     for stage in range(stages):
-        # Its place is free once what was there before has been multiplied.
+        # A place is free once its previous stage has been multiplied.
         free = begun[stage - places] + 1 if stage >= places else 0.0
         asked.append(max(free, asked[-1] if asked else 0.0))
         last = arrived[-1] + apart if arrived else 0.0
@@ -261,7 +261,7 @@ def _draw_span(
 
 
 def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
-    """A bit of the sign, exponent or mantissa, or one that is not looked at."""
+    """Draw a bit of the sign, exponent or mantissa, or an ignored one."""
     look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
@@ -272,21 +272,21 @@ def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
 SECTOR = 8  # 4-byte elements, 32 bytes
 BANKS = 32  # 4 bytes wide
 LANE_CELL = 0.2  # inches, of an element
-WARP_NAME = 6.5  # cells that the name may take, left of the elements
+WARP_NAME = 6.5  # cells for the name, left of the elements
 SHOWN_SECTORS = 5
-SHOWN_TURNS = 4  # rows of the banks; of more turns the rest is told in words
+SHOWN_TURNS = 4  # rows of the banks; further turns are described in words
 Requests = Mapping[str, Sequence[int] | np.ndarray]
 
 
 def sectors_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The numbers of the sectors that these elements lie in, each once."""
+    """Return the numbers of the sectors that contain these elements, each once."""
     return np.unique(np.asarray(elements) // SECTOR)
 
 
 def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
-    """For each element the turn at its bank, from 0, in which it is delivered.
+    """Return the turn at its bank, from 0, in which each element is delivered.
 
-    An element that several lanes want is delivered to all of them at once.
+    An element that several lanes request is delivered to all of them at once.
     """
     words = np.unique(elements)
     order = np.lexsort((words, words % BANKS))
@@ -301,8 +301,8 @@ def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
 def sectors(requests: Requests) -> None:
     """Draw the sectors that each request takes, from the first one on.
 
-    The number in an element is the first lane that wants it; grey ones are moved
-    along and wanted by none.
+    The number in an element is the first lane that requests it; grey elements are
+    transferred although no lane requests them.
     """
     rows, width = len(requests), SECTOR * SHOWN_SECTORS
     with figure(LANE_CELL * (WARP_NAME + width + 1), LANE_CELL * 3.1 * rows) as ax:
@@ -328,9 +328,9 @@ def sectors(requests: Requests) -> None:
 
 
 def banks(requests: Requests) -> None:
-    """Draw who is served by which bank in which turn; see turns_of().
+    """Draw which bank serves which lane in which turn; see turns_of().
 
-    The number is the first lane that wants the element.
+    The number is the first lane that requests the element.
     """
     heights = []
     for elements in requests.values():
@@ -355,7 +355,7 @@ def banks(requests: Requests) -> None:
 
 
 def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
-    """(lane, element): for each element the first lane that wants it."""
+    """Return (lane, element): for each element the first lane that requests it."""
     words, lanes = np.unique(elements, return_index=True)
     return [(int(lane), int(word)) for lane, word in zip(lanes, words)]
 

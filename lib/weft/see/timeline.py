@@ -6,20 +6,20 @@ timeline(step)                          one call: kernels, copies, gaps
     committed("mnist eager")                one that came with the lab
     modelled(queue, us)                     by the rules of streams, without a GPU
 
-On a GPU the times are CUPTI's, through torch.profiler, which slows the host down: gaps
-of a queue that the host fills one by one are longer than without it. Where there is no
-GPU, what is shown are the operators of ATen and the time between them.
+On a GPU the times are CUPTI's, through torch.profiler. The profiler slows the host
+down, so gaps of a queue that the host fills call by call become longer. Without a GPU,
+the timeline shows the operators of ATen and the time between them.
 
-nvtx_range("step"): a name on the timeline of NVIDIA's profilers.
+nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
 
     with nvtx_range("epoch 0"):
         cnn.train(order)
 
-Nsight Systems draws it above the kernels that were launched meanwhile; Nsight Compute
-profiles only these with `ncu --nvtx --nvtx-include "epoch 0/"`. The ops and the steps
-of the trainer name themselves (kernels/common/nvtx.cuh). While no tool listens, a range
-costs about a microsecond. Where PyTorch has no CUDA, a range uses NVIDIA's package nvtx
-if that is installed, and does nothing otherwise.
+Nsight Systems draws the range above the kernels that were launched meanwhile. Nsight
+Compute profiles only these with `ncu --nvtx --nvtx-include "epoch 0/"`. The ops and the
+trainer's steps have their own names (kernels/common/nvtx.cuh). While no profiler
+listens, a range costs about a microsecond. If PyTorch has no CUDA, a range uses
+NVIDIA's package nvtx if that is installed, and does nothing otherwise.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from ..timing import device_name, read_json
 from ..timing.clocks import start_profile
 from .kernel_names import explain
 
-# What a span is.
+# The kinds of spans.
 KERNEL, TO_DEVICE, TO_HOST, OTHER = "kernel", "to device", "to host", "copy or fill"
-HOST = "host"  # a call that asks for work
+HOST = "host"  # a call that queues work
 OPERATOR = "operator"  # of ATen, on the CPU
 LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel, in a drawing
 FOLDER = "notebooks/results"
-MARK = "weft timeline"  # the run that is kept
-LEAST = 1.0  # µs of a gap that is told
+MARK = "weft timeline"  # marks the run that is kept
+LEAST = 1.0  # µs of the shortest gap that is reported
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something that ran. row: "stream 7", "host"; start: µs since the first began."""
+    """A piece of work. row: "stream 7", "host"; start: µs since the first began."""
 
     row: str
     name: str
@@ -70,7 +70,7 @@ class Span:
 class Timeline:
     """Spans by start. target: "cuda", "cpu" or "model".
 
-    date: if it was measured elsewhere. note: what else is to be known.
+    date: if it was measured elsewhere. note: other remarks.
     """
 
     spans: list[Span]
@@ -82,12 +82,12 @@ class Timeline:
 
     @property
     def work(self) -> list[Span]:
-        """What ran, without the host's calls."""
+        """The spans without the host's calls."""
         return [span for span in self.spans if span.kind != HOST]
 
     @property
     def us(self) -> float:
-        """From the first beginning to the last end."""
+        """µs from the first beginning to the last end."""
         return max(s.end for s in self.work) - min(s.start for s in self.work)
 
     @property
@@ -96,7 +96,7 @@ class Timeline:
         return self.us - sum(end - start for start, end in self.gaps(0))
 
     def gaps(self, least: float = LEAST) -> list[tuple[float, float]]:
-        """(start, end) of each time between spans in which nothing ran."""
+        """Return (start, end) of each gap of at least `least` µs between spans."""
         found, until = [], min(span.start for span in self.work)
         for span in sorted(self.work, key=lambda span: span.start):
             if span.start > until and span.start - until >= least:
@@ -105,27 +105,27 @@ class Timeline:
         return found
 
     def json(self) -> list[list[Any]]:
-        """The spans as a row of results has them."""
+        """Return the spans as a row of results holds them."""
         spans = self.spans
         return [
             [s.row, s.name, s.kind, round(s.start, 3), round(s.us, 3)] for s in spans
         ]
 
     def __repr__(self) -> str:
-        # The pictures import PyTorch: slow where nothing is drawn.
+        # Imported lazily: the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.account(self)
 
     def _repr_html_(self) -> str:
-        # The pictures import PyTorch: slow where nothing is drawn.
+        # Imported lazily: the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.draw({"": self})
 
 
 class timelines(dict):
-    """Timelines by name, in one picture. own_axis: each as wide as there is room."""
+    """Timelines by name, in one picture. own_axis: each uses the full width."""
 
     def __init__(self, named: Mapping[str, Timeline | None], own_axis: bool = False):
         super().__init__({k: v for k, v in named.items() if v is not None})
@@ -135,14 +135,14 @@ class timelines(dict):
         return "\n".join(f"{name}: {one!r}" for name, one in self.items())
 
     def _repr_html_(self) -> str:
-        # The pictures import PyTorch: slow where nothing is drawn.
+        # Imported lazily: the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.draw(self, self.own_axis) if self else "nothing measured yet"
 
 
 def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
-    """What fn(*args) ran, and when: its last call of 2 + warmup.
+    """Return what fn(*args) ran, and when, in its last call of 2 + warmup.
 
     Raises ArgumentError if fn cannot be called or ran nothing.
     """
@@ -172,9 +172,10 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
 
 
 def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
-    """A timeline that came with the lab; None if there is none of that name.
+    """Return a timeline that came with the lab; None if there is none of that name.
 
-    The first notebooks/results/graphs_*.json has them, see `weft bench graphs`.
+    The timelines are in the first notebooks/results/graphs_*.json; see `weft bench
+    graphs`.
     """
     for path in sorted(Path(folder or ROOT / FOLDER).glob("graphs_*.json")):
         results = read_json(path)
@@ -190,20 +191,20 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 
 
 def _read_events(profile: Any) -> list[dict[str, Any]]:
-    """The profile as the trace that torch writes, in which events have their stream."""
+    """Return the profile as torch's trace, in which events have their stream."""
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         path = os.path.join(folder, "trace.json")
         profile.export_chrome_trace(path)
         trace = json.loads(Path(path).read_text(errors="replace"))
     kept = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
     marks = [e for e in kept if e["name"] == MARK and e["cat"] == "user_annotation"]
-    # Runs lie 2 ms apart; the clocks of host and device differ by less than half.
+    # Runs are 2 ms apart; the clocks of host and device differ by less than half.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
     return [e for e in kept if e["ts"] >= start]
 
 
 def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Kernels, copies and fills by stream, and the host's calls that ask for them."""
+    """Return kernels, copies and fills by stream, and host calls that queue them."""
     found, asked = [], []
     for event in events:
         kind, name = event.get("cat", ""), event["name"]
@@ -219,7 +220,7 @@ def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
 
 
 def _is_request(call: str) -> bool:
-    """Whether a call of the runtime queues something."""
+    """Return whether a call of the runtime queues something."""
     return any(part in call for part in ("Launch", "Memcpy", "Memset"))
 
 
@@ -230,7 +231,7 @@ def _classify_copy(name: str) -> str:
 
 
 def _read_cpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Operators that no other one called."""
+    """Return the operators that no other operator called."""
     found, until = [], {}
     operators = [e for e in events if e.get("cat") == "cpu_op"]
     for event in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
@@ -259,15 +260,15 @@ ENGINES = {"in": TO_DEVICE, "work": KERNEL, "out": TO_HOST}
 def modelled(
     queue: Iterable[tuple[str, Any, int]], us: Mapping[str, float], launch: float = 2.0
 ) -> Timeline:
-    """What a GPU would do with a queue, in the order in which the host fills it.
+    """Model how a GPU runs a queue that the host fills in this order.
 
     queue: ("in", part, stream), "work" or "out" likewise, which take us[what];
     ("record", event, stream) and ("wait", event, stream), where any value may name an
-    event. The host needs `launch` µs for each. A stream runs its own in order, and of
-    each kind one at a time runs: one copy each way, and a kernel fills the GPU. Raises
-    ArgumentError for another kind, and for an event that was not recorded.
+    event. The host needs `launch` µs for each. A stream runs its entries in order. At
+    most one of each kind runs at a time: one copy each way, and a kernel fills the GPU.
+    Raises ArgumentError for another kind, and for an event that was not recorded.
     """
-    free: dict[Any, float] = {}  # when an engine, a stream, the host is free again
+    free: dict[Any, float] = {}  # when each engine, stream and the host is free again
     events: dict[Any, float] = {}
     spans = []
     for number, (what, part, stream) in enumerate(queue):
@@ -295,7 +296,7 @@ def modelled(
 
 @contextlib.contextmanager
 def nvtx_range(name: str) -> Iterator[None]:
-    """Name what happens inside, also if it raises. ArgumentError: no text."""
+    """Name the work inside, even if it raises; ArgumentError if `name` is no text."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"nvtx_range({name!r:.40}): want a name")
     push, pop = _load_calls()
@@ -308,7 +309,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 @functools.cache
 def _load_calls() -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    """How a range begins and how it ends here."""
+    """Return the functions that begin and end a range here."""
     import torch
 
     if torch.version.cuda:

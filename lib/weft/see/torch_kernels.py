@@ -3,10 +3,10 @@
     torch_kernels(torch.matmul, a, b)       a table: name, what it is, calls, time
     torch_kernels(step).rows                the same as data, longest first
 
-On a GPU these are the kernels, with the times that CUPTI gives (through
-torch.profiler); on the CPU the operators of ATen and the time spent in each.
-`python -m weft bench torch-kernels --device cuda --json PATH` writes those of the
-training step of PyTorch's twin of the MNIST model: notebooks/results/ has them.
+On a GPU, the rows are kernels with CUPTI's times (through torch.profiler). On the CPU,
+they are the operators of ATen and the time spent in each. `python -m weft bench
+torch-kernels --device cuda --json PATH` writes those of the training step of PyTorch's
+twin of the MNIST model: notebooks/results/ has them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
 NUMBERS = {"µs", "share", "calls"}  # columns
-SHOWN = 16  # rows of a table; the others are one row
-CPU = {  # ATen's operators that most of a network's time goes to
+SHOWN = 16  # rows of a table; the others become one row
+CPU = {  # ATen's operators that take most of a network's time
     "mkldnn_convolution": ("convolution", "oneDNN"),
     "convolution_backward": ("convolution, backward", "oneDNN"),
     "addmm": ("matrix product, and a bias added", "BLAS"),
@@ -56,7 +56,7 @@ CPU = {  # ATen's operators that most of a network's time goes to
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One kernel of one run of fn. raw: its whole name; us: all its calls together."""
+    """One kernel in one run of fn. raw: its full name; us: all its calls together."""
 
     name: Name
     raw: str
@@ -66,9 +66,9 @@ class KernelRow:
 
 @dataclass
 class TorchKernels:
-    """What ran, longest first. device: its name; target: "cuda" or "cpu".
+    """The kernels, longest first. device: its name; target: "cuda" or "cpu".
 
-    ghost: what was measured elsewhere, to be shown beside; note: what it is.
+    ghost: kernels measured elsewhere, to show beside these; note: their description.
     """
 
     rows: list[KernelRow]
@@ -79,12 +79,12 @@ class TorchKernels:
 
     @property
     def us(self) -> float:
-        """The time of all rows."""
+        """The time of all rows, in µs."""
         return sum(row.us for row in self.rows)
 
     @property
     def by_library(self) -> dict[str, float]:
-        """The share of the time by library, largest first."""
+        """Each library's share of the time, largest first."""
         found: dict[str, float] = {}
         for row in self.rows:
             key = row.name.library or "other"
@@ -138,7 +138,7 @@ class TorchKernels:
         return f"{self.note}: {said}" if self.note else said
 
     def _select_shown(self) -> list[KernelRow]:
-        """The first rows, and all others as one."""
+        """Return the first rows, and all others as one."""
         if len(self.rows) <= SHOWN:
             return self.rows
         rest = self.rows[SHOWN - 1 :]
@@ -151,7 +151,7 @@ class TorchKernels:
         return self._write_cells()[0] if self.rows else ("kernel",)
 
     def _write_cells(self) -> list[dict[str, Any]]:
-        """The table; columns in which no row says anything are left out."""
+        """Write the table's cells; columns that are empty in all rows are left out."""
         total = self.us or 1.0
         every = [
             {
@@ -185,11 +185,11 @@ class TorchKernels:
 def torch_kernels(
     fn: Callable[..., Any], *args: Any, repeat: int = 3, ghost: bool = True
 ) -> TorchKernels:
-    """What PyTorch ran inside fn(*args): kernels on a GPU, operators on the CPU.
+    """Return the work of PyTorch in fn(*args): kernels on a GPU, operators on the CPU.
 
     fn runs 1 + repeat times: first to warm up, then timed; a row's calls and time are
-    those of one run. ghost: without a GPU, show the committed kernels of the MNIST
-    twin's step beside. Raises ArgumentError if fn cannot be called or ran nothing.
+    those of one run. ghost: without a GPU, also show the committed kernels of the MNIST
+    twin's step. Raises ArgumentError if fn cannot be called or ran nothing.
     """
     import torch
 
@@ -219,7 +219,7 @@ def torch_kernels(
 
 
 def committed(path: str | Path | None = None) -> TorchKernels | None:
-    """The kernels of PyTorch's step of the MNIST network, on a GPU; None: no file.
+    """Return the kernels of PyTorch's MNIST step on a GPU; None without a file.
 
     path: one file; None: the first notebooks/results/torch_kernels_*.json.
     """
@@ -242,7 +242,7 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
 
 def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
-    """Kernels, copies and fills, from a profile's events."""
+    """Return kernels, copies and fills, from a profile's events."""
     found: dict[str, list[float]] = {}
     for event in events:
         if "CUDA" not in str(event.device_type) or is_named_range(event):
@@ -255,7 +255,7 @@ def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
 
 
 def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[KernelRow]:
-    """Operators with the time that each spent outside of those that it called."""
+    """Return each operator with its time outside of the operators that it called."""
     rows = []
     for one in averages:
         if not one.key.startswith("aten::") or not one.self_cpu_time_total:

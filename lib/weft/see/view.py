@@ -1,9 +1,11 @@
-"""Pictures in a lesson: figures, images, arrays with their values, texts side by side.
+"""Show pictures in a lesson: texts side by side, figures, arrays, and images.
 
-Two texts side by side, line by line: a Python body and its CUDA C.
+beside() compares two texts line by line: a Python body and its CUDA C.
 
 beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
        source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
+
+figure() and cells() draw arrays with their values; show_images() shows images.
 
 with figure(9, 3) as ax:
     cells(ax, [[1, 2], [3, 4]], 0, 1, "x", "2 x 2", {(0, 1): READ})
@@ -38,7 +40,7 @@ from ..base.style import (
 
 Pair = tuple[str | None, str | None]
 
-# Words that lines of one language have, and those of the other do not.
+# Words that occur in lines of one language only.
 _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in"}
 _PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)  # comments
 _C = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.S)
@@ -47,10 +49,10 @@ _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 
 
 def beside(left: str, right: str, *titles: str) -> Beside:
-    """Two texts with what says the same at the same height.
+    """Show two texts with corresponding parts at the same height.
 
-    A statement and a comment stay whole, over as many lines as they have. The rest is
-    a longest common subsequence, as of diff, weighed by the share of words in common
+    A statement and a comment stay whole, over as many lines as they have. The rest is a
+    longest common subsequence, as in diff, weighted by the share of words in common
     (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """
     a, b = list(_split_statements(left)), list(_split_statements(right))
@@ -76,9 +78,9 @@ def beside(left: str, right: str, *titles: str) -> Beside:
 
 
 class Beside:
-    """What beside() gives: a table in a notebook, columns of text elsewhere.
+    """The result of beside(): a table in a notebook, columns of text elsewhere.
 
-    pairs: statements of both texts; None where the other text has nothing like it.
+    pairs: statements of both texts; None where the other text has no counterpart.
     """
 
     def __init__(self, pairs: list[Pair], titles: tuple[str, ...]) -> None:
@@ -107,12 +109,12 @@ class Beside:
 
 
 def _compile_comments(text: str) -> re.Pattern[str]:
-    """What is a comment in this text, in Python or in C."""
+    """Return the pattern of a comment in this text, in Python or in C."""
     return _PYTHON if re.search(r"^\s*(def|class) \w+.*:$", text, re.M) else _C
 
 
 def _split_statements(text: str) -> Iterator[str]:
-    """The text in pieces of whole statements and whole comments."""
+    """Split the text into whole statements and whole comments."""
     piece: list[str] = []
     for line in text.rstrip().splitlines():
         piece.append(line)
@@ -126,7 +128,7 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _blank_comment(comment: re.Match[str]) -> str:
-    """A comment as code; one that goes on is a NUL."""
+    """Return a comment as code; an unfinished one becomes a NUL."""
     whole = comment[0].startswith(("#", "//")) or (
         len(comment[0]) > 5 and comment[0].endswith(('"""', "*/"))
     )
@@ -134,9 +136,9 @@ def _blank_comment(comment: re.Match[str]) -> str:
 
 
 def _measure_likeness(left: str, right: str) -> float:
-    """0 to 1: the share of words that two pieces have in common."""
+    """Return the share of words that two pieces have in common, 0 to 1."""
     if not left.strip() and not right.strip():
-        return 0.1  # an empty line goes with an empty line
+        return 0.1  # two empty lines match
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]
     if remarks[0] != remarks[1]:
         return 0.0
@@ -147,7 +149,7 @@ def _measure_likeness(left: str, right: str) -> float:
 
 
 def _close_gaps(pairs: list[Pair]) -> list[Pair]:
-    """Pieces that only one text has, beside those that only the other one has."""
+    """Put pieces that only one text has beside those that only the other one has."""
     found: list[Pair] = []
     waiting: tuple[list[str], list[str]] = ([], [])
     for left, right in [*pairs, ("", "")]:
@@ -161,7 +163,7 @@ def _close_gaps(pairs: list[Pair]) -> list[Pair]:
 
 
 def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
-    """A cell; comments are fainter than code."""
+    """Render a cell; comments are fainter than code."""
     marked = comments.sub(lambda found: f"\0{found[0]}\1", text or " ")
     shown = html.escape(marked).replace("\0", '<span style="opacity:.6">')
     shown = shown.replace("\1", "</span>") or "&nbsp;"
@@ -170,10 +172,10 @@ def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
 
 @contextlib.contextmanager
 def figure(width: float, height: float, columns: int = 1, **options: Any) -> Iterator:
-    """A figure in the lab's style, shown below the cell as SVG when it is done.
+    """Yield a figure in the lab's style, then show it below the cell as SVG.
 
-    width, height: inches; 9.5 are the 920 pixels of a page. Yields the
-    axes, or an array of `columns` axes. options: of matplotlib's subplots().
+    width, height: inches; 9.5 are the 920 pixels of a page. Yields the axes, or an
+    array of `columns` axes. options: of matplotlib's subplots().
     """
     with style():
         made = Figure(figsize=(width, height), layout="constrained")
@@ -189,7 +191,7 @@ def show_figure(made: Figure) -> None:
 
 
 def sheet(ax: Axes, columns: float, rows: float) -> None:
-    """Make `ax` a sheet for columns x rows cells, row 0 on top, no axes drawn."""
+    """Make `ax` a sheet for columns x rows cells, row 0 on top, without axes."""
     ax.set(xlim=(-0.1, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()
 
@@ -205,8 +207,8 @@ def cells(
 ) -> None:
     """Draw a 2D array as squares from (left, top) on, its name and note above.
 
-    values: what stands in the squares ("" for nothing). colours: of the squares
-    that are touched, by (row, column); the others stay grey.
+    values: the contents of the squares ("" for none). colours: of the squares that are
+    touched, by (row, column); the others stay grey.
     """
     ax.text(left, top - 0.75, name, family="monospace", weight="bold", size=11)
     ax.text(left, top - 0.2, note, size=8.5)
@@ -230,7 +232,7 @@ def _draw_cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> N
     )
     look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
     corners = "round,pad=0,rounding_size=0.1"
-    # Nothing here moves the limits or the layout of a sheet: add_patch() would ask.
+    # add_patch() would update the limits, which nothing here changes.
     ax.add_artist(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
     inside = {"ha": "center", "va": "center", "in_layout": False}
     ax.text(x + 0.5, y + 0.52, text, size=8.5, **inside)
@@ -246,7 +248,7 @@ def thread(
 ) -> None:
     """Draw a thread, a circle with its number, in the square at (x, y).
 
-    runs: False for one that has nothing to do, which is pale.
+    runs: False for an idle thread, which is pale.
     """
     ax.add_patch(
         Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale_patch()))
@@ -255,11 +257,11 @@ def thread(
 
 
 def memory(listing: str) -> None:
-    """Draw variables at their addresses, pointers with arrows to what they hold.
+    """Draw variables at their addresses, with arrows from pointers to their targets.
 
-    listing: what a program printed of itself, a line for each variable:
-    name, address, size in bytes, value. A value that is an address (0x...)
-    makes an arrow; addresses far apart get a row each, in the order of the list.
+    listing: a program's output about its variables, a line for each: name, address,
+    size in bytes, value. A value that is an address (0x...) makes an arrow; addresses
+    far apart get a row each, in the order of the list.
     """
     rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)
@@ -294,7 +296,7 @@ class _Variable:
 
 
 def _group_neighbours(variables: list[_Variable]) -> list[list[_Variable]]:
-    """Rows of variables that lie within 32 bytes of each other."""
+    """Group variables that are within 32 bytes of each other into rows."""
     rows: list[list[_Variable]] = []
     for variable in sorted(variables, key=lambda v: v.address):
         if not rows or variable.address - rows[-1][-1].address > 32:
@@ -365,10 +367,10 @@ def show_images(**images: ArrayLike) -> None:
 
 
 def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
-    """maps (channels,h,w) side by side as one picture, NaN in the gaps.
+    """Join maps (channels,h,w) side by side in one picture, with NaN in the gaps.
 
-    scaled: to shades from 0 to 1, each map on its own scale, from its least value to
-    its largest; else the values stay.
+    scaled: map each one's least to largest value to shades from 0 to 1; else the values
+    stay unchanged.
     """
     channels, h, w = maps.shape
     rows, columns = choose_grid(channels)
@@ -382,7 +384,7 @@ def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
 
 
 def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
-    """Shades (h,w) from 0, white, to 1, black, without ticks; a NaN is left out."""
+    """Draw shades (h,w) from 0, white, to 1, black, without ticks or NaNs."""
     ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, color=INK)

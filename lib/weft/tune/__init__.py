@@ -1,4 +1,4 @@
-"""autotune(kernel, space, ...): the fastest of a kernel's compile-time constants.
+"""autotune(kernel, space, ...): find a kernel's fastest compile-time constants.
 
     best = autotune(tiles, space={"BM": (64, 128), "BN": (64, 128), "TM": (4, 8)},
                     where=lambda BM, BN, TM: BM * BN // TM**2 <= 512,
@@ -7,12 +7,12 @@
                     args=(c, a, b, m, n, k), check=lambda a, b: a @ b)
     best(c, a, b, m, n, k)
 
-space       every combination; what `where` and a launch forbid
-sources     what can be tuned, with values for its constants: CUDA C, a Python kernel;
+space       every combination; those that `where` and a launch forbid
+sources     tunable sources with values for their constants: CUDA C, a Python kernel;
             plain_c: C without a GPU
-fit         compiled, left out where too few warps fit, timed in turn
-right       against the reference, before anything is timed
-session     all of that in turn, and what an earlier call found
+fit         compile candidates, leave out those with too few warps, time them in turn
+right       check against the reference, before anything is timed
+session     all of that in turn, and the results of earlier calls
 tuned       the winner and all rows; picture: drawn
 """
 
@@ -48,32 +48,31 @@ def autotune(
     retune: bool = False,
     progress: bool = True,
 ) -> Tuned:
-    """Try every combination of constants, and give back the fastest, ready to launch.
+    """Try every combination of constants; return the fastest, ready to launch.
 
-    kernel: of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file: its
-        enumerators, macros and const numbers of these names get the values, and names
-        that it only uses become -DNAME=value. Or plain C, as a string or a .c file. Or
-        a Python kernel, numba_jit(k) or cuda_c(k), whose module has the names. Or a
-        function of the constants that returns a kernel, or any function to call.
-    space: the values of each constant. where: a function of constants, by their names:
-        False leaves a combination out. launch: one that returns (grid, block), or
-        (grid, block, bytes of dynamic shared memory); None for what is called.
-    args: of a launch; their sizes are what is tuned for. What the kernel writes is
-        written to copies.
-    check: the reference, for a check before timing: a function of inputs (floats as
-        float64), by the kernel's names or in order, that returns what is written.
-        outputs: names of the arrays that are only written, by default all pointers
-        without const; inout: of those that are read too. terms: how many products an
-        element sums up; by default as the arrays' shapes tell.
-    occupancy: a candidate with less than this share of the best one's occupancy is not
-        timed. It is low: fast kernels have few warps with much in registers.
-    timer: of bench(); "graph" on a GPU. flags, name: for the compiler; the kernel,
-        where a source has several. retune: measure again what is in the cache.
+    kernel: of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file. Its
+    enumerators, macros and const numbers of these names get the values, and names that
+    it only uses become -DNAME=value. Or plain C, as a string or a .c file. Or a Python
+    kernel, numba_jit(k) or cuda_c(k), whose module has the names. Or a function of the
+    constants that returns a kernel, or any function to call. space: the values of each
+    constant. where: a function of constants, by their names; False leaves a combination
+    out. launch: a function of constants that returns (grid, block), or (grid, block,
+    bytes of dynamic shared memory); None for a plain function. args: of a launch; the
+    result is tuned for their sizes. The kernel writes to copies. check: the reference,
+    for a check before timing: a function of inputs (floats as float64), by the kernel's
+    names or in order, that returns the written arrays. outputs: names of the arrays
+    that are only written, by default all pointers without const; inout: of those that
+    are also read. terms: how many products an element sums up; by default derived from
+    the arrays' shapes. occupancy: a candidate with less than this share of the best
+    one's occupancy is not timed. It is low: fast kernels have few warps with much in
+    registers. timer: of bench(); "graph" on a GPU. flags, name: for the compiler; the
+    kernel, if a source has several. retune: ignore the cache and measure again.
 
-    On a processor a CUDA kernel's time says nothing: candidates are pruned (as for the
-    GPU of arch sm_90) and checked. Ctrl-C while they are timed gives what is known.
-    Raises ArgumentError for what makes no sense, or if nothing is left to try;
-    CompileError if nothing compiles; Mismatch if everything is wrong.
+    A CUDA kernel's time on a processor is meaningless: candidates are only pruned (as
+    for the GPU of arch sm_90) and checked. After Ctrl-C while they are timed, the
+    results so far are returned. Raises ArgumentError for invalid arguments, or if
+    nothing is left to try; CompileError if nothing compiles; Mismatch if everything is
+    wrong.
     """
     named, (device, target) = checked_space(space), _find_device(args)
     options = SourceOptions(flags, name, target)
@@ -93,7 +92,7 @@ def autotune(
 
 
 def _find_device(args: Sequence[Any]) -> tuple[torch.device, str]:
-    """The device on which the arrays lie, and the target's name."""
+    """Return the device of the arrays, and the target's name."""
     if not isinstance(args, (tuple, list)):
         raise ArgumentError(f"args={args!r:.40}: want a tuple of what a launch takes")
     places = [torch.device(a.device) for a in args if isinstance(a, torch.Tensor)]

@@ -1,12 +1,12 @@
-"""Candidates compiled, timed in turn, and the slow ones let go early.
+"""Compile candidates, time them in turn, and drop the slow ones early.
 
-What ptxas says of a kernel (registers, shared memory) tells how many of its warps a
-multiprocessor holds. None: it cannot be launched. Far fewer than the others': nothing
-is left to run while its warps wait for memory.
+ptxas reports a kernel's registers and shared memory, which limit how many of its warps
+a multiprocessor holds. With none, the kernel cannot be launched. With far fewer than
+others, nothing is left to run while its warps wait for memory.
 
 Successive halving: all run a little, the slower half leaves, the rest run twice as
 much, and so on (Karnin, Koren and Somekh, ICML 2013; Jamieson and Talwalkar, AISTATS
-2016, for tuning). The few that are left are timed until their medians are known.
+2016, for tuning). The last few are timed until their medians are known.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Tick = Callable[[], object]
 def compile_all(
     source: TunableSource, candidates: Sequence[Candidate], arch: str, tick: Tick
 ) -> None:
-    """Give each candidate its kernel, and what the kernel needs.
+    """Give each candidate its kernel, and the kernel's resources.
 
-    One that does not compile is pruned (a static_assert says so of a combination that
-    makes no sense), unless none does: then CompileError.
+    A candidate that does not compile is pruned (a static_assert rejects an invalid
+    combination). If none compiles, raise CompileError.
     """
     ready = [one for one in candidates if one.state == "ready"]
     errors = []
@@ -54,7 +54,7 @@ def compile_all(
 
 
 def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
-    """Prune those whose occupancy is below `least` of the best one's."""
+    """Prune those whose occupancy is below `least` times the best one's."""
     known = [one for one in candidates if one.state == "ready" and one.occupancy]
     best = max(known, key=lambda one: one.occupancy, default=None)
     for one in known:
@@ -79,7 +79,7 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
         raise
     except (ArgumentError, DeviceLost, OutOfMemory):
         raise
-    except KernelError as error:  # machine code that the driver does not take
+    except KernelError as error:  # machine code that the driver rejects
         one.out("pruned", "not launchable", _first_line(error))
         return
     one.run = bound(one.kernel, one)
@@ -88,7 +88,7 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
 
 
 def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
-    """Note its occupancy; prune it if no block of it fits."""
+    """Store its occupancy; prune it if no block of it fits."""
     shared = usage.shared + one.shape.shared
     one.registers, one.shared = usage.registers, shared
     if usage.spill_stores or usage.spill_loads:
@@ -96,7 +96,7 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     try:
         room = Occupancy(name, arch, one.threads, usage.registers, shared)
         one.occupancy = room.occupancy
-    except ArgumentError:  # a GPU whose limits nobody has written down
+    except ArgumentError:  # a GPU with unknown limits
         return
     if usage.shared > STATIC:
         one.out(
@@ -112,9 +112,10 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
 def _map_candidates(
     work: Callable[[Candidate], None], candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, BaseException | None]]:
-    """Do the work for all, in threads; (candidate, its error) as they are done.
+    """Do the work for all, in threads; yield (candidate, its error) as each ends.
 
-    The first one alone: what all share (a precompiled header, a context) is made then.
+    The first one runs alone and creates the shared parts: a precompiled header, a
+    context.
     """
     for one in candidates[:1]:
         yield one, _error_of(work, one)
@@ -132,7 +133,7 @@ def _map_candidates(
                 done, _ = wait(left, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield left.pop(future), future.result()
-        finally:  # also after Ctrl-C: none of those that wait begins
+        finally:  # also after Ctrl-C: no waiting one begins
             stop.set()
 
 
@@ -154,10 +155,10 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else "the compiler ended without a word"
 
 
-FAR = 3.0  # times the fastest, at first sight: let go at once
-NEAR = 1.01  # within a percent of the best nobody is let go
+FAR = 3.0  # times the fastest, in the first look: dropped at once
+NEAR = 1.01  # within a percent of the best, none is dropped
 FIRST = 3  # samples in the first round
-MOST = 50  # and in the last one that lets anybody go
+MOST = 50  # and in the last round that drops any
 LAST = 3  # candidates that are timed until their medians are known
 SECONDS = 0.6  # for each of those
 
@@ -173,7 +174,7 @@ def race(
 ) -> None:
     """Time the candidates that are ready; those that end as "timed" are known best.
 
-    tick: told how many are done with, after each round.
+    tick: called after each round with the number finished.
     """
     runs = {str(one): one for one in candidates if one.state == "ready"}
     contenders = {
@@ -208,14 +209,14 @@ def race(
 def _first_sight(
     runs: dict[str, Candidate], contenders: dict[str, Contender], device: torch.device
 ) -> None:
-    """Let go who is slower by far, after two calls."""
+    """Drop those that are slower by far, after two calls."""
     clock, seen = WallTimer(device), {}
     for name, one in contenders.items():
         one.turn()
         seen[name] = min(clock.span(one, 1, Watch(device)) for _ in range(2))
     fastest = min(seen.values())
     for name, us in seen.items():
-        if us > FAR * max(fastest, 50.0):  # what is shorter is the host's launch
+        if us > FAR * max(fastest, 50.0):  # shorter times are the host's launch
             runs[name].more["us_at_sight"] = us
             runs[name].out(
                 *("dropped", "slow"),

@@ -1,4 +1,4 @@
-"""Pictures of a tuning: time over each constant, and over two of them."""
+"""Draw a tuning: time over each constant, and over two of them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ACROSS = 5  # panels in a line
 
 
 class TuningPicture(Figure):
-    """A figure that shows itself below a cell, as SVG in the page's own ink."""
+    """A figure that displays itself below a cell, as SVG in the page's own ink."""
 
     @staticmethod
     def of(width: float, height: float) -> TuningPicture:
-        """One of so many SVG points."""
+        """Return a figure of this size in SVG points."""
         return TuningPicture(
             figsize=(width / INCH, height / INCH), layout="constrained"
         )
@@ -45,8 +45,11 @@ class TuningPicture(Figure):
 
 
 def draw_strips(tuned: Tuned) -> TuningPicture:
-    """A panel for each constant that varies: a dot for each candidate, the best of each
-    value on a line. Hollow: let go early; below, framed: how many were not timed."""
+    """Draw a panel for each constant that varies: a dot for each candidate.
+
+    A line joins the best of each value. Hollow dots were dropped early; framed numbers
+    at the bottom count candidates that were not timed.
+    """
     names = [n for n in tuned.constants if len(_list_values(tuned.rows, n)) > 1]
     names = names or list(tuned.constants)[:1]
     timed = [row for row in tuned.rows if _time_of(row)]
@@ -78,7 +81,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
 
 
 def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
-    """The best time for each pair of values: a cell each, the winner's framed."""
+    """Draw the best time for each pair of values: a cell each, the winner's framed."""
     for name in (x, y):
         if name not in tuned.constants:
             known = ", ".join(tuned.constants)
@@ -112,7 +115,7 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
 
 
 def _scale(axes: Axes, times: list[float]) -> None:
-    """From 0, or, where times lie far apart, a log axis; room below for words."""
+    """Scale from 0, or by a log axis if times are far apart; leave room for words."""
     low, high = min(times), max(times)
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)

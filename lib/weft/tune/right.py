@@ -1,9 +1,9 @@
-"""Whether a candidate is right: its outputs against a reference in float64.
+"""Check a candidate: compare its outputs with a reference in float64.
 
 Outputs start as NaN between guard zones, as everywhere in the lab. A float may differ
-from the answer by 1.01 * terms * 2^-24 * reference(|inputs|), the bound of a sum of so
+from the answer by 1.01 * terms * 2^-24 * reference(|inputs|). This bounds a sum of so
 many products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
-ed., section 3.1). All of it on the device where the arrays lie.
+ed., section 3.1). Everything is computed on the arrays' device.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
-MORE = 8  # roundings, beside those of the sum
+MORE = 8  # roundings beside those of the sum
 
 Call = Callable[..., object]
 
 
 class Arguments:
-    """What a kernel is launched with: names, values, and which of them it writes.
+    """The arguments of a launch: names, values, and the written ones.
 
-    outputs: names of those that it only writes; inout: of those that it reads, too.
+    outputs: names of those that it only writes; inout: of those that it also reads.
     """
 
     def __init__(
@@ -60,25 +60,25 @@ class Arguments:
                 raise ArgumentError(f"{name} is written, and is no array")
 
     def at(self, name: str) -> Any:
-        """The value of a parameter."""
+        """Return the value of a parameter."""
         return self.values[self.names.index(name)]
 
     @property
     def written(self) -> list[str]:
-        """The outputs, then the inout arrays: what a reference returns."""
+        """The outputs, then the inout arrays: the results of a reference."""
         return [*self.outputs, *self.inout]
 
     def with_arrays(self, arrays: dict[str, torch.Tensor]) -> tuple[Any, ...]:
-        """The arguments with other arrays for some."""
+        """Return the arguments with some arrays replaced."""
         return tuple(arrays.get(n, v) for n, v in zip(self.names, self.values))
 
     def own(self) -> tuple[Any, ...]:
-        """The arguments with copies of what is written, to be timed on."""
+        """Return the arguments with copies of the written arrays, for timing."""
         return self.with_arrays({n: self.at(n).clone() for n in self.written})
 
 
 class ReferenceAnswer:
-    """What the outputs have to be, and how near to it.
+    """The expected outputs, and their error bounds.
 
     reference: takes inputs (floats as float64), numbers and sizes by the kernel's names
     for them, or the inputs in order; returns the outputs, then the inout arrays.
@@ -111,8 +111,10 @@ class ReferenceAnswer:
             self.bound[name] = bound.nan_to_num(0.0, 0.0, 0.0)
 
     def require(self, run: Call) -> float:
-        """Launch once; Mismatch if anything is wrong. Returns the largest error over
-        its bound."""
+        """Launch once and return the largest error over its bound.
+
+        Raises Mismatch if anything is wrong.
+        """
         fenced = {name: Fenced(self.arguments, name) for name in self.arguments.written}
         run(*self.arguments.with_arrays({n: f.array for n, f in fenced.items()}))
         worst = 0.0
@@ -124,7 +126,7 @@ class ReferenceAnswer:
     def _near(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
         off = (got.to(want.dtype) - want).abs()
-        # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
+        # Written this way, a NaN in `got` is bad; an expected one is not.
         good = (off <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
             ratio = torch.where(off > 0, off / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
@@ -135,8 +137,10 @@ class ReferenceAnswer:
     def _ask(
         self, reference: Call, how: Call | dict[str, Call]
     ) -> dict[str, torch.Tensor]:
-        """The reference of the inputs as float64, each changed by `how`, or by its
-        own of several."""
+        """Call the reference with the inputs as float64.
+
+        Each input is changed by `how`, or by its own entry of several.
+        """
         args, made = self.arguments, {}
         for name, given, value in zip(args.names, args.given, args.values):
             if isinstance(value, torch.Tensor):
@@ -191,11 +195,11 @@ class ReferenceAnswer:
         return found
 
     def _terms(self, name: str) -> float:
-        """How many products an element sums up, at most, about.
+        """Estimate the most products that an element sums up.
 
-        The sides of the inputs that the output has not, multiplied, each once: k for
-        c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides: the largest of the
-        whole numbers among the arguments then.
+        These are the sides of the inputs that the output lacks, multiplied, each once:
+        k for c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides: for them, it
+        is the largest whole number among the arguments.
         """
         args = self.arguments
         left = Counter(
@@ -210,10 +214,10 @@ class ReferenceAnswer:
         return min(count, max(whole)) if whole else count
 
     def _fan_in(self, reference: Call, name: str) -> int:
-        """How many elements of one input an element depends on, about: 1 or more.
+        """Estimate how many elements of one input an element depends on: 1 or more.
 
-        Asked where the sides tell of no sum, as of a softmax: the middle element of
-        an input is moved, and the elements of the output that move with it counted.
+        This is used if the sides show no sum, as for a softmax. It moves the middle
+        element of an input and counts the elements of the output that move with it.
         """
         args, want, most = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):
@@ -228,7 +232,7 @@ class ReferenceAnswer:
 
             try:
                 off = (self._ask(reference, {other: moved})[name] - want).abs()
-            except Exception:  # the reference does not take this: nothing is known
+            except Exception:  # the reference rejects this: nothing is known
                 continue
             changed = value.numel() * int((off > 1e-12 * want.abs()).sum())
             most = max(most, -(-changed // want.numel()))
@@ -253,7 +257,7 @@ class Fenced:
             self.array.fill_(poison(numpy).item())
 
     def require_guards(self) -> None:
-        """Mismatch if an element before or past the array was written."""
+        """Raise Mismatch if an element before or past the array was written."""
         count = self.array.numel()
         for zone, first in (
             (self._whole[:GUARD], -GUARD),
@@ -271,7 +275,7 @@ class Fenced:
 
 
 def _convert_tensor(value: Any) -> Any:
-    """An array as a torch tensor on the same memory; anything else as it is."""
+    """Return an array as a torch tensor on the same memory, other values unchanged."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if isinstance(value, np.ndarray):

@@ -1,8 +1,8 @@
-"""One call of autotune(), from the first look at the kernel to the winner.
+"""Run one call of autotune(), from the first look at the kernel to the winner.
 
-What was found before: a file in the cache for each kernel, device and sizes.
-
-They can be made again, in seconds: pruned and cleared with the rest of the cache.
+place(), read() and write() keep earlier results: a file in the cache for each kernel,
+device and sizes. The files can be made again in seconds; they are pruned and cleared
+with the rest of the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .sources import TunableSource, bound, is_cuda
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
 
-FORM = 1  # of what is stored, and of how it is measured
+FORM = 1  # version of the stored form, and of the measurement
 
 
 def place(
@@ -44,8 +44,10 @@ def place(
     texts: Sequence[Sequence[str]],
     settings: Sequence[Any],
 ) -> Path:
-    """The file for these candidates, their sources and launches, on this device, with
-    arguments of these sizes."""
+    """Return the file for these candidates, device and sizes of arguments.
+
+    The candidates include their sources and launches.
+    """
     compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
     parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
     for one, text in zip(candidates, texts):
@@ -54,18 +56,18 @@ def place(
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """What write() wrote; None if nothing is there, or it is damaged."""
+    """Return the contents that write() wrote; None if missing or damaged."""
     try:
         found = json.loads(path.read_text())
         found["rows"], found["best"]
-        os.utime(path)  # used now: the oldest go first
+        os.utime(path)  # the oldest are pruned first
         return found
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Whole or not at all; where nothing can be written, it is found again."""
+    """Write all or nothing; if it cannot be written, it is measured again."""
     with contextlib.suppress(OSError):
         store.write(path, json.dumps(found))
         store.prune_at_exit()
@@ -84,7 +86,7 @@ PRECISIONS = {
 
 
 class Session:
-    """One call of autotune(): the candidates, and what they are tried with."""
+    """One call of autotune(): the candidates, and the arguments to try them with."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class Session:
     def inspect(
         self, args: Sequence[Any], outputs: Sequence[str] | None, inout: Sequence[str]
     ) -> None:
-        """See by the first candidate that compiles what the kernel takes."""
+        """Find the kernel's parameters, by the first candidate that compiles."""
         kernel, first_error = None, None
         for one in self.ready:
             try:
@@ -126,13 +128,15 @@ class Session:
         self.launched = is_cuda(kernel)
 
     def path(self, settings: Sequence[Any]) -> Path | None:
-        """Where the answer is kept; None where nothing is timed, or who knows of
-        what the candidates are made."""
+        """Return the file of the answer.
+
+        None if nothing is timed, or if the candidates' sources are unknown.
+        """
         if self.target == "cpu" and self.launched:
             return None
         try:
             texts = [self.source.texts(one) for one in self.ready]
-        except BuildError:  # one that does not compile
+        except BuildError:  # a candidate that does not compile
             return None
         if any(text is None for text in texts):
             return None
@@ -140,7 +144,7 @@ class Session:
         return place(where, self.arguments.values, self.ready, texts, settings)
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:
-        """What was found before, if the winner still passes its check."""
+        """Return the earlier result, if its winner still passes the check."""
         found = read(path)
         if found is None:
             return None
@@ -165,7 +169,7 @@ class Session:
         require_some(self.candidates, self.excluded)
 
     def check(self, check: Any, terms: float | None) -> None:
-        """Name those that are wrong; Mismatch if all are."""
+        """Mark the wrong ones; raise Mismatch if all are wrong."""
         answer, ready = ReferenceAnswer(check, self.arguments, terms), self.ready
         wrong: list[tuple[Candidate, Exception]] = []
         with self._bar("check", len(ready)) as bar:
@@ -194,7 +198,7 @@ class Session:
         require_some(self.candidates, self.excluded)
 
     def race(self, timer: str, path: Path | None) -> Tuned:
-        """Time what is right; the winner and all rows."""
+        """Time the right ones; return the winner and all rows."""
         stopped, timed = False, self.target == "cuda" or not self.launched
         ready = self.ready
         if timed:
@@ -230,13 +234,13 @@ class Session:
         )
 
     def _shapes(self, one: Candidate) -> tuple[Any, ...]:
-        """Of the arguments; () for what has no grid that fits them alone."""
+        """Return the arguments' shapes; () if no grid fits them alone."""
         values = self.arguments.values if one.shape is not None else ()
         arrays = [isinstance(value, torch.Tensor) for value in values]
         return tuple(tuple(v.shape) if a else None for v, a in zip(values, arrays))
 
     def _arch(self) -> str:
-        """For which GPU candidates are pruned; "" where nothing can tell."""
+        """Return the GPU for which candidates are pruned; "" if none is known."""
         if not self.launched or nvrtc.explain_missing():
             return ""
         if self.target == "cuda":

@@ -1,17 +1,16 @@
-"""What is tuned: CUDA C, plain C, a Python kernel, or a function that makes one.
+"""The tunable kernels: CUDA C, plain C, a Python kernel, or a function that makes one.
 
-A constant's value put into CUDA C, wherever the source defines it.
+with_values() puts a constant's value into CUDA C, wherever the source defines it.
 
     enum { BM = 128, BN = 128 };    #define TILE 16    constexpr int STAGES = 4;
 
-The value is replaced where it stands, so that a kernel is tuned as it is. A name that
-the source uses and does not define becomes -DNAME=value.
+The value is replaced in its place, so that the rest of the kernel stays unchanged. A
+name that the source uses and does not define becomes -DNAME=value. with_globals() gives
+a Python kernel other values of the names that it takes from its module.
 
-A Python kernel with other values of the names that it takes from its module.
-
-A Source makes the kernel for a combination of values, and says what autotune() has to
-know of it. Whatever is made is launched as kernel[grid, block](*args), or, where there
-is no `launch`, called as a function.
+A TunableSource makes the kernel for a combination of values, and describes it for
+autotune(). The result is launched as kernel[grid, block](*args), or, without a
+`launch`, called as a function.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 def with_values(
     source: str, constants: Mapping[str, Any], elsewhere: str = ""
 ) -> tuple[str, list[str]]:
-    """The source with these values, and flags for names that it does not define.
+    """Return the source with these values, and flags for names that it does not define.
 
-    elsewhere: the text of headers, which may use a name too. Raises ArgumentError for
-    a constant that nothing depends on.
+    elsewhere: the text of headers, which may use a name too. Raises ArgumentError for a
+    constant that nothing depends on.
     """
     code = signature.blank_comments(source)
     spans: list[tuple[int, int, str]] = []
@@ -67,7 +66,7 @@ def with_values(
 
 
 def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
-    """Where the values of a constant stand."""
+    """Yield the places of a constant's values."""
     macro = rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\S[^\n]*?)[ \t]*$"
     for match in re.finditer(macro, code, re.M):
         yield match.span(1)
@@ -81,7 +80,7 @@ def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _inside_enum(before: str) -> bool:
-    """Whether the text ends between the braces of an enum."""
+    """Return whether the text ends between the braces of an enum."""
     opened = before.rfind("{")
     if opened < 0 or "}" in before[opened:] or ";" in before[opened:]:
         return False
@@ -89,7 +88,7 @@ def _inside_enum(before: str) -> bool:
 
 
 def _end(code: str, start: int) -> int:
-    """Where an expression ends: before a comma, a semicolon or a bracket outside it."""
+    """Return an expression's end: before a comma, semicolon or bracket outside it."""
     depth = 0
     for i in range(start, len(code)):
         if code[i] in _OPEN:
@@ -113,8 +112,11 @@ def _describe_unused(code: str, name: str, defined: bool) -> str:
 def with_globals(
     function: types.FunctionType, constants: Mapping[str, Any]
 ) -> types.FunctionType:
-    """The function with other values of names that it, or what it calls, takes from
-    its module or from around it. Raises ArgumentError for a name that none uses."""
+    """Return the function with other values of names from outside it.
+
+    The names are from its module or enclosing scope; functions that it calls are
+    included. Raises ArgumentError for a name that none uses.
+    """
     function = plain_function(function)
     used: set[str] = set()
     made = _rebind_function(function, dict(constants), used, {})
@@ -163,7 +165,7 @@ Names = Sequence[str]
 def source_for(
     kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: SourceOptions
 ) -> TunableSource:
-    """The Source of what autotune() was given; ArgumentError if that is no kernel."""
+    """Return the source of autotune()'s kernel; ArgumentError if it is not one."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
@@ -178,36 +180,39 @@ def source_for(
 
 
 class SourceOptions:
-    """flags: for the compiler; name: of the kernel, where a source has several;
-    target: "cpu" or "cuda", where the arrays lie."""
+    """The options of a source.
+
+    flags: for the compiler; name: of the kernel, if a source has several; target: "cpu"
+    or "cuda", where the arrays are.
+    """
 
     def __init__(self, flags: str | Names, name: str | None, target: str) -> None:
         self.flags, self.name, self.target = words.split(flags), name, target
 
 
 class TunableSource:
-    """name: what messages call the kernel."""
+    """A kernel with constants to tune. name: its name in messages."""
 
     name = "kernel"
 
     def make(self, constants: Constants) -> Any:
-        """The kernel for these values, compiled. Raises CompileError."""
+        """Return the kernel for these values, compiled. Raises CompileError."""
         raise NotImplementedError
 
     def parameters(self, kernel: Any) -> list[str]:
-        """The names of what a launch takes; [] where nobody knows."""
+        """Return the names of a launch's parameters; [] if unknown."""
         return parameters_of(kernel)
 
     def written(self, kernel: Any) -> list[str] | None:
-        """The parameters that the kernel may write to; None where nobody knows."""
+        """Return the parameters that the kernel may write to; None if unknown."""
         return written_of(kernel)
 
     def texts(self, one: Candidate) -> list[str] | None:
-        """All that a candidate is made of, for a hash; None: it cannot be known."""
+        """Return all texts of a candidate, for a hash; None if they are unknown."""
         raise NotImplementedError
 
     def usage(self, kernel: Any, arch: str) -> Any:
-        """Registers and static shared memory, as nvrtc.Usage; None: not CUDA C."""
+        """Return registers and static shared memory (nvrtc.Usage); None: not CUDA C."""
         given = ()
         if isinstance(kernel, (Kernel, TranslatedKernel)):
             return find_usage(kernel, given, arch)[1]
@@ -255,7 +260,7 @@ class CudaSource(TunableSource):
         return with_values(self.source, constants, self._headers())
 
     def _headers(self) -> str:
-        """The text of what the source includes: of the session, and in folders."""
+        """Return the text of the source's includes, of the session and in folders."""
         of_session = headers.select_used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
         files = stored.list_includes(
@@ -266,7 +271,7 @@ class CudaSource(TunableSource):
 
 
 class PlainCSource(CudaSource):
-    """Plain C in a string: its function is called, and its time is a processor's."""
+    """Plain C in a string: its function is called and timed on a processor."""
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
@@ -283,8 +288,8 @@ class PlainCSource(CudaSource):
 class PythonSource(TunableSource):
     """A kernel in Python whose constants are names of its module, or enclosing ones.
 
-    It runs as the C that to_cuda() makes of it, or, handed over as numba_jit(kernel),
-    by Numba.
+    It runs as the C that to_cuda() makes of it, or, given as numba_jit(kernel), by
+    Numba.
     """
 
     def __init__(
@@ -356,11 +361,11 @@ class MakerSource(TunableSource):
         return made
 
 
-# ---- what is known of a kernel ------------------------------------------------------
+# ---- properties of a kernel ---------------------------------------------------------
 
 
 def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
-    """The kernel in the candidate's shape: call it with the arguments."""
+    """Return the kernel in the candidate's shape: call it with the arguments."""
     if one.shape is None:
         if isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel)):
             raise ArgumentError(
@@ -381,7 +386,7 @@ def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
 
 
 def parameters_of(kernel: Any) -> list[str]:
-    """The names of what a launch takes; [] where nobody knows."""
+    """Return the names of a launch's parameters; [] if unknown."""
     if isinstance(kernel, Kernel):
         return [param.name for param in kernel.params]
     if isinstance(kernel, TranslatedKernel):
@@ -399,7 +404,7 @@ def parameters_of(kernel: Any) -> list[str]:
 
 
 def written_of(kernel: Any) -> list[str] | None:
-    """The pointers without const; None where nobody knows."""
+    """Return the pointers without const; None if unknown."""
     if isinstance(kernel, TranslatedKernel) and kernel._last is not None:
         kernel = kernel._last.compiled
     if isinstance(kernel, (Kernel, CFunction)):
@@ -409,7 +414,7 @@ def written_of(kernel: Any) -> list[str] | None:
 
 
 def is_cuda(kernel: Any) -> bool:
-    """Whether it is launched, and not called: its time on a CPU says nothing."""
+    """Return whether it is launched, not called: its time on a CPU is meaningless."""
     return isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel))
 
 
@@ -431,7 +436,7 @@ def _read_file(path: Path, options: SourceOptions) -> CudaSource:
 
 
 def _load_kernel(kernel: Kernel | Module, options: SourceOptions) -> CudaSource:
-    """A kernel of %%cuda or load_cuda(): its source is tuned."""
+    """Return the source of a %%cuda or load_cuda() kernel."""
     made = select_only_kernel(kernel) if options.name is None else kernel
     cell: Cell = made._cell if isinstance(made, Module) else made.module
     options.flags = [*cell.flags, *options.flags]
@@ -454,7 +459,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Whether a function takes the constants: it makes kernels, and is none."""
+    """Return whether a function takes the constants: it makes kernels, and is none."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The space: every combination of the constants' values, and what becomes of each."""
+"""List every combination of the constants' values, and record the fate of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..toolchain import config
 
-MOST = 200_000  # combinations before `where`: more are a slip of the pen
+MOST = 200_000  # combinations before `where`: more are a typing error
 TRIED = f"at most {MOST} are tried"
 Constants = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Candidate:
     shape: grid, block and bytes of dynamic shared memory; None: called as a function.
     state: "ready", then "pruned", "wrong", "dropped" (slow, and so timed only roughly)
     or "timed". reason: why it is out, in a word; why: in a sentence. registers, shared
-    (bytes) and occupancy (0 to 1) are None where nobody knows.
+    (bytes) and occupancy (0 to 1) are None if unknown.
     """
 
     constants: Constants
@@ -41,12 +41,12 @@ class Candidate:
     more: dict[str, Any] = field(default_factory=dict)
 
     def out(self, state: str, reason: str, why: str) -> None:
-        """Take it out of the race."""
+        """Remove the candidate from the race."""
         self.state, self.reason, self.why = state, reason, why
 
     @property
     def threads(self) -> int | None:
-        """Of a block."""
+        """Threads of a block."""
         return None if self.shape is None else math.prod(self.shape.block)
 
     def __str__(self) -> str:
@@ -54,12 +54,12 @@ class Candidate:
 
 
 def spell_candidate(constants: Mapping[str, Any]) -> str:
-    """BM=64 BN=128"""
+    """Write constants, such as BM=64 BN=128."""
     return " ".join(f"{name}={value}" for name, value in constants.items())
 
 
 def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
-    """The space with a tuple of values for each name; ArgumentError if it is none."""
+    """Return the space with a tuple of values for each name, or raise ArgumentError."""
     if not isinstance(space, Mapping) or not space:
         raise ArgumentError(
             f'space={space!r:.60}: want names with values, e.g. {{"TILE": (16, 32)}}'
@@ -69,7 +69,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ArgumentError(f"space: {name!r} is no name of a constant")
         one = isinstance(values, str) or not isinstance(values, Iterable)
-        if isinstance(values, range) and len(values) > MOST:  # do not write it out
+        if isinstance(values, range) and len(values) > MOST:  # too long to write out
             raise ArgumentError(f"space: {name} has {len(values)} values, {TRIED}")
         found[name] = tuple(dict.fromkeys([values] if one else values))
         if not found[name]:
@@ -88,7 +88,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
 def list_combinations(
     space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
 ) -> tuple[list[Candidate], int]:
-    """The candidates that `where` allows, and how many it does not."""
+    """Return the candidates that `where` allows, and the number of the others."""
     every = [dict(zip(space, values)) for values in itertools.product(*space.values())]
     if where is None:
         return [Candidate(one) for one in every], 0
@@ -97,7 +97,7 @@ def list_combinations(
 
 
 def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> None:
-    """Ask `launch` for a candidate's grid and block; what CUDA refuses is pruned."""
+    """Set a candidate's grid and block from `launch`; prune those that CUDA refuses."""
     if launch is None:
         return
     key = by_name("launch", launch, one.constants)
@@ -113,7 +113,7 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
 
 
 def by_name(what: str, function: Callable[..., Any], constants: Constants) -> Any:
-    """function(...) with those of the constants that it has parameters for."""
+    """Call function(...) with those of the constants that are its parameters."""
     if not callable(function):
         raise ArgumentError(
             f"{what}={function!r:.40}: want a function of the constants"
@@ -139,7 +139,7 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
 
 
 def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
-    """ArgumentError with a count for each reason if nothing is left to try."""
+    """Raise ArgumentError with a count for each reason if nothing is left to try."""
     if any(one.state == "ready" for one in candidates):
         return
     counts = counts_of(candidates, excluded)
@@ -151,7 +151,7 @@ def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
 
 
 def counts_of(candidates: Sequence[Candidate], excluded: int) -> dict[str, int]:
-    """How many are out, by reason."""
+    """Count those that are out, by reason."""
     counts = {"where": excluded} if excluded else {}
     for one in candidates:
         if one.state in ("pruned", "wrong"):

@@ -1,4 +1,4 @@
-"""What autotune() gives back: the winner, ready to launch, and what became of all."""
+"""The result of autotune(): the winner, ready to launch, and the fate of all."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 
 @dataclass(frozen=True)
 class Tuned:
-    """Made by autotune(). best(*args) launches the winner in its grid and block, on
-    arrays of the shapes that were tuned for.
+    """The result of autotune(): best(*args) launches the winner in its grid and block.
 
-    name: the kernel's. constants: the winner's; kernel: launch it in another grid.
-    rows: a row for each candidate that `where` allows, as the lab's JSON has them, best
-    first; counts: how many are out, by reason. shapes: of the arguments, None for what
-    is no array; () where any will do. cached: found before. stopped: by Ctrl-C.
+    The arrays must have the tuned shapes. name: the kernel's. constants: the winner's;
+    kernel: launch it in another grid. rows: a row for each candidate that `where`
+    allows, as the lab's JSON has them, best first; counts: how many are out, by reason.
+    shapes: of the arguments, None for those that are not arrays; () if any will do.
+    cached: from an earlier call. stopped: by Ctrl-C.
     """
 
     name: str
@@ -72,19 +72,19 @@ class Tuned:
 
     @property
     def us(self) -> float | None:
-        """Microseconds of the winner; None where nothing is timed."""
+        """The winner's microseconds; None if nothing is timed."""
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Time over each constant: a figure of strips, a dot for each candidate."""
-        # matplotlib is slow to import.
+        """Draw time over each constant: a figure of strips, a dot per candidate."""
+        # Imported lazily: matplotlib is slow to import.
         from .picture import draw_strips
 
         return draw_strips(self)
 
     def heat(self, x: str, y: str) -> Any:
-        """The best time for each pair of values of two constants, as a figure."""
-        # matplotlib is slow to import.
+        """Draw the best time for each pair of values of two constants, as a figure."""
+        # Imported lazily: matplotlib is slow to import.
         from .picture import draw_heat
 
         return draw_heat(self, x, y)
@@ -94,7 +94,7 @@ class Tuned:
         write_json(path, self.rows, self.target)
 
     def sentence(self) -> str:
-        """What came out, in one line."""
+        """Write the result in one line."""
         named = spell_candidate(self.constants)
         right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
         if self.us is None:
@@ -109,7 +109,7 @@ class Tuned:
         )
 
     def notes(self) -> list[str]:
-        """What was not timed, and why; what is wrong, by name."""
+        """List the candidates that were not timed, with reasons, and the wrong ones."""
         lines = []
         out = {k: v for k, v in self.counts.items() if k != "wrong"}
         if out:
@@ -129,7 +129,7 @@ class Tuned:
         return lines
 
     def table(self) -> str:
-        """The best rows as text."""
+        """Write the best rows as text."""
         names = [*self.constants]
         shown = [
             {**row["constants"], **row, "vs_best": _ratio_of(row, self.us)}
@@ -164,7 +164,7 @@ def rows_of(
     target: str,
     precision: str | None,
 ) -> list[Row]:
-    """A row for each candidate, the best first."""
+    """Return a row for each candidate, the best first."""
     device = device_name(target)
     none = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []

@@ -1,6 +1,5 @@
-"""Where the time between kernels goes: `python -m weft bench graphs`.
+"""Measure the time between kernels: `python -m weft bench graphs`.
 
-command    the rows (graphs.cu, chain.cuh, overlap.cu; fusion.cu)
-timelines  what a GPU ran, and when
+command    the rows and timelines (graphs.cu, chain.cuh, overlap.cu; fusion.cu)
 plot       charts of the rows
 """

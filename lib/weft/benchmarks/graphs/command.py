@@ -1,30 +1,29 @@
-"""Where the time between kernels goes: `python -m weft bench graphs`.
+"""Measure the time between kernels: `python -m weft bench graphs`.
 
-Timelines for `weft bench graphs`: what a GPU ran, and when.
+Lesson 14 explains the measurements, by the op of a row:
 
-Of copies beside kernels on 1, 2 and 4 streams, of a chain of short kernels one by one
-and in a graph, and of training steps of the MNIST model, PyTorch's and ours: the last
-STEPS of RUN that are queued at once, since a run's first step waits for its start.
-us is measured apart, without the profiler, which makes the host slower; of a training
-step it is that of RUN steps. step_rows() measures what a run's start adds.
-
-Lesson 14 explains what is measured here, by the op of a row:
-
-    chain     one of `count` short kernels, launched by several roads
-    host      what the host pays for one of them
+    chain     one of `count` short kernels, launched in several ways
+    host      the host's cost of one of them
     fetch     a kernel that fetches its weights before or after it waits
     crowd     dependent launch where blocks of the next kernel crowd this one's
     many      dependent launch of kernels with very many short blocks
     fork      two kernels side by side
     overlap   copies beside kernels, on 1 to 4 streams
     fusion    three kernels and one; gbs: of `bytes`, those that each way needs
-    remat     pixels stored as floats, or normalised by whoever reads them
+    remat     pixels stored as floats, or normalised by each reader
     timeline  what ran when; spans: [row, name, kind, start, us], see timeline.py
-    steps     a call of `count` training steps on an idle GPU, see timelines.py
+    steps     a call of `count` training steps on an idle GPU, see step_rows()
 
-graphs.cu is a program of its own, since a chain's launches come from C;
-fusion.cu has the kernels of fusion and remat. On a CPU all of it runs and is
-checked, and the times say nothing of a GPU; timelines and steps are a GPU's alone.
+There are timelines of copies beside kernels on 1, 2 and 4 streams, and of a chain of
+short kernels, one by one and in a graph. Others show training steps of the MNIST model,
+PyTorch's and ours. Of RUN training steps that are queued at once, a timeline has the
+last STEPS, since a run's first step waits for its start. us is measured separately,
+without the profiler, which slows the host down; for a training step it is that of RUN
+steps. step_rows() measures the cost of a run's start.
+
+graphs.cu is a separate program, since a chain's launches come from C; fusion.cu has the
+kernels of fusion and remat. On a CPU everything but timelines and steps runs and is
+checked, but the times do not represent a GPU.
 
 --device cuda; --rungs overlap,chain: only those ops.
 """
@@ -57,10 +56,10 @@ from ...timing.results import Row
 from ...toolchain import build, native
 from ..transpose import _time
 
-RUN, STEPS = 8, 2  # training steps that are queued at once, and those that are kept
+RUN, STEPS = 8, 2  # training steps that are queued at once, and those kept
 BATCH, LR = 64, 0.1
 CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
-PARTS, PART = 8, 2 << 20  # of the array that is copied; floats in each
+PARTS, PART = 8, 2 << 20  # of the copied array; floats in each
 TURNS = 2000
 TIMELINE_KERNELS = """
 __global__ void step(float *x, int n) {
@@ -80,9 +79,9 @@ THEIRS = ("eager", "graph", "compile+graph")
 
 
 def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
-    """A row for each timeline; none where there is no GPU.
+    """Return a row for each timeline; none if there is no GPU.
 
-    What fails is told, and left out.
+    A failure is reported, and its row left out.
     """
     if where.type != "cuda":
         return []
@@ -103,7 +102,7 @@ def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
 def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     """Time calls of `count` training steps, each on an idle GPU; `us` is a call's time.
 
-    No rows where there is no GPU.
+    Returns no rows without a GPU.
     """
     if where.type != "cuda":
         return []
@@ -124,7 +123,7 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
 
 
 def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
-    """The timeline of that name: run now on a GPU, else as it came with the lab."""
+    """Return the timeline of that name: run now on a GPU, else the committed one."""
     where = torch.device(where)
     if where.type != "cuda":
         return committed(name)
@@ -156,7 +155,7 @@ def _profile(name: str, call: Callable[[], object]) -> Timeline:
 def timeline_row(
     impl: str, name: str, timing: Timing, seen: Timeline
 ) -> dict[str, Any]:
-    """A timeline as a row of results."""
+    """Return a timeline as a row of results."""
     return {
         **{"op": "timeline", "impl": impl, "rung": name},
         "precision": next((p for p in ("tf32", "bf16") if p in name), "fp32"),
@@ -183,7 +182,7 @@ def _make_chains(
 
 
 def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
-    """So many short kernels, one after the other."""
+    """Make a chain of short kernels, one after the other."""
     x = torch.zeros(65536, device=where)
     launch = load_cuda(TIMELINE_KERNELS, target=where.type).step[256, 256]
 
@@ -195,7 +194,7 @@ def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
 
 
 def graph_of(run: Callable[[], object]) -> Callable[[], None]:
-    """What `run` queues, captured once and launched as one."""
+    """Capture the work that `run` queues in a graph, and return its launch."""
     run()  # compiled before it is recorded
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -205,7 +204,7 @@ def graph_of(run: Callable[[], object]) -> Callable[[], None]:
 
 
 def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[], None]:
-    """x to the GPU, worked on there, and back, in PARTS parts on `count` streams."""
+    """Copy x to the GPU, change it, copy it back: PARTS parts on `count` streams."""
     x = torch.rand(PARTS, part).pin_memory()
     y = torch.empty_like(x).pin_memory()
     d_x, d_y = torch.empty(2, PARTS, part, device=where)
@@ -231,7 +230,7 @@ def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[]
 
 
 def random_data(count: int) -> Split:
-    """Images and labels at random: what they show does not change the time."""
+    """Make random images and labels: their contents do not change the time."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (count, 28, 28), np.uint8)
     return Split(images, rng.integers(0, 10, count).astype(np.uint8))
@@ -278,15 +277,15 @@ Call = Callable[[], object]
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     return rows(args.device, [name for name in args.rungs.split(",") if name])
 
 
 def rows(device: str = "cpu", ops: Sequence[str] = (), samples: int = 30) -> list[Row]:
-    """Check and time all of it, or the named ops.
+    """Check and time everything, or the named ops.
 
-    Raises ValueError for an op that there is not, RuntimeError for a wrong result and
-    BuildError where the program cannot be built.
+    Raises ValueError for an unknown op, RuntimeError for a wrong result and BuildError
+    if the program cannot be built.
     """
     where = torch.device(device)
     if unknown := set(ops) - OPS.keys():
@@ -299,7 +298,7 @@ def rows(device: str = "cpu", ops: Sequence[str] = (), samples: int = 30) -> lis
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     told = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
     said = f"fp32; {'; '.join(told)}"
     if rows[0]["target"] == "cpu":
@@ -319,7 +318,7 @@ def _make_row(where: torch.device, op: str, rung: str, timing: Timing, **more) -
 
 
 def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
-    """What graphs.cu prints of an op, a row for each line."""
+    """Run an op in graphs.cu; return a row for each line that it prints."""
     found = []
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         words = [str(_build_program(where, Path(folder))), str(samples)]
@@ -341,7 +340,7 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
 
 
 def _build_program(where: torch.device, folder: Path) -> Path:
-    """The program: by nvcc for a GPU, else as `weft run` builds it."""
+    """Build the program: by nvcc for a GPU, else as `weft run` builds it."""
     sources = [str(path) for path in PROGRAM]
     if where.type == "cpu":
         return build_executable(Program(sources))
@@ -367,7 +366,7 @@ __global__ void step(float *x, int n) {
 
 
 def _from_python(where: torch.device, samples: int) -> list[Row]:
-    """The same chain, launched by a loop of Python."""
+    """Time the same chain, launched by a loop of Python."""
     size = PROGRAM_SIZES[where.type][0]
     x = torch.zeros(size, device=where)
     launch = load_cuda(STEP, target=where.type).step[-(-size // 256), 256]
@@ -416,7 +415,7 @@ def _of_kernels(where: torch.device, samples: int) -> list[Row]:
 
 
 def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[tuple]:
-    """op, rung, call, its result, what that has to be, bytes it reads and writes."""
+    """Yield op, rung, call, its result, the expected one, and bytes moved."""
     quarter = size // 4
     grid, four = -(-quarter // 256), CHANNELS // 4
     generator = torch.Generator().manual_seed(0)
@@ -468,7 +467,7 @@ def _record_steps(where: torch.device, samples: int) -> list[Row]:
     return step_rows(where, samples)
 
 
-# Who measures which op; one function may measure several.
+# The function that measures each op; one may measure several.
 OPS = {
     **{"chain": _time_chain, "host": _time_chain},
     **{

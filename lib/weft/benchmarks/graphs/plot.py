@@ -3,9 +3,9 @@
     with figure(9, 4) as ax:
         plot_chains(ax, rows, load_elsewhere("graphs"))
 
-Full is what was measured here, hollow what was measured elsewhere and came
-with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
-signal. A chart for which nothing was measured anywhere says how that is done.
+Full marks were measured here; hollow ones were measured elsewhere and came with the
+lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are not meaningful. A
+chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ ROADS = (  # of a chain: from slow to fast
 def find_value(
     op: str, rung: str, rows: list[Row], others: list[ResultFile], **more
 ) -> float:
-    """us of a row: of this machine if it is there, else of the first of `others`.
+    """Return us of a row: this machine's if it exists, else the first of `others`.
 
-    more: other keys that it must have. NaN if nobody has it.
+    more: other keys that it must have. NaN if there is no such row.
     """
     wanted = {"op": op, "rung": rung} | more
     for row in [*rows, *(row for found in others for row in found["rows"])]:
@@ -53,7 +53,10 @@ def find_value(
 def plot_chains(
     ax: Axes, rows: list[Row], others: list[ResultFile], floor: float, count: int = 100
 ) -> None:
-    """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
+    """Draw µs per kernel of a chain, on a log axis, for each way to launch it.
+
+    floor: the time of its bytes alone.
+    """
     series = _group_rows(rows, others, "chain", count)
     if not series:
         return draw_unmeasured(ax, "graphs")
@@ -87,7 +90,7 @@ def plot_bars(
     count: int | None = None,
     only: Sequence[str] = (),
 ) -> None:
-    """A bar for each way of an op, from 0 on, in µs; GB/s beside it where there are.
+    """Draw a bar for each way of an op, from 0, in µs, with GB/s if known.
 
     only: those ways, in this order.
     """
@@ -114,7 +117,7 @@ def plot_bars(
 
 
 def make_caption(others: Iterable[ResultFile]) -> str:
-    """Which cards were measured elsewhere, and when."""
+    """Write which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
     return f"hollow: {'; '.join(told)}" if told else describe_unmeasured("graphs")
 
@@ -122,7 +125,7 @@ def make_caption(others: Iterable[ResultFile]) -> str:
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """(rows of the op, whether they are this machine's), this machine's first."""
+    """Return (rows of the op, whether they are this machine's), its own first."""
     every = [(rows, True), *((found["rows"], False) for found in others)]
     kept = [
         ([r for r in found if r["op"] == op and count in (None, r.get("count"))], full)

@@ -1,9 +1,9 @@
 """The matmul ladder beside cuBLAS and PyTorch: `python -m weft bench matmul`.
 
-command   the command line, and rows() and mine() for a lesson
-race      which races there are; in each, who is checked, timed, left out
-calls     who takes part
-comparison  ratios to cuBLAS, and the rows as pictures and README take them
+command   the command line, and rows() and time_mine() for a lesson
+race      plan the races; check, time or leave out their contenders
+calls     the contenders
+comparison  ratios to cuBLAS, and the rows in the form for pictures and README
 plot, roofline  pictures of them
 readme    the tables in README.md, which weft.benchmarks.readme writes
 """

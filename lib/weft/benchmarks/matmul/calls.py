@@ -1,7 +1,7 @@
-"""Who takes part in `weft bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba.
+"""The contenders of `weft bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba.
 
-Every one of them computes c (m,n) float32 = a (m,k) @ b (k,n) of the same random
-numbers, and its c is compared with a product in float64 before it is timed.
+Each of them computes c (m,n) float32 = a (m,k) @ b (k,n) of the same random numbers.
+Its c is compared with a product in float64 before it is timed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-# What the others compute in a race of that precision: fp32 is what 3xtf32 replaces.
+# The others' precision in a race of this one: 3xtf32 replaces fp32.
 OPPONENTS = {"3xtf32": "fp32"}  # else the same
-# An element of c may be off by so many times what is allowed as a root mean square of
-# an element of its row's and column's lengths. Errors are sums of k small ones, nearly
-# normal, and at 8 deviations one in 10^15 would lie beyond; right kernels of all
-# precisions, up to 8192^3, came to 2.6 on an H200.
+# The largest error of an element of c, in units of the allowed root mean square for its
+# row's and column's lengths. Errors are sums of k small ones, nearly normal: beyond 8
+# deviations there would be one in 10^15. Right kernels of all precisions, up to 8192^3,
+# reached 2.6 on an H200.
 FARTHEST = 8
-# Seconds for which OpenBLAS's threads look out for more work: on two cores PyTorch took
-# 45 ms for a product 60 ms after one of NumPy's, and 17 ms 100 ms after.
+# Seconds in which OpenBLAS's threads wait for more work. On two cores, PyTorch took 45
+# ms for a product 60 ms after one of NumPy's, and 17 ms 100 ms after.
 OPENBLAS_SPINS = 0.1
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
@@ -49,9 +49,9 @@ class Size:
 
     @staticmethod
     def of(text: str) -> Size:
-        """ "1024" is a cube, "5120x256x5120" m x k x n, "64of256" a batch of cubes.
+        """Parse "1024" (a cube), "5120x256x5120" (m x k x n), "64of256" (64 cubes).
 
-        ArgumentError for others.
+        Raises ArgumentError for other texts.
         """
         number = r"([1-9]\d{0,8})"
         form = rf"(?:{number}of)?{number}(?:x{number}x{number})?"
@@ -75,7 +75,7 @@ class Size:
         return 2.0 * self.batch * self.m * self.k * self.n
 
     def bytes(self, precision: str) -> float:
-        """That must move: a and b read once, c written once."""
+        """Return the bytes that must move: a and b read once, c written once."""
         element = 2 if precision in TYPES else 4
         operands = element * (self.m * self.k + self.k * self.n)
         return self.batch * (operands + 4.0 * self.m * self.n)
@@ -88,10 +88,10 @@ class Size:
 
 @dataclass
 class Operands:
-    """a, b and c in one or several copies, and what c has to be.
+    """a, b and c in one or several copies, and the expected c.
 
-    precision: of the race. flush: empties the cache, where they are to be cold and
-    so small that too many copies would have to take turns.
+    precision: of the race. flush: empties the cache if the operands must be cold and
+    are so small that too many copies would be needed.
     """
 
     size: Size
@@ -104,7 +104,7 @@ class Operands:
     def random(
         size: Size, precision: str, device: torch.device, cold: bool
     ) -> Operands:
-        """Signed random numbers; cold: copies that do not fit the cache."""
+        """Make signed random numbers; cold: with copies that exceed the cache."""
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
         flush = timers.make_flusher(device) if cold and copies == 1 else None
@@ -129,7 +129,7 @@ class Operands:
         return Operands(size, precision, device, sets, flush)
 
     def stored(self, layout: str) -> Operands:
-        """The same with a and b as they lie in a layout: "nt" has b as (n,k)."""
+        """Return the same with a and b stored in a layout: "nt" has b as (n,k)."""
         if layout == "nn":
             return self
 
@@ -147,7 +147,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """What each c[i,j] is like: the lengths of its row and column, over sqrt(k)."""
+        """The scale of each c[i,j]: the lengths of its row and column, over sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
@@ -158,10 +158,10 @@ class Operands:
         return OPPONENTS.get(self.precision, self.precision)
 
     def errors(self, call: Callable[[int], object], precision: str) -> dict[str, float]:
-        """What call(0) leaves in c, compared: relative root mean square and maximum.
+        """Compare call(0)'s c: return relative root mean square and maximum errors.
 
-        Mismatch if it is not a product in that precision: if it is too far off as a
-        whole, or in any element.
+        Raises Mismatch if it is not a product in that precision: if it is too far off
+        as a whole, or in any element.
         """
         c = self.sets[0][0]
         c.fill_(torch.nan)
@@ -170,7 +170,7 @@ class Operands:
         rms = float(off.square().mean().sqrt() / self.want.square().mean().sqrt())
         worst = float(off.abs().max() / self.want.abs().max())
         limit = error_limit(precision, self.size.k)
-        if not rms <= limit:  # NaN is not
+        if not rms <= limit:  # also true for NaN
             raise Mismatch(
                 f"not timed, since it is wrong: at {self.size} its error is {rms:.2g} "
                 f"of c (root mean square), at most {limit:.2g} is {precision}"
@@ -189,7 +189,7 @@ class Operands:
 
 @dataclass
 class Entry:
-    """One contender of one race. speed: its TFLOP/s, once that is known."""
+    """One contender of one race. speed: its TFLOP/s, if known."""
 
     impl: str
     rung: str
@@ -204,11 +204,11 @@ class Entry:
 
 
 def error_limit(precision: str, k: int) -> float:
-    """What a relative root mean square error may be at most.
+    """Return the largest allowed relative root mean square error.
 
-    Sums of k random products that are rounded one after another are off by about
-    2^-24 sqrt(k) / 2; a tensor core cuts instead, with a drift. Products of numbers
-    cut to tf32 are off by 2.9e-4 to 7.8e-4, however long the sum is.
+    Sums of k random products that are rounded one after another are off by about 2^-24
+    sqrt(k) / 2; a tensor core truncates, with a drift. Products of numbers cut to tf32
+    are off by 2.9e-4 to 7.8e-4, however long the sum is.
     """
     if precision == "tf32":
         return 1e-3
@@ -219,7 +219,7 @@ def error_limit(precision: str, k: int) -> float:
 def make_entry(
     impl: str, rung: str, precision: str, operands: Operands, call: Product, **more: Any
 ) -> Entry:
-    """A contender that calls call(c, a, b)."""
+    """Make a contender that calls call(c, a, b)."""
     sets = operands.sets
     count = len(sets)
 
@@ -237,7 +237,7 @@ def make_entry(
 def of_rung(
     lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
 ) -> Entry:
-    """A rung of the ladder, called as C calls it, with its workspace at hand."""
+    """Make a contender of a rung, called as from C, with its workspace allocated."""
     operands = operands.stored(layout)
     size, where = operands.size, operands.device
     sizes = size.m, size.n, size.k
@@ -269,7 +269,7 @@ def of_rung(
 
 
 def of_numba(operands: Operands) -> Iterator[Entry]:
-    """The Python bodies of lessons 01b and 02a, compiled by Numba."""
+    """Yield the Python bodies of lessons 01b and 02a, compiled by Numba."""
     size, tile = operands.size, lessons.TILE
     grid = -(-size.n // tile), -(-size.m // tile)
     for name in ("matmul", "matmul_tiled"):
@@ -286,7 +286,7 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
 
 
 def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
-    """cuBLAS itself, in each of the layouts; nothing where it is not there."""
+    """Yield cuBLAS itself, in each of the layouts; nothing if it is missing."""
     with contextlib.suppress(KernelError):
         kind = operands.opponents
         gemm = peaks.Gemm(kind, operands.device.index)
@@ -297,7 +297,7 @@ def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[
 
 
 def of_torch(operands: Operands) -> Entry:
-    """torch.mm or torch.bmm; of 16 bits into float32 where this PyTorch can."""
+    """Make torch.mm or torch.bmm; of 16 bits into float32 if this PyTorch can."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
@@ -326,7 +326,7 @@ def of_torch(operands: Operands) -> Entry:
 
 
 def of_numpy(operands: Operands) -> Entry:
-    """NumPy's product, on the host."""
+    """Make NumPy's product, on the host."""
     import numpy as np
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

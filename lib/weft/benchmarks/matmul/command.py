@@ -1,17 +1,17 @@
 """The matmul ladder beside cuBLAS and torch.mm: `python -m weft bench matmul`.
 
-For each size and precision all contenders take turns, each checked against float64
-first, and a rung that has not passed its check is not timed. Then the ratios
-to cuBLAS. With tensor cores in the race each burst of 2 ms comes after a pause
-of 60 ms, a longer call after a pause in proportion: back to back the card's power limit
-is measured, and noise. Products too small for that go without.
+For each size and precision, all contenders take turns. Each is checked against float64
+first, and a rung that has not passed its check is not timed. The ratios to cuBLAS
+follow. With tensor cores in the race, each burst of 2 ms comes after a pause of 60 ms,
+and a longer call after a pause in proportion. Back to back, the timing would measure
+the card's power limit, and noise. Products too small for that need no pauses.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
 summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
-that were not measured anew, if they are of this device: a run can be made in parts. On
-a CPU the rungs in plain C race NumPy and torch, all with the same threads: as many as
-OMP_NUM_THREADS says.
+that were not measured anew, if they are of this device, so that a run can be made in
+parts. On a CPU the rungs in plain C race NumPy and torch, all with the number of
+threads in OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KEY += ("cache", "race", "batch", "threads")
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
-    """The options that only this benchmark has."""
+    """Add the options that only this benchmark has."""
     add = parser.add_argument
     add("--set", default="", help=f"of sizes: {', '.join(SETS)}")
     add("--timer", default="", help=f"of {', '.join(clocks.TIMERS)}")
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line; --json is written part by part."""
+    """Return the rows for the command line's options; write --json part by part."""
     where = _parse_device(args.device)
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
@@ -96,9 +96,10 @@ def rows(
     precisions: Sequence[str] = ("fp32",),
     **more: Any,
 ) -> list[Row]:
-    """The rows of these sizes ("1024", "5120x256x5120"); more: fields of Options.
+    """Return the rows of these sizes ("1024", "5120x256x5120").
 
-    rungs: () takes all that run on `device`, on a CPU those in plain C.
+    rungs: () takes all that run on `device`, on a CPU those in plain C. more: fields of
+    Options.
     """
     where, speeds = _parse_device(device), Speeds()
     options = RaceOptions(where, **more)
@@ -115,11 +116,11 @@ def time_mine(
     rungs: Sequence[str] = (),
     **more: Any,
 ) -> list[Row]:
-    """The reader's own product beside cuBLAS and torch.mm: rows for the pictures.
+    """Time the reader's own product beside cuBLAS and torch.mm: rows for the pictures.
 
-    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. rungs: of
-    ours, by name, that take turns with it. more: as of rows(). Raises Mismatch if it is
-    wrong; it is not timed then.
+    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. rungs:
+    ours, by name, that take turns with it. more: as in rows(). Raises Mismatch, without
+    timing it, if it is wrong.
     """
     where = _parse_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
@@ -132,9 +133,9 @@ def time_mine(
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """`rows`, and before them those of the file at `path` that they do not replace.
+    """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
 
-    None of it if it was measured on another device, or by an older form of this.
+    The file's rows are dropped if they are from another device, or an older format.
     """
     if not Path(path).exists():
         return rows
@@ -168,7 +169,7 @@ def note(rows: list[Row]) -> str:
 
 
 def status(rows: list[Row]) -> int:
-    """1 if a kernel was not timed since it is wrong."""
+    """Return 1 if a kernel was wrong and therefore not timed."""
     return int(any(row.get(WRONG) for row in rows))
 
 
@@ -189,7 +190,7 @@ def _row_key(row: Row) -> tuple:
 
 
 def _place(row: Row) -> tuple:
-    """Where a row stands in the file: peaks, then by size, then by precision."""
+    """Return a row's place in the file: peaks, then by size, then by precision."""
     work = math.prod(row.get(name) or 0 for name in ("batch", "m", "k", "n"))
     return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
 

@@ -1,12 +1,12 @@
-"""Rows of `weft bench matmul` compared: ratios to cuBLAS, and series for the pictures.
+"""Compare rows of `weft bench matmul`: ratios to cuBLAS, and series for the pictures.
 
-Our fastest rungs beside cuBLAS: lines of a table, from the rows of a race.
+A ratio is the opponent's time over that of our fastest rung, in one run. On a GPU the
+opponent is cuBLAS, in the race in which it is fastest; on a CPU, torch.mm with as many
+threads.
 
-The ratios are the opponent's time over that of our fastest rung, in one run: on a GPU
-cuBLAS, in the race in which it is fastest, on a CPU torch.mm with as many threads.
-
-committed_results()     what came with the lab
-series_of(rows)         for each machine the rows that stand beside each other
+compare_fastest(rows)   our fastest rungs beside cuBLAS: lines of a table
+committed_results()     the results that came with the lab
+series_of(rows)         for each machine the rows that are shown together
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...timing import read_json
 from ...timing.results import ResultFile, Row
 
 CUBLAS = ("cublas",)
-# Here the layout of a and b that is best for each side counts, since a tensor core may
-# want b stored (n,k). In other precisions each stands beside the same of cuBLAS.
+# In these precisions each side has its best layout of a and b, since a tensor core may
+# need b stored (n,k). In others, each rung is compared with cuBLAS in the same layout.
 BETTER = ("tf32", "3xtf32")
 Shape = tuple[int, int, int]
 
@@ -49,7 +49,7 @@ MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
     """Return a line for each size of SUMMARY in the rows, the mean and the worst ones.
 
-    cold: the same ratio where the inputs are in no cache, if that was timed, too.
+    cold: the same ratio with inputs that are in no cache, if that was also timed.
     """
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     cold = [r for r in timed if is_cold(r)]
@@ -62,9 +62,9 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
 def beside_fastest(rows: Sequence[Row]) -> None:
     """Set vs_cublas and vs_torch: the peer's time over the row's, within a run.
 
-    The peer's is its fastest in any race of that size, since heat slows cuBLAS's fp32
-    by up to 4 % where many kernels take turns. 3xtf32 stands beside fp32, and cuBLAS
-    has the row's layout, or where the better one counts that in which it is fastest.
+    The peer's time is its fastest in any race of that size, since heat slows cuBLAS's
+    fp32 by up to 4 % when many kernels take turns. 3xtf32 is compared with fp32. cuBLAS
+    has the row's layout or, in the precisions of BETTER, its fastest one.
     """
     timed = [row for row in rows if row["op"] == "matmul" and row.get("us")]
     fastest: dict[tuple, float] = {}
@@ -81,22 +81,22 @@ def beside_fastest(rows: Sequence[Row]) -> None:
 
 
 def run_of(row: Row) -> str | None:
-    """The run that a row is of: when it began; of older rows the commit."""
+    """Return the run of a row, by its start; for older rows, the commit."""
     return row.get("run") or row.get("commit")
 
 
 def is_cold(row: Row) -> bool:
-    """Whether its inputs were in no cache."""
+    """Return whether its inputs were in no cache."""
     return (row.get("cache") or "").startswith("cold")
 
 
 def is_usual(row: Row) -> bool:
-    """Whether a and b lie as (m,k) and (k,n), or somehow where the better counts."""
+    """Return whether a is (m,k) and b is (k,n), or the precision is in BETTER."""
     return row["layout"] == "nn" or row["race"] in BETTER
 
 
 def fastest_row(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
-    """The fastest row of these impls."""
+    """Return the fastest row of these impls."""
     those = [row for row in rows if row["impl"] in impls and row.get("us")]
     return min(those, key=lambda row: row["us"], default=None)
 
@@ -135,7 +135,7 @@ def _select_rows(
 
 
 def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
-    """Return the mean over the sizes of MEAN in the rows, if these are two or more."""
+    """Yield the mean over the sizes of MEAN in the rows, if these are two or more."""
     wanted = {(1, s, s, s) for s in MEAN}
     usual = [row for row in rows if _size_of(row) in wanted and is_usual(row)]
     found = [*_fastest_of_ours(usual, "fp32")]
@@ -147,7 +147,7 @@ def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
-    """The size and layout with the lowest ratio: one line."""
+    """Yield one line: the size and layout with the lowest ratio."""
     found = list(_fastest_of_ours(rows, precision))
     row = min(found, key=ratio_of, default=None)
     if row is None:
@@ -158,7 +158,7 @@ def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
 
 
 def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
-    """Our fastest row of each size and layout, where an opponent ran too."""
+    """Yield our fastest row of each size and layout, if an opponent ran too."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         if row["race"] == precision:
@@ -170,7 +170,7 @@ def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
 
 
 def ratio_of(row: Row) -> float | None:
-    """Beside cuBLAS; a batch beside torch.bmm, which calls it; on a CPU torch.mm."""
+    """Return the ratio to cuBLAS; for a batch, to torch.bmm; on a CPU, to torch.mm."""
     beside_torch = row.get("batch", 1) > 1 or row["target"] == "cpu"
     return row.get("vs_torch" if beside_torch else "vs_cublas")
 
@@ -178,7 +178,7 @@ def ratio_of(row: Row) -> float | None:
 def _make_line(
     precision: str, size: str, ratio: float, ours: Row | None, peer: Row | None = None
 ) -> Row:
-    """layout: ours, and the one in which cuBLAS is fastest."""
+    """Make a line of the table. layout: ours, and cuBLAS's fastest."""
     layouts = [row["layout"] for row in (ours, peer) if row]
     on_cpu = ours is not None and ours["target"] == "cpu"
     return {
@@ -192,7 +192,7 @@ def _make_line(
 
 
 def _circumstances_of(row: Row, precision: str) -> tuple:
-    """What a row and its opponents have in common."""
+    """Return the properties that a row and its opponents share."""
     return run_of(row), row.get("threads"), _size_of(row), precision, is_cold(row)
 
 
@@ -215,16 +215,16 @@ RESULTS = ROOT / "notebooks" / "results"
 
 
 def committed_results() -> list[ResultFile]:
-    """What came with the lab: notebooks/results/matmul_*.json, those of GPUs first."""
+    """Load notebooks/results/matmul_*.json, those of GPUs first."""
     found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
     found = [results for results in found if select_timed(results["rows"])]
     return sorted(found, key=lambda results: results["rows"][0]["target"] == "cpu")
 
 
 def select_timed(rows: Iterable[Row]) -> list[Row]:
-    """The rows of products that were timed; no batches, none transposed.
+    """Return the rows of timed products, without batches and transposed ones.
 
-    But where the better layout counts (BETTER) all are there.
+    In the precisions of BETTER, all layouts are included.
     """
     return [
         row
@@ -237,9 +237,9 @@ def select_timed(rows: Iterable[Row]) -> list[Row]:
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile] | None
 ) -> list[tuple[dict | None, list[Row]]]:
-    """(machine, its rows), this machine's first: it is None.
+    """Return (machine, its rows); this machine's are first, with None.
 
-    What a processor did elsewhere stands beside processors alone.
+    Results of processors elsewhere are included only beside a processor's.
     """
     others = committed_results() if committed is None else committed
     every = [(None, _select_alike(select_timed(rows)))]
@@ -257,20 +257,20 @@ def series_of(
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """The warm ones, if there are some, and on a processor those of most threads."""
+    """Return the warm rows, if there are any; on a processor, those of most threads."""
     there = [row for row in rows if not is_cold(row)] or rows
     most = max((row.get("threads") or 0 for row in there), default=0)
     return [row for row in there if (row.get("threads") or most) == most]
 
 
 def select_size(rows: Iterable[Row], size: Size | None) -> list[Row]:
-    """The rows of one size."""
+    """Return the rows of one size."""
     return [row for row in rows if (row["m"], row["k"], row["n"]) == size]
 
 
 def size_of(text: str) -> Size:
-    """m, k, n of "4096" or "5120x256x5120"."""
-    # README's tables do without PyTorch.
+    """Return m, k, n of "4096" or "5120x256x5120"."""
+    # Imported lazily: README's tables do not need PyTorch.
     from .calls import Size as Parsed
 
     size = Parsed.of(text)
@@ -278,19 +278,19 @@ def size_of(text: str) -> Size:
 
 
 def size_text(size: Size) -> str:
-    """How a size is written: m = k = n = 4096, or m x k x n."""
+    """Write a size: m = k = n = 4096, or m x k x n."""
     if len({*size}) == 1:
         return f"m = k = n = {size[0]}"
     return " × ".join(map(str, size))
 
 
 def peer_name(rows: Sequence[Row]) -> str:
-    """Whom these rows are compared with."""
+    """Return the name of these rows' opponent."""
     return PEERS["cublas" if any(r["impl"] == "cublas" for r in rows) else "torch"]
 
 
 def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
-    """The row at which a precision's rungs have 100 %: see beside_fastest()."""
+    """Return the row at which a precision's rungs have 100 %: see beside_fastest()."""
     against = "fp32" if precision == "3xtf32" else precision
     those = [
         row
@@ -302,7 +302,7 @@ def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
 
 
 def find_fullest_size(series: Sequence[tuple]) -> Size | None:
-    """The size with most of our rungs; of several the largest."""
+    """Return the size with most of our rungs; of several the largest."""
     first = series[0][1] if series else []
     counts: dict[Size, int] = {}
     for row in first:

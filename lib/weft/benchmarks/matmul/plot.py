@@ -1,11 +1,11 @@
-"""Pictures of the matmul ladder, from the rows of `weft bench matmul`.
+"""Draw the matmul ladder, from the rows of `weft bench matmul`.
 
     ladder_plot(rows)       every rung in per cent of cuBLAS (on a CPU: of torch.mm)
     size_plot(rows)         TFLOP/s over the sizes: our best and the opponents
 
-roofline.py has the roofline. `committed` takes results as bench.read_json()
-has them, by default those of notebooks/results/: hollow marks, with card and date. A
-row of the reader's own, of command.mine(), is a diamond among them.
+roofline.py has the roofline. `committed` takes results as bench.read_json() returns
+them, by default those of notebooks/results/: hollow marks, with card and date. A row of
+the reader's own, from command.time_mine(), is a diamond among them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def ladder_plot(
     committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
 ) -> Figure:
-    """Dots on a log axis: each rung's speed in per cent of the opponent's, by group.
+    """Draw each rung's speed in per cent of the opponent's, by group, on a log axis.
 
     size: "4096" or "5120x256x5120"; None: the one with most rungs. The opponent is
     cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32; on a CPU torch.mm.
@@ -82,7 +82,7 @@ def ladder_plot(
         values = [end for row in ours if _ratio_of(row) for end in _band_of(row)]
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
-        axes.set_xlim(low, high * (high / low) ** 0.34)  # room for words
+        axes.set_xlim(low, high * (high / low) ** 0.34)  # room for the texts
         for number, (machine, found) in enumerate(series):
             _draw_dots(axes, found, places, machine is not None)
             _write_speeds(axes, found, places, 1.06 * high, number, series)
@@ -108,11 +108,11 @@ def size_plot(
     committed: Iterable[ResultFile] | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
-    """A panel for each precision: TFLOP/s over the side of cubes, with bands.
+    """Draw a panel for each precision: TFLOP/s over the side of cubes, with bands.
 
-    precisions: () takes all that there are. 3xtf32 stands beside fp32's opponent.
-    Sides that are no multiple of 4 are marks on no line: they are slower, and so near
-    to others that a line would be a wall.
+    precisions: () takes all that there are. 3xtf32 is beside fp32's opponent. Sides
+    that are no multiple of 4 are marks without a line: they are slower, and so close to
+    others that a line would be a wall.
     """
     series = series_of(rows, committed)
     series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
@@ -148,7 +148,7 @@ def size_plot(
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
-    """Each machine with its date, and how it was timed."""
+    """Write each machine with its date, and the way of timing."""
     told = []
     for machine, rows in series:
         dates = sorted({row["date"] for row in rows})
@@ -166,7 +166,7 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
 
 
 def colour_of(row: Row) -> str:
-    """Ours, or the opponent's."""
+    """Return our colour, or the opponent's."""
     return OURS if row["impl"] in OURSELVES else OPPONENT
 
 
@@ -187,7 +187,7 @@ def _per_cent(row: Row) -> float:
 
 
 def _band_of(row: Row) -> list[float]:
-    """The ends of its band, in per cent."""
+    """Return the ends of its band, in per cent."""
     return [_per_cent(row) * row["us"] / row[end] for end in ("us_high", "us_low")]
 
 
@@ -222,7 +222,7 @@ def _write_speeds(
     number: int,
     series: Sequence[tuple],
 ) -> None:
-    """Speeds in a column; those of several machines below each other."""
+    """Write speeds in a column; those of several machines below each other."""
     for key, place in places.items():
         if row := _find(rows, key):
             have = [_find(found, key) is not None for _, found in series]
@@ -235,7 +235,7 @@ def _write_speeds(
 def _draw_opponent(
     axes: Axes, rows: Sequence[Row], places: Places, number: int
 ) -> None:
-    """A line at 100 % beside each precision's rungs, with its name and speed."""
+    """Draw a line at 100 % beside each precision's rungs, with its name and speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
         groups.setdefault(_group(key), []).append(place)
@@ -257,7 +257,7 @@ def _draw_opponent(
 
 
 def _order(series: Sequence[tuple]) -> list[tuple]:
-    """Each rung's key once, by precision, as the machine with most rungs has them."""
+    """Return each rung's key once, by precision, as the fullest machine orders them."""
     keys = [
         dict.fromkeys(_key_of(row) for row in found if row["impl"] in OURSELVES)
         for _, found in series
@@ -270,7 +270,7 @@ def _order(series: Sequence[tuple]) -> list[tuple]:
 
 
 def _place_rungs(order: Sequence[tuple]) -> Places:
-    """How far down each rung stands: a gap before each precision, for its title."""
+    """Return each rung's height, with a gap for a title before each precision."""
     found: Places = {}
     place = -1.0
     for number, key in enumerate(order):
@@ -281,7 +281,7 @@ def _place_rungs(order: Sequence[tuple]) -> Places:
 
 
 def _group(key: tuple) -> tuple[str, bool]:
-    """What stands together: a precision; the plain C rungs of a CPU apart."""
+    """Return a rung's group: its precision; a CPU's plain C rungs apart."""
     return key[0], key[3] == "cpu"
 
 
@@ -313,7 +313,7 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> 
 
 
 def speed_text(tflops: float) -> str:
-    """54.1 TFLOP/s, or 185 GFLOP/s."""
+    """Write a speed: 54.1 TFLOP/s, or 185 GFLOP/s."""
     value, unit = (tflops, "T") if tflops >= 1 else (1e3 * tflops, "G")
     return f"{value:.0f} {unit}FLOP/s" if value >= 100 else f"{value:.3g} {unit}FLOP/s"
 
@@ -323,12 +323,12 @@ def _key_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
-    """The row of a rung, of several (cold, warm, other timers) the fastest."""
+    """Return the row of a rung; of several (cold, warm, other timers) the fastest."""
     return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 
 def name_of(row: Row) -> str:
-    """What stands beside a mark."""
+    """Return the name beside a mark."""
     if row["impl"] in PEERS:
         return f"{PEERS[row['impl']]} {row['precision']}"
     return f"Numba {row['rung']}" if row["impl"] == "numba" else row["rung"]

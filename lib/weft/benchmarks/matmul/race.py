@@ -1,8 +1,8 @@
-"""The races of `weft bench matmul`: which there are, and how one is run.
+"""Plan and run the races of `weft bench matmul`.
 
-Each is checked against float64 first, and a rung that has not passed its check
-(checked.py) is not timed. Who would take too long, by what was seen of it at smaller
-sizes, is left out.
+plan_races() lists the races. race_rows() first checks each contender against float64; a
+rung that has not passed its check is not timed. A contender whose speed at smaller
+sizes predicts too long a time is left out.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Who takes part, and how: all rungs; the best; the best, few rounds, and so with a or b
-# transposed; the best, few rounds, with inputs that are in no cache.
+# Contenders and manner: all rungs; the best; the best with few rounds; the same with a
+# or b transposed; the best, few rounds, with inputs that are in no cache.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = timers.LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
-# By name: (size, precisions, who and how). A race that is there twice runs once, as it
-# stands first.
+# By name: (size, precisions, contenders and manner). A race that appears twice runs
+# once, in its first form.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
     "summary": [
@@ -66,7 +66,7 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, ("fp32", "bf16", "fp16"), TRANSPOSED) for size in USUAL["cuda"]),
         (BATCHES[0], PRECISIONS, QUICK),
     ],
-    # Not 8192: no cache holds enough of it for the next call.
+    # Without 8192: no cache holds enough of it for the next call.
     "cold": [
         *((size, ("fp32",), COLD) for size in CUBES),
         ("4096", PRECISIONS[:4], COLD),
@@ -95,7 +95,7 @@ class Race:
 def race_of(
     size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
 ) -> Race:
-    """The race of a size and precision; part: who takes part, and how."""
+    """Make the race of a size and precision; part: contenders and manner."""
     # Of cubes only: a tall or wide product is compared in the same layout.
     counts = kind in BETTER and size.m == size.k == size.n
     better = ("nn", "nt", "tn") if counts else ("nn",)
@@ -112,9 +112,9 @@ def plan_races(
     rungs: Sequence[str],
     precisions: Sequence[str],
 ) -> list[Race]:
-    """Those of a set, or of sizes; empty ones are as usual there.
+    """Return the races of a set, or of sizes; empty ones have their usual values.
 
-    ArgumentError for a name that there is not.
+    Raises ArgumentError for an unknown name.
     """
     if name and name not in SETS:
         raise ArgumentError(f"--set {name}: want one of {', '.join(SETS)}")
@@ -137,16 +137,16 @@ def plan_races(
         for kind in (k for k in kinds if not precisions or k in precisions):
             those = here if part is EVERY or rungs else _best_rung(here, kind)
             those = tuple(rung for rung in those if rung.precision == kind)
-            # Rungs were named: where none has this precision there is no race.
+            # If rungs were named, a precision that none of them has gets no race.
             if those or not rungs:
                 race = race_of(size, kind, those, part)
                 same = size, kind, race.cold, "nn" in race.layouts
-                found.setdefault(same, race)  # that of more rungs is first
+                found.setdefault(same, race)  # the race with more rungs comes first
     return [*found.values()]
 
 
 def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
-    """Those that run here, or the named ones; on a CPU those in plain C."""
+    """Return the rungs that run here, or the named ones; on a CPU those in plain C."""
     lib = native.library("matmul", where.type)
     if names:
         return [lib.rung(name) for name in names]
@@ -158,20 +158,20 @@ def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
 
 
 def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
-    """The one that who asks for this precision gets: the last."""
+    """Return the default rung of this precision: the last."""
     return [rung for rung in rungs if rung.precision == kind][-1:]
 
 
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
-PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
-SECONDS = {"cuda": 0.8, "cpu": 2.0}  # that a contender is timed in one race
-COOL_SECONDS = 5.0  # the same where most of it are pauses
-# Who takes longer than so many times the fastest, and so long, is timed thrice: the
-# longer a call, the less it varies.
+PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
+SECONDS = {"cuda": 0.8, "cpu": 2.0}  # for a contender in one race
+COOL_SECONDS = 5.0  # the same if most of it is pauses
+# A contender that takes this many times the fastest, and this long, is timed three
+# times: the longer a call, the less it varies.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
 COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
-# Of one contender: the others race without it.
+# Failures of one contender: the others race without it.
 FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
 
@@ -182,27 +182,27 @@ def _current_time() -> str:
 
 @dataclass(frozen=True)
 class RaceOptions:
-    """What is asked of every race."""
+    """The options of every race."""
 
     device: torch.device
     timer: str = ""
     cold: bool = False
     numba: bool = False
     rounds: int = 25
-    seconds: float = 0.0  # 0: as usual there
+    seconds: float = 0.0  # 0: the usual time
     run: str = field(
         default_factory=_current_time
-    )  # of which the rows are: when it began
+    )  # the run of the rows: when it began
 
 
 @dataclass
 class Speeds:
-    """TFLOP/s of each contender where it was seen last: who is too slow is left out."""
+    """The last TFLOP/s of each contender, to leave out those that are too slow."""
 
     seen: dict[str, float] = field(default_factory=dict)
 
     def seconds(self, one: Entry, size: Size) -> float | None:
-        """How long a call will take, about; None if nothing is known."""
+        """Estimate the time of a call; None if nothing is known."""
         speed = self.seen.get(one.name)
         return None if speed is None else size.flop / speed / 1e12
 
@@ -214,7 +214,7 @@ def race_rows(
     others: Sequence[Entry] = (),
     operands: Operands | None = None,
 ) -> list[Row]:
-    """Check, then time all contenders of a race in turn; a row for each."""
+    """Check, then time all contenders of a race in turn; return a row for each."""
     where = options.device
     say(f"{race.size}, {race.precision}")
     with precision(race.precision):
@@ -237,7 +237,7 @@ def race_rows(
 def _time_entries(
     race: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Entry]
 ) -> dict[str, timers.Timed]:
-    """All of them in turn; those that are far slower than the others apart, thrice."""
+    """Time all in turn; far slower ones apart, three times."""
     where = options.device
     seconds = {one.name: speeds.seconds(one, race.size) or 0.0 for one in there}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
@@ -262,7 +262,7 @@ def _time_entries(
 def _select_ready(
     race: Race, options: RaceOptions, speeds: Speeds, operands: Operands
 ) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
-    """Those that may be timed, with their errors; rows of those that are wrong."""
+    """Return the contenders to time, with their errors, and the rows of wrong ones."""
     there, wrong = [], []
     for one in _make_entries(race, options, operands, wrong):
         run = one.contender.run
@@ -279,7 +279,7 @@ def _select_ready(
 def _make_entries(
     race: Race, options: RaceOptions, operands: Operands, wrong: list[Row]
 ) -> Iterator[Entry]:
-    """Every contender; a rung that fails its check becomes a row of `wrong`."""
+    """Yield every contender; a rung that fails its check becomes a row of `wrong`."""
     where = operands.device
     lib = native.library("matmul", where.type)
     for rung in race.rungs:
@@ -294,11 +294,11 @@ def _make_entries(
             else:
                 yield one
     single, usual = race.size.batch == 1, "nn" in race.layouts
-    if where.type == "cuda" and single:  # batches race torch.bmm, which is cuBLAS's
+    if where.type == "cuda" and single:  # batches race torch.bmm, which calls cuBLAS
         if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)
-    if not usual:  # the others' rows are of another race
+    if not usual:  # the others' rows are in another race
         return
     if where.type == "cpu" and race.precision not in TYPES:
         yield of_numpy(operands)  # NumPy has no bf16, and adds fp16 in fp16
@@ -306,12 +306,12 @@ def _make_entries(
 
 
 def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> bool:
-    """Whether one call would take too long; seen at small sizes first."""
+    """Return whether one call would take too long; small sizes are measured first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)
     while seconds is None or seconds > longest:
-        # A small product may have taken long to begin: a larger one tells more.
+        # A small product may start slowly: a larger one is more reliable.
         probe = Size(side, side, side)
         if race.size.flop <= 8 * probe.flop or one.impl != "weft":
             break
@@ -331,9 +331,9 @@ def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> b
 
 
 def _note_speed(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
-    """Note how fast its fastest call is, of five at most.
+    """Store the speed of the contender's fastest call, of five at most.
 
-    The first of all is not timed: Numba compiles then, and libraries are loaded.
+    The very first call is not timed: Numba compiles then, and libraries are loaded.
     """
     if one.name not in speeds.seen:
         one.contender.run(0)
@@ -366,9 +366,9 @@ def _make_row(
 def _make_wrong_row(
     one: Entry, size: Size, where: torch.device, error: Exception
 ) -> Row:
-    """The row of a kernel that was not timed: it says why.
+    """Make the row of a kernel that was not timed, with the reason.
 
-    A kernel that took the GPU with it ends the run.
+    A kernel that takes the GPU down ends the run.
     """
     if isinstance(error, DeviceLost):
         raise error
@@ -391,5 +391,5 @@ def _row_head(one: Entry, size: Size, where: torch.device) -> Row:
 
 
 def say(line: str) -> None:
-    """Tell the reader what goes on."""
+    """Print a line on the progress."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

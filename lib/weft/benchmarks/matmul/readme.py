@@ -1,4 +1,4 @@
-"""The matmul tables of README.md; weft.benchmarks.readme writes them there."""
+"""Write the matmul tables of README.md, for weft.benchmarks.readme."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .comparison import (
 SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
-# What stands behind a name where a and b are not stored as (m,k) and (k,n).
+# The text behind a name if a and b are not stored as (m,k) and (k,n).
 LYING = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 
 
 def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
-    """Every rung at m = k = n = 4096 in Markdown, with the card and the date.
+    """Write every rung at m = k = n = 4096 in Markdown, with the card and the date.
 
-    committed: as bench.read_json() has them; None: what came with the lab. Of several
-    the first. Where there is nothing it says how to measure.
+    committed: as bench.read_json() returns them, of which the first is used; None:
+    those that came with the lab. Without any, the text explains how to measure.
     """
     found = committed_results() if committed is None else committed
     every = found[0]["rows"] if found else []
@@ -48,7 +48,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
             same = (r for r in ours if (r["rung"], r["layout"]) == name)
             lines.append(_write_line(name[0], fastest_row(same, OURSELVES)))
         peer = find_opponent(rows, kind)
-        # 3xtf32 stands beside the one in fp32.
+        # 3xtf32 is compared with the fp32 one.
         if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
             lines.append(_write_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
     machine = found[0]["machine"]
@@ -69,7 +69,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
 
 
 def _lying_well(rows: list[Row]) -> list[tuple[str, str]]:
-    """Each rung's name as a and b usually lie, and where it is faster otherwise."""
+    """Return each rung's name in the usual layout, and where another is faster."""
     there: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: -row["tflops"]):
         there.setdefault((row["rung"], row["layout"]), row)
@@ -88,7 +88,7 @@ def _write_dates(rows: list[Row]) -> str:
 
 
 def _write_spread(rows: list[Row]) -> str:
-    """How well the medians are known: the worst, and how many are not known so."""
+    """Write the worst spread of the medians, and how many are not known so well."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
@@ -97,7 +97,7 @@ def _write_spread(rows: list[Row]) -> str:
 
 
 def _write_runs(rows: list[Row]) -> str:
-    """How many runs the rows are of, and when these began."""
+    """Write how many runs the rows are from, and when these began."""
     runs = sorted({run_of(row) or "" for row in rows})
     began = {row["run"] for row in rows if row.get("run")}
     told = [
@@ -111,7 +111,7 @@ def _write_runs(rows: list[Row]) -> str:
 
 
 def _write_ratios(rows: list[Row]) -> list[str]:
-    """Our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
+    """Write our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
     gpus = [line for line in compare_fastest(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
@@ -136,7 +136,7 @@ def _write_ratios(rows: list[Row]) -> list[str]:
 
 
 def _write_transposed(rows: list[Row]) -> list[str]:
-    """Our best beside cuBLAS with a or b transposed, and in batches; or nothing."""
+    """Write our best beside cuBLAS, transposed and in batches; nothing if missing."""
     told: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
@@ -166,17 +166,17 @@ def _write_transposed(rows: list[Row]) -> list[str]:
 
 
 def _in_order(name: str) -> tuple[bool, int, str]:
-    """Of a column: "1023 nt", "1023 tn", "4096 nt", and behind all "64 of 256"."""
+    """Return a column's sort key: "1023 nt", "1023 tn", "4096 nt", "64 of 256" last."""
     return " of " in name, int(name.split()[0]), name
 
 
 def _write_three_digits(value: float) -> str:
-    """Three digits, a zero at the end, too: 1.20, 73.0, 108."""
+    """Write three digits, including a final zero: 1.20, 73.0, 108."""
     return f"{value:#.3g}".rstrip(".")
 
 
 def _write_processor(results: dict[str, Any]) -> list[str]:
-    """The fastest rung in plain C beside NumPy and torch.mm, for a processor."""
+    """Write the fastest rung in plain C beside NumPy and torch.mm, for a processor."""
     rows = select_timed(results["rows"])
     wanted = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
     if not wanted:

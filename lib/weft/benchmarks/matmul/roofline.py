@@ -1,11 +1,11 @@
-"""The roofline of the matmul ladder: TFLOP/s over flops per byte, every rung on it.
+"""Draw the roofline of the matmul ladder: TFLOP/s over flops per byte.
 
     plot_roofline(rows)
 
-Bytes are those that must move, a and b read once and c written once: all rungs of a
-size stand above each other, and whatever is moved more often shows as distance from
-the roof. The roofs are what peaks.py measured there: rows of "peak" among them, or in
-the cache.
+Bytes are those that must move, a and b read once and c written once. All rungs of a
+size are therefore above each other, and further traffic shows as distance from the
+roof. The roofs are measurements of peaks.py: rows of "peak" among the others, or in the
+cache.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .comparison import (
 from .plot import KEY, MARKS, colour_of, name_of, tell
 
 LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
-DECADE = 840 / math.log10(RIGHT / LEFT)  # SVG points, about, of ten times as many
+DECADE = 840 / math.log10(RIGHT / LEFT)  # SVG points, about, of a factor of ten
 LETTER = 5.8  # SVG points, about
 UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precision
 
@@ -49,11 +49,11 @@ def plot_roofline(
     size: str | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
-    """Dots with their bands on log axes, below the roofs of the machine.
+    """Draw dots with their bands on log axes, below the roofs of the machine.
 
-    Of this machine, or where it has no rows of the first committed results. size: None
-    is that with most rungs; of other sizes our best is there, small. precisions: ()
-    takes all.
+    The machine is this one or, if it has no rows, that of the first committed results.
+    size: None is that with most rungs; other sizes have a small mark for our best.
+    precisions: () takes all.
     """
     others = committed_results() if committed is None else list(committed)
     series = series_of(rows, others)[:1]
@@ -84,7 +84,7 @@ def plot_roofline(
         for row in marked:
             _mark(axes, row, machine is not None)
         _write_names(axes, marked, kinds)
-        # A processor's speeds are told in GFLOP/s.
+        # A processor's speeds are in GFLOP/s.
         unit, scale = ("T", 1) if axes.get_ylim()[1] > 1 else ("G", 1000)
         axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -102,7 +102,7 @@ def plot_roofline(
 
 
 def count_intensity(row: Row) -> float:
-    """Flops per byte that must move."""
+    """Return flops per byte that must move."""
     return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
 
 
@@ -113,9 +113,9 @@ def _rows_of(others: Sequence[ResultFile], machine: dict) -> list[Row]:
 def _select_marked(
     asked: Sequence[Row], every: Sequence[Row], kinds: Sequence[str]
 ) -> list[Row]:
-    """All of ours, each in the layout in which it is fastest, and the opponents.
+    """Return ours, each in its fastest layout, and the opponents.
 
-    These may have been fastest in another race, as in the ladder.
+    The opponents may have been fastest in another race, as in the ladder.
     """
     ours: dict[tuple, Row] = {}
     for row in sorted(asked, key=lambda row: row["us"]):
@@ -126,7 +126,7 @@ def _select_marked(
 
 
 def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
-    """The slope of memory, and a ceiling for each precision's units."""
+    """Draw the slope of memory, and a ceiling for each precision's units."""
     if "gbs" not in roofs:
         return
     slope = roofs["gbs"] / 1e3  # TFLOP/s at one flop per byte
@@ -142,7 +142,7 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
     text = f"copy: {_number(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
-    _, middle = max(gaps, default=(1.0, slope * LEFT))  # of the widest
+    _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest
     if _left_of(middle / slope) > LETTER * len(text):
         look = {"ha": "right", "color": INK}
         axes.annotate(text, (middle / slope, middle), (-8, 0), **BESIDE | look)
@@ -153,7 +153,7 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
 
 
 def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
-    """Left of the slope, where no mark can be, or else on the roof."""
+    """Name a roof left of the slope, where no mark can be, or else on the roof."""
     ridge = peak / slope
     look: dict = {"va": "bottom", "color": INK}
     for text in (f"{unit}: {speed}", f"{unit}:\n{speed}"):
@@ -166,17 +166,17 @@ def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> 
 
 
 def _left_of(intensity: float) -> float:
-    """SVG points, about, between the picture's left end and so many flops per byte."""
+    """Return about how many SVG points an intensity is right of the left end."""
     return DECADE * math.log10(intensity / LEFT)
 
 
 def _number(tera: float) -> str:
-    """ "4.2 T" or "185 G"."""
+    """Write a number: "4.2 T" or "185 G"."""
     return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
 
 
 def _draw_small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> bool:
-    """Our best of each other size and precision; whether there is any."""
+    """Draw our best of each other size and precision; return whether there is any."""
     any_there = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
     for *size, kind in keys:
@@ -204,7 +204,7 @@ def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
 
 
 def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
-    """Names in a column on the right, as high as the marks, none on another."""
+    """Write names in a column on the right, as high as the marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
     ordered = sorted(marked, key=lambda row: -row["tflops"])
     least = (high - low) / max(1.25 * len(ordered), 24)
@@ -215,15 +215,15 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
         text = f"{name_of(row)}  {speed:.3g}"
         look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
-        arrow |= {"relpos": (0, 0.5)}  # to the name's left end, not under it
+        arrow |= {"relpos": (0, 0.5)}  # at the name's left end, not under it
         point = count_intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
 
 
 def _spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
-    """Heights near the wanted ones, from the top, each at least `least` below another.
+    """Return heights near the wanted ones, from the top, at least `least` apart.
 
-    Where they would sink below the floor all above move up.
+    If some would sink below the floor, all above move up.
     """
     places: list[float] = []
     for height in wanted:

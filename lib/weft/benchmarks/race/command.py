@@ -1,14 +1,14 @@
 """The race over batches and precisions: `python -m weft bench mnist --device cuda`.
 
-For each precision and batch our rungs and PyTorch's finalists are timed side by side
-(race.py) and their gradients compared with float64. Then the table of
-ratios: PyTorch's fastest time over ours. --measure takes other milestones, too: an
-epoch, the time to 99 % of the test set, the accuracy over seeds, a cold start
-(milestones.py), and the machine's roofs for the kernels.
+For each precision and batch, our rungs and PyTorch's finalists are timed side by side
+(race.py) and their gradients compared with float64. The table of ratios follows:
+PyTorch's fastest time over ours. --measure adds other milestones (milestones.py): an
+epoch, the time to 99 % of the test set, the accuracy over seeds, a cold start, and the
+machine's roofs for the kernels.
 
-A file at --json keeps the rows that were not measured anew, if they are of this device:
-a sweep can be made in parts. It is written after each part. Every row has its date and
-commit.
+A file at --json keeps the rows that were not measured anew, if they are of this device,
+so that a sweep can be made in parts. It is written after each part. Every row has its
+date and commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEY = ("op", "measure", "impl", "rung", "layout", "precision", "batch", "target"
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
-    """The options that only this benchmark has."""
+    """Add the options that only this benchmark has."""
     add = parser.add_argument
     add("--batches", metavar="N,N", default="", help="default on a GPU: 64 to 16384")
     add("--precisions", metavar="P,P", default="", help="of fp32,tf32,bf16,fp16")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line; --json is written part by part."""
+    """Return the rows for the command line's options; write --json part by part."""
     target = args.device.partition(":")[0]
     batches = [_parse_whole(batch) for batch in _split_words(args.batches)]
     measures = _split_words(args.measure)
@@ -79,9 +79,9 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """`rows`, and before them those of the file at `path` that they do not replace.
+    """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
 
-    None of it if it was measured on another device.
+    The file's rows are dropped if they are from another device.
     """
     if not Path(path).exists():
         return rows
@@ -115,7 +115,7 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     lines = compare_best(rows)
     said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
     if lines:
@@ -127,7 +127,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
-    # `bench --help` does without PyTorch.
+    # Imported lazily: `bench --help` does not need PyTorch.
     from . import milestones, work
     from .race import race, warm_twins
 
@@ -178,7 +178,7 @@ def _row_key(row: Row) -> tuple:
 
 
 def _place(row: Row) -> tuple:
-    """Where a row stands in the file: by what was measured, then precision, batch."""
+    """Return a row's place in the file: by measurement, then precision, batch."""
     known = ("fp32", "tf32", "bf16", "fp16")
     precision = row["precision"]
     return (

@@ -1,8 +1,8 @@
-"""One image's way through a fused step, and what its longest kernel fuses.
+"""Draw one image's way through a fused step, and the parts of its longest kernel.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
 conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors
-draw_conv2_back(times, device)    what conv2's backward reads, computes and writes
+draw_conv2_back(times, device)    the data and work of conv2's backward pass
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .plot_batches import BESIDE, time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
 
-# Which pixel of a 2x2 window won it.
+# The pixel of a 2x2 window that won it.
 WINNERS = {
     "upper left": READ,
     "upper right": WRITTEN,
@@ -44,7 +44,7 @@ WINNERS = {
 
 
 def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
-    """What the last step made of an image; cnn: on a fused rung.
+    """Draw the last step's results for an image; cnn: on a fused rung.
 
     image (28,28) uint8: the one at place `number` of that step's batch.
     """
@@ -67,7 +67,7 @@ def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
 
 
 def maps_of(cnn: Cnn, name: str, number: int = 0) -> np.ndarray:
-    """An array (batch,pixels,channels) of the last step as (channels,side,side)."""
+    """Return the last step's array (batch,pixels,channels) as (channels,side,side)."""
     pixels = cnn.peek(name)[number]
     side = int(len(pixels) ** 0.5)
     return pixels.reshape(side, side, -1).transpose(2, 0, 1)
@@ -79,7 +79,7 @@ def _make_title(cnn: Cnn, name: str) -> str:
 
 
 def _draw_codes(ax: Axes, codes: np.ndarray, title: str) -> None:
-    """The winner of each window in its colour, nothing where none gets a gradient."""
+    """Draw each window's winner in its colour, and nothing without a gradient."""
     picture = mosaic(codes, scaled=False)
     won = np.nan_to_num(picture, nan=4) < 4
     colours = np.array([to_rgb(colour) for colour in WINNERS.values()])
@@ -106,7 +106,7 @@ def _draw_logits(ax: Axes, logits: np.ndarray) -> None:
 
 # ---- conv2's backward pass ----------------------------------------------------------
 
-# name, what is in it, colour of where it is, (left, top, width, height)
+# name, contents, colour of its memory, (left, top, width, height)
 BACK_BOXES = (
     ("c2", "196 x 64, raw", READ, (0, 3, 17, 4.6)),
     ("dp2, code2", "49 x 64; the winners", READ, (0, 9.5, 17, 4.6)),
@@ -123,7 +123,7 @@ BACK_BOXES = (
     ("9 taps, 8 channels", "72 sums a thread", THREAD, (72, 16, 21, 4.6)),
     ("dw2", "9 x 64 x 32", WRITTEN, (98.5, 16, 14, 4.6)),
 )  # fmt: skip
-BACK_ROLES = (  # of a block, where its name begins, and the frame around what it does
+BACK_ROLES = (  # of a block, where its name begins, and its frame
     ("dx: two blocks an image", (49.3, -2.8), (48.5, -4.2, 46, 17)),
     ("dw: two blocks an image", (75, 22.2), (48.5, 13.8, 46, 9.8)),
 )

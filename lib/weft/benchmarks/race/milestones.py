@@ -48,7 +48,7 @@ PIECE = 64  # steps with one learning rate
 
 @dataclass(frozen=True)
 class Schedule:
-    """What both sides are given. peak: of the learning rate; see rate()."""
+    """The schedule of both sides. peak: of the learning rate; see rate()."""
 
     epochs: int
     batch: int
@@ -56,10 +56,10 @@ class Schedule:
     one_cycle: bool = False
 
     def rate(self, done: float) -> float:
-        """The learning rate when that share of all steps is done.
+        """Return the learning rate after that share of all steps.
 
-        Constant; or one cycle: up from a fifth of its peak in the first quarter, then
-        down to zero, both in straight lines (Smith and Topin, arXiv 1708.07120).
+        It is constant, or one cycle: up from a fifth of its peak in the first quarter,
+        then down to zero, both in straight lines (Smith and Topin, arXiv 1708.07120).
         """
         if not self.one_cycle:
             return self.peak
@@ -69,7 +69,7 @@ class Schedule:
         return self.peak * (1 - done) / (1 - rise)
 
     def pieces(self, count: int) -> Iterator[tuple[int, int, int, float]]:
-        """(epoch, first image, end, learning rate), in turn, of `count` images."""
+        """Yield (epoch, first image, end, learning rate) of `count` images, in turn."""
         steps = count // self.batch
         length = PIECE if self.one_cycle else steps
         for epoch in range(self.epochs):
@@ -80,7 +80,7 @@ class Schedule:
 
 
 EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
-# Of those searched on an H200 the shortest whose least of the seeds reached 99 %.
+# The shortest schedule of a search on an H200 whose worst seed reached 99 %.
 TARGET = Schedule(epochs=2, batch=64, peak=0.2, one_cycle=True)
 SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
 SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
@@ -90,7 +90,7 @@ SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
 
 
 class Ours:
-    """A rung of ours, ready to be trained from given weights."""
+    """A rung of ours, ready for training from given weights."""
 
     def __init__(
         self, rung: str, schedule: Schedule, device: torch.device,
@@ -119,7 +119,7 @@ class Ours:
 
 
 class Theirs:
-    """A twin, likewise. No step's loss is kept: the fastest way it has."""
+    """A twin, likewise. No step's loss is kept: this is its fastest way."""
 
     def __init__(
         self, name: str, precision: str, schedule: Schedule, device: torch.device,
@@ -174,7 +174,7 @@ def train_sides(
     """Train every side with the seeds 0 to count-1, by each of these SCHEDULES.
 
     rungs: ours; None: the fastest of that precision. twins: PyTorch's; None: the
-    fastest kind it has there. A row for each schedule and side, ours first:
+    fastest kind it has there. Returns a row for each schedule and side, ours first:
     test_accuracies has one for each seed, test_accuracy is their mean.
     """
     where = checked_device(device)
@@ -208,7 +208,7 @@ def _make_sides(
     stack: contextlib.ExitStack,
     say: Say,
 ) -> list[Side]:
-    """All that can be made; each takes an epoch that is not timed."""
+    """Make all sides that can be made; each takes an epoch that is not timed."""
     sides: list[Side] = []
     for name, make in makers:
         try:
@@ -246,7 +246,7 @@ def _list_makers(
 def _run(
     side: Side, schedule: Schedule, seed: int, train: data.Split
 ) -> tuple[float, float]:
-    """(seconds, accuracy) of one training."""
+    """Run one training; return (seconds, accuracy)."""
     side.start(initial_weights(seed))
     synchronize(side_device(side))
     start = time.perf_counter()
@@ -261,7 +261,7 @@ def _run(
 
 
 def side_device(side: Side) -> torch.device:
-    """Where it trains."""
+    """Return the device on which it trains."""
     return side.cnn.device if isinstance(side, Ours) else side.twin.device
 
 
@@ -322,14 +322,14 @@ def time_cold_starts(
     say: Say = print,
     **_: Any,
 ) -> list[Row]:
-    """A row for each rung: a fresh process that trains one epoch and evaluates it.
+    """Time fresh processes that train and evaluate one epoch; a row for each rung.
 
-    count: of the images; runs: processes that are timed, one after the other.
-
-    us: of the whole process. The library comes from the cache: an untimed run builds
-    it. parts_s, seconds: the interpreter's own start; the imports; the data; opening
-    the library, the CUDA context, the first step, which captures; the epoch with its
-    evaluation; and the process's end. imports_torch: whether PyTorch was among them.
+    count: of the images; runs: processes that are timed, one after the other. us: of
+    the whole process. The library comes from the cache: an untimed run builds it.
+    parts_s, seconds: the interpreter's own start; the imports; the data; opening the
+    library, the CUDA context, the first step, which captures; the epoch with its
+    evaluation; and the process's end. imports_torch: whether PyTorch was among the
+    imports.
     """
     where = checked_device(device)
     if rungs is None:
@@ -370,6 +370,6 @@ def time_cold_starts(
 
 
 def _make_environment() -> dict[str, str]:
-    """This process's environment, with this package in reach."""
+    """Return this process's environment, with this package on the path."""
     paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -1,4 +1,4 @@
-"""The pictures of a run: matplotlib figures drawn from rows of results.
+"""Draw a run: matplotlib figures of rows of results.
 
     plot_steps(rows)      time per step, ours and PyTorch's
     plot_training(rows)   loss and test accuracy, ours over PyTorch's
@@ -6,8 +6,8 @@
     plot_layers(rows)     a step by its layers
     plot_run(rows)        the first two side by side: mnist.svg
 
-`committed` takes results read from JSON (bench.read_json) that were measured
-elsewhere: they appear as hollow marks with their device and date.
+`committed` takes results from JSON (bench.read_json) that were measured elsewhere: they
+appear as hollow marks with their device and date.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def plot_steps(
     committed: Iterable[Row] = (),
     measured: dict[str, Any] | None = None,
 ) -> Figure:
-    """Bars of the time per step, PyTorch's fastest as a line.
+    """Draw bars of the time per step, PyTorch's fastest as a line.
 
-    measured: the "machine" of results that were read from JSON, where `rows` are
-    not this machine's own: all bars are then hollow.
+    measured: the "machine" of results from JSON, if `rows` are not this machine's own:
+    all bars are then hollow.
     """
     with style():
         elsewhere = _rows_elsewhere(committed)
@@ -57,7 +57,7 @@ def plot_steps(
 
 
 def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
-    """Loss of every step (mean of the last `smooth`) and accuracy of every epoch."""
+    """Draw every step's loss (mean of the last `smooth`) and every epoch's accuracy."""
     with style():
         figure = new_figure(620, 420)
         _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
@@ -66,7 +66,7 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
 
 
 def plot_parts(rows: Sequence[Row]) -> Figure:
-    """Microseconds of batch, forward, backward, update and zero, side by side."""
+    """Draw microseconds of batch, forward, backward, update and zero, side by side."""
     with style():
         shown = _best_of_each(rows, "parts_us")
         figure = new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
@@ -80,7 +80,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
 
 
 def plot_layers(rows: Sequence[Row]) -> Figure:
-    """Microseconds of every layer, in groups as coarse as the coarser side's."""
+    """Draw every layer's microseconds, in groups as coarse as the coarser side's."""
     with style():
         shown = _best_of_each(rows, "layers_us")
         groups = layer_groups([row["layers_us"] for row in shown])
@@ -91,7 +91,7 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
 
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
-    """Time per step on the left, loss and accuracy on the right."""
+    """Draw time per step on the left, loss and accuracy on the right."""
     with style():
         elsewhere = _rows_elsewhere(committed)
         figure = new_figure(920, 430)
@@ -105,18 +105,18 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
 
 
 def colour_of(row: Row) -> str:
-    """Ours, the opponent's, or grey for our rung that calls the vendor's library."""
+    """Return our colour, the opponent's, or grey for our rung that calls a library."""
     return {"weft": OURS, "torch": OPPONENT}.get(row["impl"], INK)
 
 
 def layer_groups(
     sides: Sequence[dict[str, float]],
 ) -> dict[str, list[float | None]]:
-    """Sections of several steps, joined until all sides have the same ones.
+    """Join sections of several steps until all sides have the same ones.
 
     A section is "forward.conv1+bn1" or the like. {"forward.conv1+bn1": 5} and
-    {"forward.conv1": 3, "forward.bn1": 4} give {"forward.conv1+bn1": [5, 7]}. A
-    side that has nothing in a group gets None.
+    {"forward.conv1": 3, "forward.bn1": 4} give {"forward.conv1+bn1": [5, 7]}. A side
+    without anything in a group gets None.
     """
     groups: list[set[str]] = []
     for name in (name for side in sides for name in side):
@@ -152,7 +152,7 @@ def _draw_steps(
     )
     best_of = {row["precision"]: row for row in peers}  # the last one is the fastest
     precisions = dict.fromkeys(row["precision"] for row in rows)
-    # One line says it all only where all race in one class.
+    # One line is enough only if all race in one class.
     best = best_of.get(*precisions) if len(precisions) == 1 else None
     for place, row in enumerate(shown):
         colour = colour_of(row)
@@ -192,7 +192,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     trained = [row for row in rows if row.get("losses")]
     for row in trained:
         ours = row["impl"] != "torch"
-        # Ours lies over PyTorch's, so that one is broad and this one thin.
+        # Ours is drawn over PyTorch's, so that one is broad and this one thin.
         python = row["rung"] in PYTHON
         look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3} if ours else {
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
@@ -243,7 +243,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
 def _draw_groups(
     axes: Axes, groups: dict[str, list[float | None]], rows: Sequence[Row]
 ) -> None:
-    """Bars side by side: one group per entry, one bar in it per row."""
+    """Draw bars side by side: one group per entry, one bar in it per row."""
     largest = max(us for values in groups.values() for us in values if us)
     unit, scale = _choose_unit(largest)
     thick = 0.8 / max(1, len(rows))
@@ -281,7 +281,7 @@ def _write_caption(
     *notes: str,
     measured: dict[str, Any] | None = None,
 ) -> None:
-    """Device, precision, timer, statistic and date below everything, and notes."""
+    """Write device, precision, timer, statistic, date and notes below everything."""
     row, here = rows[0], measured or machine()
     named = ", ".join(dict.fromkeys(row["precision"] for row in rows))
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
@@ -296,7 +296,7 @@ def _write_caption(
 
 
 def _write_notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
-    """What the ratios and the hollow bars of plot_steps() mean."""
+    """Explain the ratios and the hollow bars of plot_steps()."""
     notes = []
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
         notes.append("×: the time of PyTorch's fastest over this one")
@@ -306,7 +306,7 @@ def _write_notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
 
 
 def _rows_elsewhere(committed: Iterable[Row]) -> list[Row]:
-    """Our rows of committed results, each with where and when it was measured."""
+    """Return our rows of committed results, each with its machine and date."""
     return [
         row | {"measured": f"{row['device']}, {results['machine']['date']}"}
         for results in committed
@@ -316,7 +316,7 @@ def _rows_elsewhere(committed: Iterable[Row]) -> list[Row]:
 
 
 def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
-    """The rows that have `key`: every one of ours, of PyTorch's the fastest."""
+    """Return the rows that have `key`: all of ours, of PyTorch's the fastest."""
     have = [row for row in rows if row.get(key)]
     peers = [row for row in have if row["impl"] == "torch"]
     best = min(peers, key=lambda row: row["us"], default=None)
@@ -330,13 +330,13 @@ def _name(row: Row, elsewhere: bool) -> str:
 
 
 def _split_layers(section: str) -> list[str]:
-    """ "forward.conv1+bn1" -> ["forward.conv1", "forward.bn1"]"""
+    """Split a name: "forward.conv1+bn1" -> ["forward.conv1", "forward.bn1"]."""
     direction, _, names = section.partition(".")
     return [f"{direction}.{name}" for name in names.split("+")]
 
 
 def _title_of(group: set[str], sides: Sequence[dict[str, float]]) -> str:
-    """The group's layers in the order in which some side runs them."""
+    """Return the group's layers in the order in which some side runs them."""
     order = [layer for side in sides for name in side for layer in _split_layers(name)]
     names = [layer for layer in dict.fromkeys(order) if layer in group]
     direction = names[0].partition(".")[0]
@@ -349,7 +349,7 @@ def _sum(side: dict[str, float], group: set[str]) -> float | None:
 
 
 def _fold(text: str, width: int = 30) -> str:
-    """Long names in lines of about `width`, broken at their pluses too."""
+    """Fold long names into lines of about `width`, also at their pluses."""
     return textwrap.fill(text.replace("+", "+ "), width).replace("+ ", "+")
 
 
@@ -366,6 +366,6 @@ def _write_ratio(value: float) -> str:
 
 
 def _smooth_values(values: np.ndarray, over: int) -> np.ndarray:
-    """The mean of each value and those before it, `over` in all."""
+    """Return the mean of each value and those before it, `over` in all."""
     over = min(over, len(values))
     return np.convolve(values, np.ones(over) / over, "valid")

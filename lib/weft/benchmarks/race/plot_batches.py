@@ -1,11 +1,9 @@
-"""Pictures of `weft bench mnist` over the batch.
-
-Rows of the race for its pictures: which of them, and what is said of them.
+"""Draw `weft bench mnist` over the batch, and select rows for its pictures.
 
 plot_batches(rows)    µs per image, ours and PyTorch's, and by how much
 
-`committed` takes results read from JSON (bench.read_json): hollow marks. Without a GPU
-there are no others.
+`committed` takes results from JSON (bench.read_json): hollow marks. Without a GPU there
+are no others.
 """
 
 from __future__ import annotations
@@ -40,9 +38,9 @@ BESIDE: dict[str, Any] = {
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
 ) -> list[tuple[dict | None, list[Row]]]:
-    """(machine, rows of steps that are `wanted`); this machine's first, it is None.
+    """Return (machine, rows of `wanted` steps); this machine's first, it is None.
 
-    Only a GPU's: what the CPU target simulates says nothing.
+    Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """
 
     def kept(rows: Iterable[Row]) -> list[Row]:
@@ -70,7 +68,7 @@ def is_ours(row: Row) -> bool:
 
 
 def row_of(rows: Iterable[Row], precision: str, rung: str) -> Row | None:
-    """Our row of that rung."""
+    """Return our row of that rung."""
     for row in rows:
         if (row["precision"], row["rung"]) == (precision, rung) and is_ours(row):
             return row
@@ -78,13 +76,13 @@ def row_of(rows: Iterable[Row], precision: str, rung: str) -> Row | None:
 
 
 def best_of(rows: Iterable[Row], precision: str) -> Row | None:
-    """PyTorch's fastest of that precision."""
+    """Return PyTorch's fastest of that precision."""
     peers = [r for r in rows if r["impl"] == "torch" and r["precision"] == precision]
     return min(peers, key=lambda row: row["us"], default=None)
 
 
 def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
-    """Ours, of those whose sections were timed."""
+    """Return our fastest row, of those whose sections were timed."""
     those = [
         row
         for row in rows
@@ -95,7 +93,7 @@ def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
 
 
 def per_batch(rows: Sequence[Row]) -> list[Row]:
-    """The fastest row of each batch, by batch."""
+    """Return the fastest row of each batch, by batch."""
     batches = sorted({row["batch"] for row in rows})
     return [
         min((row for row in rows if row["batch"] == batch), key=lambda row: row["us"])
@@ -110,7 +108,7 @@ def time_text(us: float) -> str:
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
-    """Each machine with its date, the timer and what the marks mean."""
+    """Write each machine with its date, the timer and the meaning of the marks."""
     told = []
     for machine, rows in series:
         dates = sorted({row["date"] for row in rows})
@@ -136,7 +134,7 @@ KINDS = {  # PyTorch's, from slow to fast: its mark
 
 
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
-    """µs per image over the batch: ours, PyTorch's kinds, the vendor's libraries."""
+    """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries."""
     series = series_of(rows, committed, lambda row: True)
     with style():
         here = {row["precision"] for _, found in series for row in found}

@@ -1,21 +1,13 @@
-"""The ladder of `weft bench mnist`, and the sections of a step.
+"""Draw the ladder of `weft bench mnist`, and the sections of a step.
 
-plot_ladder(rows)     at one batch, what each rung gains
-
-`committed` takes results read from JSON (bench.read_json): hollow marks with their
-device and date. Without a GPU there are no others.
-
-The sections of a step: rung beside rung, and below what the machine can do.
-
+plot_ladder(rows)     at one batch, the gain of each rung
 plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
-
-`committed` takes results read from JSON (bench.read_json): hollow marks.
-
 plot_roofline(rows)   TFLOP/s over flops per byte, a panel for each precision
 
-`committed` takes results read from JSON (bench.read_json): hollow marks. Flops and
-bytes are counted in work.py, the times are those of the profiled sections.
+`committed` takes results from JSON (bench.read_json): hollow marks with their device
+and date. Without a GPU there are no others. Flops and bytes are counted in work.py, the
+times are those of the profiled sections.
 """
 
 from __future__ import annotations
@@ -66,10 +58,10 @@ from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
 def plot_ladder(
     rows: Sequence[Row], committed: Iterable[ResultFile] = (), batch: int = 64
 ) -> Figure:
-    """Dots of the time per step of every rung on a log axis, and what each one gains.
+    """Draw dots of every rung's time per step on a log axis, and each one's gain.
 
     Dashed and grey is the floor: the step's products at the peak rate of multiply-adds
-    in that precision, where a row "roof" has it.
+    in that precision, if a row "roof" has it.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)
@@ -109,7 +101,7 @@ def plot_ladder(
 def _draw_climb(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], elsewhere: bool
 ) -> None:
-    """A mark for each rung, joined to the one above."""
+    """Draw a mark for each rung, joined to the one above."""
     before = None
     for place, (precision, rung) in enumerate(order):
         row = row_of(rows, precision, rung)
@@ -135,7 +127,7 @@ def _draw_climb(
 def _write_column(
     axes: Axes, series: Sequence[tuple], order: Sequence[tuple], x: float
 ) -> None:
-    """Times and ratios in a column: this machine's, and below it the others'."""
+    """Write times and ratios in a column: this machine's, and below it the others'."""
     for number, (machine, rows) in enumerate(series):
         above = None
         for place, (precision, rung) in enumerate(order):
@@ -164,7 +156,7 @@ def _draw_opponents(
     elsewhere: bool,
     named: bool,
 ) -> None:
-    """PyTorch's fastest of each precision, as a line beside that precision's rungs."""
+    """Draw PyTorch's fastest as a line beside each precision's rungs."""
     for precision in dict.fromkeys(precision for precision, _ in order):
         best = best_of(rows, precision)
         places = [n for n, (name, _) in enumerate(order) if name == precision]
@@ -211,9 +203,9 @@ def plot_sections(
     rungs: Sequence[str] = ("naive", "tiled"),
     batch: int = 64,
 ) -> Figure:
-    """Dots of every section's time, a line for each section that the rungs share.
+    """Draw dots of every section's time, a line for each section that the rungs share.
 
-    Of this machine, or of the first committed results.
+    The rows are this machine's, or the first committed results'.
     """
 
     def wanted(row: Row) -> bool:
@@ -225,7 +217,7 @@ def plot_sections(
         machine, found = next(iter(series), (None, []))
         found = sorted(found, key=lambda row: rungs.index(row["rung"]))
         groups = layer_groups([row["layers_us"] for row in found])
-        # Sections that only the fused rungs have come last there, after the update.
+        # Sections that only the fused rungs have come last, after the update.
         groups = dict(
             sorted(groups.items(), key=lambda item: item[0].startswith("update"))
         )
@@ -299,7 +291,7 @@ def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Fi
 
 
 def _shorten_name(section: str) -> str:
-    """ "backward.pool2+bn2+conv2" -> "back: pool2 bn2 conv2", or in two lines."""
+    """Shorten "backward.pool2+bn2+conv2" to "back: pool2 bn2 conv2", or two lines."""
     direction, _, names = section.partition(".")
     words = names.replace("+", " ").replace(".weight", ", weights")
     if len(words) > 24:
@@ -308,7 +300,7 @@ def _shorten_name(section: str) -> str:
     return f"back: {words}" if direction == "backward" else words or direction
 
 
-RIGHT = 3000  # flops per byte, where the picture ends
+RIGHT = 3000  # flops per byte at the picture's right end
 
 
 def plot_roofline(
@@ -316,10 +308,10 @@ def plot_roofline(
     committed: Iterable[ResultFile] = (),
     batches: Sequence[int] = (64, 4096),
 ) -> Figure:
-    """TFLOP/s of the sections of our fastest rungs over their flops per byte.
+    """Draw TFLOP/s of the sections of our fastest rungs over their flops per byte.
 
-    Those of this machine, or of the first committed results. The roofs, rows "roof",
-    are what a copy and multiply-adds reach there.
+    The rows are this machine's, or the first committed results'. The roofs, rows
+    "roof", are the rates of a copy and of multiply-adds there.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] in batches)
@@ -384,7 +376,7 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
 
 
 def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
-    """Names in a column on the right, as high as their marks but never on another."""
+    """Write names in a column on the right, near their marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
     least = 0.045 * (high - low)
     at = math.inf
@@ -400,7 +392,7 @@ def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
 
 
 def _name_section(section: str) -> tuple[str, str]:
-    """A section's short name and the colour of its product."""
+    """Return a section's short name and the colour of its product."""
     direction, _, names = section.partition(".")
     if section.endswith(".weight"):
         return "conv2 dw", WRITTEN

@@ -1,18 +1,15 @@
 """One heat of the race: a precision and a batch, ours and PyTorch's side by side.
 
-Compile the race's twins ahead of it, in one process each, into torch's own cache.
-
-torch.compile takes ten seconds or more a twin, one after the other; the processes share
-the machine's cores. The race then finds the code in the cache.
-
-What the rows of a race hold, measured of one contender or worked out of all.
-
 rows = race("tf32", 256, device="cuda")
 
-Every contender begins with the same weights. Each takes some steps in turn, many
-times over, so that all see the same machine: us is the median of these samples. How
-many steps a sample has follows from how long one takes. A contender that fails is
-told and left out.
+Every contender begins with the same weights. Each takes some steps in turn, many times
+over, so that all see the same machine: us is the median of these samples. The number of
+steps in a sample follows from the time of one. A contender that fails is reported and
+left out. The rows hold measurements of one contender and comparisons of all.
+
+warm_twins() compiles the race's twins in advance, in one process each, into torch's own
+cache. torch.compile takes ten seconds or more for each twin in turn; the processes
+share the machine's cores. The race then finds the code in the cache.
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ def warm_twins(
 ) -> None:
     """Compile the twins of all cells (precision, batch) side by side, and wait.
 
-    What fails is told: the race will find out again.
+    A failure is reported: it will occur again in the race.
     """
     names = twins_of(checked_device(device)) if twins is None else twins
     names = [name for name in names if name.startswith("compile")]
@@ -81,7 +78,7 @@ def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
     """Let each of these twins take its first steps."""
-    # All images: how many there are is part of what is compiled.
+    # All images: their number is part of the compiled code.
     train = data.load("train")
     for name in names:
         layout = name.partition(" ")[2] or "nchw"
@@ -90,7 +87,7 @@ def compile_twins(
             TwinTrainer(
                 *[initial_weights(0), train], device=device, batch=batch, **options
             )
-        except Exception as error:  # the others may do better
+        except Exception as error:  # others may succeed
             print(f"{name}: {first_line(error)}", file=sys.stderr)
 
 
@@ -100,7 +97,7 @@ def _start(
     paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        # Each of them has a core, and no helpers of its own.
+        # Each of them has one core, and no helper processes.
         **{"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"},
     }
     words = [sys.executable, "-c", _PROGRAM, precision, str(batch), device, *names]
@@ -113,7 +110,7 @@ PROFILED = 15  # steps whose sections are timed, and 3 before them
 
 
 def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """The median time of every section of a step, in microseconds."""
+    """Return the median time of every section of a step, in microseconds."""
     steps = [profile() for _ in range(3 + PROFILED)][3:]
     return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
 
@@ -121,7 +118,7 @@ def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
 def mean_errors(
     gradients: Gradients, exact: Iterable[tuple[np.ndarray, TrainingStep]]
 ) -> Row:
-    """The means of a contender's relative errors over some batches.
+    """Return the means of a contender's relative errors over some batches.
 
     exact: each batch's images, and its step in float64; without any, nulls.
     """
@@ -140,7 +137,7 @@ def mean_errors(
 
 
 def free(device: AnyDevice) -> None:
-    """Give memory back that nobody holds any more, PyTorch's too."""
+    """Free memory that is no longer used, including PyTorch's."""
     gc.collect()
     if device.type == "cuda":
         import torch
@@ -150,15 +147,15 @@ def free(device: AnyDevice) -> None:
 
 Say = Callable[[str], object]
 
-# Of PyTorch's, the two that can be fastest, with what they are without their graph.
+# PyTorch's two possible winners, which are also timed without their graph.
 FINALISTS = ("compile+graph", "graph")
-HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once when the host is timed
-CHECKED = 3  # batches whose gradients are compared with float64
+HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once to time the host
+CHECKED = 3  # batches to compare with float64
 
 
 @dataclass
 class TrainingContender:
-    """Who takes part: `run` queues n steps, `gradients` takes none."""
+    """A contender: `run` queues n steps, `gradients` takes none."""
 
     name: str
     row: Row
@@ -171,7 +168,7 @@ class TrainingContender:
 
 @dataclass
 class Heat:
-    """What a heat is about; see race()."""
+    """The parameters of a heat; see race()."""
 
     precision: str
     batch: int
@@ -179,7 +176,7 @@ class Heat:
     train: data.Split
     rounds: int = 25
     seed: int = 0
-    lr: float = 0.01  # gentle: the numbers stay numbers through thousands of steps
+    lr: float = 0.01  # gentle: keeps all numbers finite for thousands of steps
     say: Say = print
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -201,23 +198,23 @@ def race(
     say: Say = print,
     **model: Any,
 ) -> list[Row]:
-    """A row for every contender of that precision, ours first.
+    """Return a row for every contender of that precision, ours first.
 
-    rungs: ours; None: all of that precision that run there, none simulated.
-    twins: PyTorch's, "graph nchw"; None: the finalists; what they are without their
-    graph is timed with them. model: sizes other than the lesson's.
+    rungs: ours; None: all of that precision that run there, none simulated. twins:
+    PyTorch's, "graph nchw"; None: the finalists; each is also timed without its graph.
+    model: sizes other than the lesson's.
 
-    The rows are those of `weft mnist` with, beside the times: host_us (a step's time
-    on the host until it is queued), peak_bytes, loss_error, gradient_error and
-    gradient_errors (relative, against float64; the mean of some batches), null where
-    they cannot be had, vs_torch_best and vs_torch_eager.
+    The rows are those of `weft mnist` with, beside the times: host_us (a step's time on
+    the host until it is queued), peak_bytes, loss_error, gradient_error and
+    gradient_errors (relative, against float64; the mean of some batches), null if
+    unavailable, vs_torch_best and vs_torch_eager.
     """
     where = checked_device(device)
     train = train or data.load("train")
     if not 1 <= batch <= len(train):
         raise ArgumentError(f"a batch of {batch} of {len(train)} training images")
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
-    torch.compiler.reset()  # what was compiled for other batches
+    torch.compiler.reset()  # drops the code compiled for other batches
     contenders: list[TrainingContender] = []
     try:
         with native.on_device(where):
@@ -232,7 +229,7 @@ def race(
 
 
 def twins_of(device: torch.device) -> list[str]:
-    """PyTorch's finalists there, as "RUNG LAYOUT"."""
+    """Return PyTorch's finalists there, as "RUNG LAYOUT"."""
     here = RUNGS[device.type]
     kinds = [rung for rung in FINALISTS if rung in here] or [*here]
     return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
@@ -244,7 +241,7 @@ def twins_of(device: torch.device) -> list[str]:
 def _gather(
     heat: Heat, rungs: Sequence[str] | None, twins: Sequence[str] | None
 ) -> Iterator[TrainingContender]:
-    """Make all of them and let each take a step; tell who fails."""
+    """Make all contenders and let each take a step; report failures."""
     device = heat.device
     if rungs is None:
         rungs = rungs_of(heat.precision, device, heat.batch)
@@ -301,7 +298,7 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
 
 
 def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
-    """A twin, and what it is without its graph."""
+    """Make a twin, and the same twin without its graph."""
     rung, _, layout = name.partition(" ")
     kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
     heat.say(f"PyTorch {name} {kind}")
@@ -333,7 +330,7 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
     return TrainingContender(name, row, run, *rest)
 
 
-# ---- what is measured of them ------------------------------------------------------
+# ---- measurements ------------------------------------------------------------------
 
 
 def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
@@ -365,7 +362,7 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
 def _measure_alone(
     heat: Heat, one: TrainingContender, exact: list[TrainingStep]
 ) -> Row:
-    """What is measured of a contender by itself; nothing if it fails."""
+    """Measure a contender by itself; return nothing if it fails."""
     try:
         wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
@@ -383,7 +380,7 @@ def _measure_alone(
 
 
 def _compute_exact(heat: Heat) -> list[TrainingStep]:
-    """Some batches in float64; none where that takes too much memory."""
+    """Compute some batches in float64; none if that takes too much memory."""
     try:
         images, labels = heat.train.images, heat.train.labels
         return [
@@ -396,6 +393,6 @@ def _compute_exact(heat: Heat) -> list[TrainingStep]:
 
 
 def _split_batches(heat: Heat) -> np.ndarray:
-    """The batches that are compared with float64."""
+    """Return the batches that are compared with float64."""
     checked = CHECKED if heat.batch <= 1024 else 1
     return heat.order.reshape(-1, heat.batch)[:checked]

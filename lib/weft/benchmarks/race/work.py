@@ -1,18 +1,18 @@
-"""What a step has to do at least, and what binds each section of it.
+"""Count the least work of a step, and find what limits each section of it.
 
-Counted per image of 28x28 in the lesson's model (32 and 64 channels, 128, 10). A
-multiply-add is two flops; what is not a product (batch norm, ReLU, pool, loss) counts
+count_work() counts per image of 28x28 in the lesson's model (32 and 64 channels, 128,
+10). A multiply-add is two flops; other operations (batch norm, ReLU, pool, loss) count
 as none. Bytes are those of the arrays that cross the border of a section, each read or
-written once, as if caches were perfect within a kernel and empty between two.
+written once. Caches are taken as perfect within a kernel and empty between two.
 
-What binds a step: its sections beside the least time that each could take.
+find_limits() compares each section with the least time that it could take:
 
     for part in find_limits(row, roof, launch_us): ...
 
-Three floors: the products at the machine's peak rate of multiply-adds, the bytes at
-the rate of its copy, and the launch of a kernel that does nothing. The first two can
-overlap, the launch cannot. What is left is waiting: latencies in a row, a last wave of
-blocks, instructions that are no products.
+There are three floors: the products at the machine's peak rate of multiply-adds, the
+bytes at the rate of its copy, and the launch of an empty kernel. The first two can
+overlap, the launch cannot. The rest is waiting: successive latencies, a last wave of
+blocks, instructions that are not products.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WHOLE = 4  # bytes of a number that is never shortened: gradients and parameters
 
 @dataclass(frozen=True)
 class SectionWork:
-    """Of one section of a step on a whole batch."""
+    """The work of one section of a step on a whole batch."""
 
     flops: float
     bytes: float
@@ -71,10 +71,10 @@ class SectionWork:
 def count_work(
     section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
 ) -> SectionWork | None:
-    """Flops and bytes of a section as Cnn.profile() names it; None if not known.
+    """Return flops and bytes of a section as Cnn.profile() names it; None if unknown.
 
-    sections: the names of all sections of that step. Which product a section computes
-    depends on them: conv2's gradient may be one or two.
+    sections: the names of all sections of that step. They determine which product a
+    section computes: conv2's gradient may be one or two.
     """
     flops = _count_flops(section, sections)
     counted = _FUSED.get(section)
@@ -88,7 +88,7 @@ def count_work(
 
 
 def floor_us(batch: int, tflops: float) -> float:
-    """A step's time if it did nothing but its products, at that rate."""
+    """Return a step's time if it did only its products, at that rate."""
     return batch * STEP_FLOPS / tflops / 1e6
 
 
@@ -110,7 +110,7 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
 _WEIGHT = "backward.conv2.weight"
 _P1, _C2, _M2 = C1 * PIXELS2, C2 * PIXELS2, FEATURES
 
-# The sections of the fused step: bytes per image and bytes per step, where a number has
+# The sections of the fused step: bytes per image and bytes per step, for numbers of
 # that many bytes. The arrays are those of kernels/mnist/fused/fused.h.
 _FUSED = {
     # the image; p1 and which pixel won it
@@ -149,7 +149,7 @@ _FUSED = {
 
 
 def _count_layer_bytes(section: str, batch: int) -> float | None:
-    """Bytes of a section that is one layer in fp32; None if it is several."""
+    """Return bytes of a section that is one layer in fp32; None if it is several."""
     direction, _, name = section.partition(".")
     if name not in OUTPUTS:
         return None
@@ -166,9 +166,9 @@ def _count_layer_bytes(section: str, batch: int) -> float | None:
 def list_intensities(
     layers_us: Mapping[str, float], batch: int, precision: str
 ) -> dict:
-    """{section: (flops per byte, TFLOP/s)} of the sections whose work is known.
+    """Return {section: (flops per byte, TFLOP/s)} of the sections with known work.
 
-    Without those that have less than a hundredth of the step's.
+    Those with less than a hundredth of the step's flops are left out.
     """
     found, least = {}, 0.01 * batch * STEP_FLOPS
     for section, us in layers_us.items():
@@ -178,7 +178,7 @@ def list_intensities(
     return found
 
 
-OUTSIDE = "batch"  # a run's arguments, and sums that the step before makes otherwise
+OUTSIDE = "batch"  # a run's arguments, and sums that otherwise the previous step makes
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class StepPart:
 
     section: str
     us: float
-    products: float  # at the roof; 0 where there are none, or they are not counted
+    products: float  # at the roof; 0 if there are none, or they are not counted
     bytes: float
     launch: float
 
     @property
     def waiting(self) -> float:
-        """What none of the floors explains."""
+        """The time that none of the floors explains."""
         return max(0.0, self.us - max(self.products, self.bytes) - self.launch)
 
     @property
@@ -204,13 +204,13 @@ class StepPart:
 
 
 def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
-    """A Part for each section of a step's row; roof: a row "roof" of its precision.
+    """Return a StepPart for each section of a step's row.
 
-    A clock between two sections costs time, so that they take longer together than the
-    step: they are scaled to add up to it. A fused step that is timed so stands alone,
-    and sums over its patches are made in "batch", which is left out: in a run the step
-    before makes them. (Rows up to commit 97f84da have them in conv1's section.)
-    launch_us: of a kernel in a chain.
+    roof: a row "roof" of its precision. launch_us: of a kernel in a chain. A clock
+    between two sections costs time, so that together they take longer than the step:
+    they are scaled to add up to it. A fused step that is timed like this is isolated,
+    and makes sums over its patches in "batch", which is left out: in a run, the
+    previous step makes them. (Rows up to commit 97f84da have them in conv1's section.)
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())
@@ -224,7 +224,7 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
 
 
 def sum_parts(parts: Sequence[StepPart]) -> StepPart:
-    """The sections as one: what binds the step."""
+    """Sum the sections into one: the limit of the step."""
     keys = ("us", "products", "bytes", "launch")
     return StepPart(
         "step", *[sum(getattr(part, key) for part in parts) for key in keys]
@@ -232,9 +232,9 @@ def sum_parts(parts: Sequence[StepPart]) -> StepPart:
 
 
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
-    """One row: tflops of multiply-adds in that precision, gbs read and written.
+    """Return one row: tflops of multiply-adds in that precision, gbs read and written.
 
-    None where that precision has no multiply-adds of its own, on a CPU bf16.
+    None if that precision has no multiply-adds of its own, as bf16 on a CPU.
     """
     where = checked_device(device)
     found = peaks(str(where))

@@ -1,7 +1,5 @@
-"""What tensor cores lose, and what limits them: `python -m weft bench tensor`.
+"""The errors and the limits of tensor cores: `python -m weft bench tensor`.
 
-command  the rows
-sums     how they add (sums.cu)
-limits   power, the clock, waiting (limits.cu)
+command  the rows: how they add (sums.cu); power, the clock, waiting
 plot     charts of the rows
 """

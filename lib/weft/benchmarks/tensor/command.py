@@ -1,12 +1,8 @@
-"""What tensor cores lose, and what limits them: `python -m weft bench tensor`.
+"""The errors and the limits of tensor cores: `python -m weft bench tensor`.
 
-sums.cu has the kernel, in wmma, so that any GPU from sm_70 on can run it.
+Lesson 08c explains the measurements, by the op of a row:
 
-As a program, `python -m weft.benchmarks.tensor.command`, it is what ncu profiles.
-
-Lesson 08c explains what is measured here, by the op of a row:
-
-    staircase  1 + x / 2^23, added by a tensor core: `added` is what became of x
+    staircase  1 + x / 2^23, added by a tensor core: `added` is the result for x
     promotion  errors of sums that begin anew every `every` of k (0: never)
     error      of a product in each precision over k, against float64
     heat       a product again and again, with pauses (`mode` cool) and without (hot),
@@ -15,10 +11,14 @@ Lesson 08c explains what is measured here, by the op of a row:
                cycles that multiprocessors counted between two moments
     ncu        Nsight Compute's counters of a product by each rung
 
-errors are relative: the root mean square of c's differences over that of c; bias is
-their mean over that of c, which shows where all err to one side. On a CPU tensor cores
-are simulated and round once where a GPU's cut off: staircase, promotion and error run
-there and are checked; heat, clock and ncu are a GPU's alone.
+errors are relative: the root mean square of c's differences over that of c. bias is
+their mean over that of c, which shows errors of the same sign. On a CPU, tensor cores
+are simulated, and round once where a GPU's truncate. staircase, promotion and error run
+there and are checked; heat, clock and ncu need a GPU. sums.cu has the kernel, in wmma,
+so that any GPU from sm_70 on can run it.
+
+As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
+kernels that ncu profiles.
 
 --device cuda; --rungs promotion,error: only those ops.
 """
@@ -66,9 +66,10 @@ TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 
 
 def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
-    """a (m,k) @ b (k,n) in half, (m,n) float32; sums begin anew every `every` of k.
+    """Multiply a (m,k) @ b (k,n) in half to (m,n) float32; sums restart in k.
 
-    m, k, n and `every` are multiples of 16; every 0: never.
+    m, k, n and `every` are multiples of 16; a sum begins anew every `every` of k; 0:
+    never.
     """
     m, k = a.shape
     n = b.shape[1]
@@ -79,7 +80,7 @@ def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Ten
 
 
 def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
-    """For x in quarters: what a tensor core makes of 1 + x / 2^23, less 1, in 2^-23.
+    """Return a tensor core's 1 + x / 2^23, less 1, in 2^-23, for x in quarters.
 
     1 comes with the first 16 of k, x with the second: a sum of two instructions.
     """
@@ -113,7 +114,7 @@ def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
 
 
 def _error_rows(where: AnyDevice) -> Iterator[Row]:
-    """Of products of float32 numbers, which each precision first has to round."""
+    """Yield errors of products of float32 numbers; each precision first rounds them."""
     side, depths = SIZES[where.type]
     for k in depths:
         a, b = numbers_of(side, k, where)
@@ -128,9 +129,9 @@ def _error_rows(where: AnyDevice) -> Iterator[Row]:
 def products_of(
     kind: str, where: AnyDevice
 ) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
-    """Our fastest rung of a precision, and cuBLAS.
+    """Yield our fastest rung of a precision, and cuBLAS.
 
-    None of the rungs that pick one: they may take fp32 where that is as fast.
+    Rungs that choose another one are left out: they may use fp32 where that is as fast.
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
@@ -151,14 +152,14 @@ def products_of(
 def numbers_of(
     side: int, k: int, where: AnyDevice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random a (side,k) and b (k,side), the same everywhere."""
+    """Return random a (side,k) and b (k,side), the same everywhere."""
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(side, k, generator=generator).to(where)
     return a, torch.randn(k, side, generator=generator).to(where)
 
 
 def _measure_errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
-    """How wrong c is, relative to its own size; NaN if any of it is."""
+    """Return the errors of c, relative to its own size; NaN if any element is NaN."""
     off, size = got.double() - want, float(want.square().mean().sqrt())
     rms = float(off.square().mean().sqrt()) / size
     return {"error_rms": rms, "bias": float(off.mean()) / size}
@@ -180,7 +181,7 @@ SUMS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
 
 
 SOURCE = Path(__file__).with_name("limits.cu")
-HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
+HOT, COOL = 2.5, 1.5  # seconds: the card reports its power as a mean over one
 BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
 HEATED, REST = 8192, 1.5
 HEATED_BY = (  # precision, numbers, modes
@@ -190,7 +191,7 @@ HEATED_BY = (  # precision, numbers, modes
 )
 SIDE = 4096  # of the products by each rung
 _SUSTAINED = "avg.pct_of_peak_sustained"
-STALLS = {  # ncu's word for what a warp waits for: what it means here
+STALLS = {  # ncu's word for a warp's reason to wait: its meaning here
     "barrier": "a barrier of the block",
     "dispatch_stall": "the dispatcher, e.g. for banks of registers",
     "lg_throttle": "the queue to global memory",
@@ -203,9 +204,9 @@ STALLS = {  # ncu's word for what a warp waits for: what it means here
     "sleeping": "sleep",
     "wait": "an instruction's fixed time",
 }
-READY = "not_selected"  # it could go on, but another warp was chosen
+READY = "not_selected"  # it was ready, but another warp was chosen
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
+METRICS = {  # our name: ncu's; per cent of the unit's peak, or bytes, or cycles
     "us": "gpu__time_duration.sum",
     "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
     "issue": f"sm__inst_issued.{_SUSTAINED}_active",
@@ -215,11 +216,11 @@ METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or
     "dram_bytes": "dram__bytes.sum",
     "active": "sm__cycles_active.avg",
     "elapsed": "sm__cycles_elapsed.max",
-    # Cycles of a warp for each instruction, and how many of them it spent waiting.
+    # Cycles of a warp for each instruction, and those spent waiting.
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
-MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
+MARK = "bitwise_not"  # a kernel that nothing else uses: it separates calls
 COUNTED = (  # precision, rung; "": cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
     *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
@@ -236,7 +237,7 @@ Product = tuple[str, str, int, int]  # one of WATCHED
 
 
 def _measure_heat(where: AnyDevice) -> Iterator[Row]:
-    """Bursts of a product, timed one by one, while the card says how it is."""
+    """Yield bursts of a product, timed one by one, with the card's readings."""
     if where.type == "cpu":
         return
     for kind, numbers, modes in HEATED_BY:
@@ -253,7 +254,7 @@ def _measure_heat(where: AnyDevice) -> Iterator[Row]:
 
 
 def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
-    """The speed of bursts, with pauses or without, and clock and power meanwhile."""
+    """Return the speed of bursts, with pauses or without, with clock and power."""
     flop = 2.0 * HEATED**3
     for _ in range(2):
         call()
@@ -283,7 +284,7 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
 
 
 def _measure_clock(where: AnyDevice) -> Iterator[Row]:
-    """At which clock each of COUNTED runs when it is cool."""
+    """Yield the clock at which each of COUNTED runs when it is cool."""
     if where.type == "cpu":
         return
     products = ((*one, SIDE, SIDE) for one in COUNTED)
@@ -293,7 +294,7 @@ def _measure_clock(where: AnyDevice) -> Iterator[Row]:
 
 
 def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
-    """Cycles over time of cool bursts, and what the driver says of the clock."""
+    """Return cycles over time of cool bursts, and the clock that the driver reports."""
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
     first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
@@ -321,7 +322,7 @@ def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
 
 
 def _read_counters(where: AnyDevice) -> Iterator[Row]:
-    """ncu runs this module in a process of its own and counts its kernels."""
+    """Run this module under ncu in another process, and yield its kernels' counters."""
     if where.type == "cpu":
         return
     text = _run_ncu(list(METRICS.values()))
@@ -341,7 +342,7 @@ def _read_counters(where: AnyDevice) -> Iterator[Row]:
 def _summarize_kernels(
     launches: list[tuple[str, dict[str, float]]], side: int, k: int
 ) -> Row:
-    """Of a product's kernels: the longest one's counters, the others' time."""
+    """Summarize a product's kernels: the longest one's counters, the others' time."""
     time_of = METRICS["us"]
     name, main = max(launches, key=lambda launch: launch[1][time_of])
     told: Row = {name: main.get(metric) for name, metric in METRICS.items()}
@@ -353,7 +354,7 @@ def _summarize_kernels(
 
 
 def _run_ncu(metrics: list[str]) -> str:
-    """What ncu prints; a metric that this GPU does not have is left out."""
+    """Return ncu's output; a metric that this GPU does not have is left out."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
     child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.command"]
@@ -370,7 +371,7 @@ def _run_ncu(metrics: list[str]) -> str:
 
 
 def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each kernel's name and metrics, in order, from what `ncu --csv` prints."""
+    """Yield each kernel's name and metrics, in order, from `ncu --csv`'s output."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
     for number, found in zip(sorted(names), ncu.parse(text)):
@@ -378,7 +379,7 @@ def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def launch_all() -> None:
-    """What ncu watches: each of WATCHED once, behind a kernel that marks it."""
+    """Launch each of WATCHED once for ncu, after a kernel that marks it."""
     where = torch.device("cuda", torch.cuda.current_device())
     mark = torch.zeros(1, dtype=torch.int64, device=where)
     for _, call in _make_calls(WATCHED, where):
@@ -394,7 +395,7 @@ def launch_all() -> None:
 def _make_calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
-    """Each of them, as WATCHED has them, and a call that multiplies by it."""
+    """Yield each product in WATCHED's form, and a call that multiplies by it."""
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)
@@ -402,7 +403,7 @@ def _make_calls(
         yield (kind, rung, side, k), functools.partial(call, c, a, b)
 
 
-_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the product before
+_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the previous product
 
 
 def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -423,14 +424,14 @@ OPS = SUMS | LIMITS
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
-    """The rows for the options of the command line."""
+    """Return the rows for the options of the command line."""
     return rows(args.device, [name for name in args.rungs.split(",") if name])
 
 
 def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
-    """Measure all of it, or the named ops; each row has its date and commit.
+    """Measure everything, or the named ops; each row has its date and commit.
 
-    Raises ValueError for an op that there is not, NoCounters where ncu gives none.
+    Raises ValueError for an unknown op, NoCounters if ncu gives none.
     """
     where = torch.device(device)
     if unknown := set(ops) - OPS.keys():
@@ -443,7 +444,7 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """`rows`, and those of the file at `path` of the same device and other ops."""
+    """Return `rows`, and the file's rows of the same device and other ops."""
     if not Path(path).exists():
         return rows
     new, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
@@ -456,7 +457,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def note(rows: list[Row]) -> str:
-    """What stands under the table."""
+    """Return the text below the table."""
     said = f"{rows[0]['device']}; errors relative to c, against float64"
     if rows[0]["target"] == "cpu":
         said += "\nOn a CPU tensor cores are simulated: they round where a GPU's cut"

@@ -3,9 +3,9 @@
     with figure(9, 4) as ax:
         plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
 
-Full marks are what was measured here, hollow ones what was measured elsewhere and came
-with the lab. rows: of a GPU or of a CPU, whose simulated tensor cores round where a
-GPU's cut off. A chart for which nothing was measured says how that is done.
+Full marks were measured here; hollow ones were measured elsewhere and came with the
+lab. rows: of a GPU or of a CPU, whose simulated tensor cores round where a GPU's
+truncate. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...base.style import (
 )
 from ...timing.results import ResultFile, Row
 
-Series = list[tuple[list[Row], bool]]  # rows, and whether of this machine
+Series = list[tuple[list[Row], bool]]  # rows, and whether they are this machine's
 INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
 MARKS = {16: "v", 32: "o", 64: "s", 128: "^", 512: "D", 0: "X"}
 KINDS = {  # by precision: colour and mark
@@ -48,7 +48,7 @@ BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 def select_series(
     op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> Series:
-    """The rows of an op, this machine's first; more: keys that they must have."""
+    """Return the rows of an op, this machine's first; more: keys they must have."""
     wanted = {"op": op} | more
     every = [(rows, True), *((found["rows"], False) for found in others)]
     series = [
@@ -61,7 +61,7 @@ def select_series(
 def find_value(
     key: str, op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> float:
-    """A number of the first row that has it: of a GPU if there is one. NaN if none."""
+    """Return a number of the first row that has it, preferably a GPU's; NaN if none."""
     series = select_series(op, rows, others, **more)
     found = [row for those, _ in series for row in those if row.get(key) is not None]
     found.sort(key=lambda row: row["target"] != "cuda")
@@ -71,7 +71,7 @@ def find_value(
 def plot_staircases(
     ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]
 ) -> None:
-    """What becomes of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
+    """Draw the result of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
     series = select_series("staircase", rows, others)
     if not series:
         return draw_unmeasured(ax, "tensor")
@@ -95,7 +95,7 @@ def plot_staircases(
 def plot_promotions(
     ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile], signs: str = "both"
 ) -> None:
-    """Errors over k, a line for each length of the tensor cores' own sums."""
+    """Draw errors over k, a line for each length of the tensor cores' own sums."""
     series = select_series("promotion", rows, others, signs=signs)
     series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
     if not series:
@@ -117,7 +117,7 @@ def plot_promotions(
 
 
 def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """Errors of a product over k: ours by precision, cuBLAS without marks."""
+    """Draw errors of a product over k: ours by precision, cuBLAS without marks."""
     series = select_series("error", rows, others)
     if not series:
         return draw_unmeasured(ax, "tensor")
@@ -140,7 +140,7 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
 def plot_heats(
     axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[ResultFile]
 ) -> None:
-    """A panel each for TFLOP/s and watts over time: hot and cool, random and zeros."""
+    """Draw a panel of TFLOP/s and one of watts over time: hot, cool, random, zeros."""
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
         return draw_unmeasured(axes[0], "tensor")
@@ -164,7 +164,7 @@ def plot_heats(
 
 
 def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """How busy each rung keeps the tensor cores, by Nsight Compute."""
+    """Draw how busy each rung keeps the tensor cores, by Nsight Compute."""
     series = [
         ([row for row in found if row.get("tensor_pipe") is not None], here)
         for found, here in select_series("ncu", rows, others)
@@ -188,7 +188,7 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> N
 
 
 def make_caption(rows: Sequence[Row], others: Sequence[ResultFile], op: str) -> str:
-    """Whose numbers the rows of `op` are, and of which days."""
+    """Write the machines and days of the rows of `op`."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]
     for found in others:
@@ -209,7 +209,7 @@ def _name(row: Row) -> str:
 def _draw_line(
     ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
 ) -> tuple[float, float]:
-    """Marks on a line; where its last one is."""
+    """Draw marks on a line; return where its last one is."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
     fill = colour if here else "none"
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
@@ -218,7 +218,7 @@ def _draw_line(
 
 
 def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> None:
-    """The axes, and names where lines end, none on another; high: the worst."""
+    """Draw the axes, and names where lines end, without overlaps; high: the worst."""
     depths = sorted({row["k"] for found, _ in series for row in found})
     ax.set_xticks(depths, [str(k) for k in depths])
     ax.minorticks_off()

@@ -1,4 +1,4 @@
-"""See the machine: what becomes of a kernel, and what it does on a GPU.
+"""See the machine code of a kernel, and what it does on a GPU.
 
 ptx(kernel), sass(kernel)              instructions, at the reader's own lines
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
@@ -25,21 +25,22 @@ from .residency import Occupancy, occupancy
 
 
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
-    """The kernel as PTX, the assembly language that all NVIDIA GPUs share.
+    """Return the kernel as PTX, the assembly language that all NVIDIA GPUs share.
 
-    kernel: of load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel, or
-    numba_jit(k), with arguments like a launch's behind it; the path of a .cu file, with
-    its kernels' names behind it ("kernels/matmul/01_naive.cu", "matmul_naive"). arch:
-    "sm_80"; None: the GPU here, else sm_90. Needs no GPU. Raises ArgumentError,
-    CompileError, and BuildError with the cure where a tool is missing.
+    kernel: from load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel or
+    numba_jit(k), followed by arguments like a launch's; or the path of a .cu file,
+    followed by its kernels' names ("kernels/matmul/01_naive.cu", "matmul_naive"). arch:
+    "sm_80"; None: this machine's GPU, or sm_90 without one. Needs no GPU. Raises
+    ArgumentError, CompileError, or BuildError with the cure if a tool is missing.
     """
     return _build_view("ptx", kernel, args, arch)
 
 
 def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
-    """The kernel as SASS, the instructions that one kind of GPU executes.
+    """Return the kernel as SASS, the instructions that one kind of GPU executes.
 
-    All as ptx() has it; nvdisasm must be there: pip install nvidia-cuda-nvdisasm.
+    The parameters are those of ptx(). This function needs nvdisasm: pip install
+    nvidia-cuda-nvdisasm.
     """
     return _build_view("sass", kernel, args, arch)
 

@@ -1,9 +1,8 @@
-"""What of a kernel is compiled to machine code, and by which compiler.
+"""Find a kernel's source and compile it to machine code with line information.
 
-CUDA C, or PTX, as machine code with line information. No GPU is needed.
-
-NVRTC for what lies in a string; nvcc for a file that holds host code too; ptxas for
-PTX that others made. https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/
+No GPU is needed. NVRTC compiles source that is a string; nvcc compiles a file that also
+holds host code; ptxas assembles PTX from other tools.
+https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/
 
 a kernel of load_cuda() or %%cuda, or all of its module     the cell
 cuda_c(kernel), a Python kernel and arguments               the C that was made
@@ -40,18 +39,18 @@ from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
 from . import instructions
 
-DEFAULT = "sm_90"  # where there is no GPU
-_FOR_PTXAS = "-Xptxas="  # what nvcc hands on
+DEFAULT = "sm_90"  # without a GPU
+_FOR_PTXAS = "-Xptxas="  # nvcc passes the option on
 _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
 @dataclass
 class MachineCode:
-    """PTX, and what ptxas made of it.
+    """PTX, and the machine code that ptxas made of it.
 
-    lowered: the mangled name of each C++ name asked for, where that is known. usage:
-    by mangled name. why: why there is no machine code, or else, if it is asked for, why
-    a kernel has no usage.
+    lowered: the mangled name of each requested C++ name, where it is known. usage: by
+    mangled name. why: the reason why there is no machine code, or, if there is, why a
+    kernel has no usage.
     """
 
     ptx: str
@@ -62,14 +61,14 @@ class MachineCode:
 
     @functools.cached_property
     def sass(self) -> str:
-        """The disassembly with source lines; BuildError with the cure if none."""
+        """The disassembly with source lines. Raises BuildError with the cure."""
         if not self.cubin:
             raise BuildError(self.why)
         return tools.disassemble(self.cubin, lines=True)
 
 
 def default_arch() -> str:
-    """The GPU that is here; else sm_90, or the newest that NVRTC knows."""
+    """Return this GPU's architecture; else sm_90, or the newest that NVRTC supports."""
     import torch
 
     if torch.cuda.is_available():
@@ -81,7 +80,7 @@ def default_arch() -> str:
 
 
 def checked_arch(arch: str | None) -> str:
-    """An architecture as the caller gave it, or the default one."""
+    """Return the caller's architecture after a check, or the default one."""
     if arch is None:
         return default_arch()
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
@@ -97,7 +96,7 @@ def by_nvrtc(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> MachineCode:
-    """A cell's source; what a launch on that GPU runs. Raises CompileError."""
+    """Compile a cell's source as a launch on that GPU does; may raise CompileError."""
     made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)
@@ -105,7 +104,7 @@ def by_nvrtc(
 
 
 def by_nvcc(file: Path, arch: str) -> MachineCode:
-    """A file with kernels and host code, kept for as long as it does not change."""
+    """Compile a file with kernels and host code; cache the result until it changes."""
     nvcc = build.nvcc()
     if not nvcc:
         raise BuildError(
@@ -115,7 +114,7 @@ def by_nvcc(file: Path, arch: str) -> MachineCode:
 
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> MachineCode:
-    """A Python kernel as Numba compiles it for these arguments."""
+    """Compile a Python kernel with Numba for these arguments."""
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
     text = reading.compile_ptx(kernel.kernel, args, cc, lines=True)
@@ -138,7 +137,7 @@ def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCod
 
 
 def _read_stamp(file: Path) -> tuple[float, ...]:
-    """What changes when the file or a header beside it does."""
+    """Return values that change when the file or a header beside it changes."""
     folders = (file.parent, build.KERNELS, COMMON)
     headers = [header for folder in folders for header in folder.glob("*.*h")]
     return tuple(path.stat().st_mtime for path in (file, *headers))
@@ -146,7 +145,7 @@ def _read_stamp(file: Path) -> tuple[float, ...]:
 
 @functools.lru_cache(16)
 def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
-    """PTX with the machine code that ptxas makes of it, where there is a ptxas."""
+    """Assemble PTX to machine code, if ptxas is available."""
     tool = ptxas()
     if not tool:
         why = f"there is no ptxas, which makes machine code of PTX: {_NVCC}"
@@ -163,13 +162,13 @@ def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
 
 
 def _explain_usage(tool: str, cubin: bytes, log: str) -> str:
-    """Why a kernel may have no usage although there is machine code."""
+    """Explain why a kernel may have no usage although there is machine code."""
     said = log.strip() or "nothing"
     return f"{tool} ended with code 0 and {len(cubin)} bytes, and said: {said}"
 
 
 def ptxas() -> str | None:
-    """The path of ptxas: on PATH, beside nvcc, or in pip's wheels; or None."""
+    """Return the path of ptxas: on PATH, beside nvcc, or in pip's wheels; or None."""
     if found := shutil.which("ptxas"):
         return found
     if (nvcc := build.nvcc()) and (beside := Path(nvcc).with_name("ptxas")).exists():
@@ -178,7 +177,7 @@ def ptxas() -> str | None:
         from cuda.pathfinder import find_nvidia_binary_utility
 
         return find_nvidia_binary_utility("ptxas")
-    except Exception:  # older ones do not know the name
+    except Exception:  # older versions do not accept the name
         return None
 
 
@@ -192,12 +191,12 @@ def _run_tool(command: list[str], what: str) -> str:
 
 @dataclass
 class KernelSource:
-    """One text to compile and the kernels wanted from it.
+    """One text to compile, and the kernels to show from it.
 
-    name: what the reader calls it. compile(arch): with line information. wanted: the
-    C++ names of kernels, () for all there are. language: the reader's. texts: what the
-    reader wrote, by the compiler's name of the file. moved: where that text is made of
-    another, the reader's (file, line) by its lines.
+    name: the reader's name for it. compile(arch): compiles with line information.
+    wanted: the C++ names of kernels, () for all. language: the reader's. texts: the
+    reader's text, by the compiler's name of the file. moved: if that text was
+    generated, the reader's (file, line) for each of its lines.
     """
 
     name: str
@@ -208,14 +207,14 @@ class KernelSource:
     moved: Mapping[int, tuple[str, int]] | None = None
 
     def place(self, file: str, line: int) -> tuple[str, int]:
-        """The reader's (file, line) for the compiler's; ("", 0) for neither."""
+        """Return the reader's (file, line) for the compiler's; ("", 0) if unknown."""
         own = os.path.basename(file) == stored.CELL and stored.CELL in self.texts
         if own and self.moved is not None:
             return self.moved.get(line, ("", 0))
         return (self.name, line) if own else (file, line)
 
     def text(self, file: str, line: int) -> str:
-        """A line of what the reader wrote, as place() names it; "" if unknown."""
+        """Return the reader's line at a place from place(); "" if unknown."""
         known = self.texts.get(stored.CELL) if file == self.name else None
         known = known or self.texts.get(os.path.basename(file))
         if known is None:
@@ -225,10 +224,10 @@ class KernelSource:
 
 
 def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
-    """The Source of whatever a reader calls a kernel.
+    """Return the KernelSource of anything that a reader calls a kernel.
 
-    args: of a Python kernel, such as a launch would have; of a path, the kernel's
-    name. Raises ArgumentError for what is no kernel.
+    args: for a Python kernel, arguments like a launch's; for a path, the kernel's name.
+    Raises ArgumentError if `kernel` is not a kernel.
     """
     if isinstance(kernel, (str, Path)):
         return _find_file_source(kernel, args)
@@ -250,7 +249,7 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
 
 
 def complete(kernel: Kernel) -> None:
-    """ArgumentError for a template without its arguments."""
+    """Raise ArgumentError if the kernel is a template without its arguments."""
     if kernel._needs_arguments:
         name = kernel.__name__
         raise ArgumentError(
@@ -345,7 +344,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
 def select_kernels(
     source: KernelSource, made: MachineCode, names: list[str]
 ) -> list[tuple[str, str]]:
-    """(name asked for, mangled name) of the kernels to show."""
+    """Return (requested name, mangled name) of the kernels to show."""
     if not source.wanted:
         return [("", name) for name in names]
     out = []
@@ -364,10 +363,10 @@ def select_kernels(
 
 
 def demangle(asked: str, mangled: str) -> str:
-    """The reader's name of a kernel: its last part, of what the compiler calls it.
+    """Return the reader's name of a kernel: the last part of the compiler's name.
 
-    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling: names stand behind
-    their lengths.
+    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling: each name follows its
+    length.
     """
     if asked:
         return asked

@@ -1,19 +1,12 @@
-"""A kernel's instructions, read from PTX or SASS, with their loops and counts.
+"""Parse PTX and SASS into a kernel's instructions, with their loops and counts.
 
-A kernel's instructions, the source lines behind them, their counts and their loops.
+find_loops() uses dominators and natural loops, as in Aho, Lam, Sethi and Ullman,
+Compilers, 2nd edition, 9.6. A branch closes a loop if every path to the branch passes
+its target first. A slow path after the kernel's end that jumps back closes no loop.
 
-read_ptx.py and read_sass.py build these from NVIDIA's text. find_loops() uses
-dominators and natural loops, as in Aho, Lam, Sethi and Ullman, Compilers, 2nd edition,
-9.6: a branch whose target comes before it on every path there closes a loop. A slow
-path that lies behind the kernel's end and jumps back closes none.
-
-PTX and SASS, the two kinds of machine code, as instructions.
-
-PTX as instructions. The language: docs.nvidia.com/cuda/parallel-thread-execution.
-
-A GPU's own instructions, SASS, from what nvdisasm prints.
-
-NVIDIA documents the names of the instructions, not what they do in full:
+read_ptx() parses PTX: docs.nvidia.com/cuda/parallel-thread-execution. read_sass()
+parses SASS, a GPU's own instructions, as nvdisasm prints them. NVIDIA documents the
+names of these instructions, but not their full effect:
 https://docs.nvidia.com/cuda/cuda-binary-utilities/#instruction-set-reference
 """
 
@@ -24,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-# What is counted, in the order in which it is told.
+# The kinds of instructions that are counted, in the order of the output.
 KINDS = (
     *("global load", "global store", "shared load", "shared store"),
     *("local load", "local store", "global atomic", "shared atomic"),
@@ -36,11 +29,11 @@ KINDS = (
 class Instruction:
     """One instruction.
 
-    text: as NVIDIA's tools write it. opcode: its name with all suffixes, LDG.E.128.
-    guard: the predicate that lets it run, "@!P0", or "". labels: those before it.
-    jumps: the labels that it may go to; falls: whether it may also go on to the next.
-    file, line: of the source, "" and 0 where unknown. function: the subroutine that it
-    is part of, "" in the kernel itself.
+    text: the text as NVIDIA's tools write it. opcode: its name with all suffixes,
+    LDG.E.128. guard: the predicate that enables it, "@!P0", or "". labels: those before
+    it. jumps: the labels of its possible targets; falls: whether the next instruction
+    may follow. file, line: of the source, "" and 0 if unknown. function: the subroutine
+    that contains it, "" in the kernel itself.
     """
 
     text: str
@@ -60,7 +53,7 @@ class Instruction:
 
     @property
     def bits(self) -> int:
-        """How wide one thread's access is: 128 for LDG.E.128 and ld.global.v4.f32."""
+        """Bits that one thread accesses: 128 for LDG.E.128 and ld.global.v4.f32."""
         parts = self.opcode.split(".")
         wide = [int(p) for p in parts if p in ("8", "16", "64", "128", "256")]
         wide += [int(p[1:]) for p in parts if p in ("U8", "S8", "U16", "S16")]
@@ -73,9 +66,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class CodeLoop:
-    """A loop: the indices of its instructions, its head and how deep it lies (0, 1..).
+    """A loop: the indices of its instructions, its head and its depth (0, 1, ...).
 
-    hot: no other loop lies inside it.
+    hot: it contains no other loop.
     """
 
     head: int
@@ -100,14 +93,14 @@ class KernelCode:
         return [loop for loop in self.loops if loop.hot]
 
     def counts(self, loop: CodeLoop | None = None) -> dict[str, int]:
-        """How many instructions of each kind: of one pass of a loop, or of all."""
+        """Count instructions by kind, in one pass of a loop or in the whole kernel."""
         those = self.instructions
         if loop is not None:
             those = [those[i] for i in sorted(loop.body)]
         return counted(those)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """The source lines behind instructions, of the file that most are from."""
+        """Return the instructions' source lines in the file that most come from."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -117,13 +110,13 @@ class KernelCode:
 
 
 def counted(those: Iterable[Instruction]) -> dict[str, int]:
-    """How many of each kind there are, in the order of KINDS."""
+    """Count instructions by kind, in the order of KINDS."""
     found = Counter(one.kind for one in those)
     return {kind: found[kind] for kind in KINDS if found[kind]}
 
 
 def told(counts: dict[str, int]) -> str:
-    """8 global loads, 64 FMAs, 40 others"""
+    """Write counts as words: 8 global loads, 64 FMAs, 40 others."""
     words = []
     for kind, count in counts.items():
         plural = {"branch": "branches", "matrix": "matrix products"}.get(kind, kind)
@@ -137,7 +130,7 @@ def told(counts: dict[str, int]) -> str:
 
 
 def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
-    """Every loop, by its head; `hot` are those that hold no other."""
+    """Return every loop, by its head; a `hot` loop contains no other."""
     after = list_successors(code)
     before: list[list[int]] = [[] for _ in code]
     for at, nexts in enumerate(after):
@@ -149,7 +142,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
         for to in nexts:
             if at in order and to in order and _is_dominator(to, at, parent, order):
                 found.setdefault(to, {to}).update(_find_body(to, at, before))
-    # A kernel ends in a branch to itself, which nothing reaches.
+    # A kernel ends with an unreachable branch to itself.
     made = [CodeLoop(head, frozenset(body)) for head, body in sorted(found.items())]
     return [
         replace(
@@ -177,7 +170,7 @@ def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
 def _find_dominators(
     code: Sequence[Instruction], after: list[list[int]], before: list[list[int]]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Each one's nearest dominator, and its number in reverse postorder.
+    """Return each instruction's nearest dominator and its reverse postorder number.
 
     Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001. The root, -1,
     leads to the kernel's first instruction and to each subroutine's.
@@ -238,7 +231,7 @@ def _is_dominator(
 
 
 def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
-    """List what reaches the branch at `tail` without passing the loop's head."""
+    """Return all that reaches the branch at `tail` without passing the loop's head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
         for at in before[todo.pop()]:
@@ -255,12 +248,12 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 
 
 def list_ptx_kernels(text: str) -> list[str]:
-    """The (mangled) names of the kernels in a PTX text."""
+    """Return the (mangled) names of the kernels in a PTX text."""
     return [name for kind, name, _ in _split_functions(text) if kind == "entry"]
 
 
 def read_ptx(text: str, kernel: str) -> KernelCode:
-    """One kernel, and behind it the functions that it calls. KeyError if it is none."""
+    """Parse one kernel and the functions that it calls; KeyError if it is missing."""
     found = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
     if found.get(kernel, ("", ""))[0] != "entry":
@@ -280,7 +273,7 @@ def read_ptx(text: str, kernel: str) -> KernelCode:
 
 
 def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
-    """(entry or func, name, text from its head to its closing brace)."""
+    """Yield (entry or func, name, text from its head to its closing brace)."""
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
         end = re.compile(r"^\}|;\s*$", re.M)  # a declaration has no body
@@ -307,7 +300,7 @@ def _parse_instructions(
         if found := _LOC.match(line):
             file, number, outer, at = found.groups()
             if outer and files.get(file) != files.get(outer):
-                file, number = outer, at  # a header's function: where it was called
+                file, number = outer, at  # a header's function: the call's place
             place = files.get(file, ""), int(number)
             continue
         line = line.strip("{} \t")
@@ -326,7 +319,7 @@ def _parse_instructions(
 
 
 def _read_tables(body: str) -> dict[str, tuple[str, ...]]:
-    """The targets of an indirect branch, by the label of their list."""
+    """Return the targets of each indirect branch, by the label of their list."""
     found = re.findall(r"([\w$]+):\s*\.branchtargets([^;]*);", body)
     return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in found}
 
@@ -384,19 +377,19 @@ _TARGETS = re.compile(r'BRANCH_TARGETS ([^"]*)"')
 
 
 def list_sass_kernels(text: str) -> list[str]:
-    """The (mangled) names of the kernels in a disassembly."""
+    """Return the (mangled) names of the kernels in a disassembly."""
     return [name.rstrip(",") for name in _SECTION.findall(text)]
 
 
 def read_sass(text: str, kernel: str) -> KernelCode:
-    """One kernel with its subroutines. KeyError if there is none of that name."""
+    """Parse one kernel with its subroutines; KeyError if there is no such kernel."""
     own = _find_section(text, kernel)
     code: list[Instruction] = []
     labels: list[str] = []
     places, fresh, function = [("", 0)], True, ""
     for line in own.splitlines():
         if found := _PLACE.match(line):
-            # One line for each function that was inlined, the innermost first.
+            # One line for each inlined function, the innermost first.
             places = [] if fresh else places
             places.append((found.group(1), int(found.group(2))))
             fresh = False
@@ -424,7 +417,7 @@ def _find_section(text: str, kernel: str) -> str:
 
 
 def _strip_padding(code: list[Instruction]) -> list[Instruction]:
-    """Without what fills the last lines of the cache: NOP, and a branch to itself."""
+    """Remove the padding of the last cache lines: NOP, and a branch to itself."""
     end = len(code)
     while end and code[end - 1].opcode == "NOP":
         end -= 1
@@ -475,7 +468,7 @@ _MEMORY = {
     **{"STSM": "shared store", "UTMALDG": "global load", "UTMASTG": "global store"},
 }
 _MATRIX = re.compile(r"[HIDBQU]\w*MMA\b")
-_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y is how a constant is loaded
+_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y loads a constant
 
 
 def _classify_sass(opcode: str, rest: str) -> str:

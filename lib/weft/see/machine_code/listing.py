@@ -1,8 +1,8 @@
-"""A kernel's machine code to look at: folded to its innermost loops, with the source.
+"""Display a kernel's machine code, folded to its innermost loops, with the source.
 
-What is open is what runs most: the innermost loops. Everything else is one line that
-says how many instructions it hides. Memory has the pictures' colours: blue is read from
-global memory, orange written there, green is shared.
+The innermost loops, which run most often, are open. Each other part is one line with
+its number of instructions. Memory has the pictures' colours: blue is read from global
+memory, orange is written there, green is shared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # instructions: a kernel without a loop is shown whole up to here
+SHORT = 48  # instructions: up to this many, a kernel without a loop is shown whole
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},
@@ -31,7 +31,7 @@ _MEMORY = {
 
 @dataclass
 class ListingPart:
-    """Neighbouring instructions that are shown, or folded, together."""
+    """Neighbouring instructions that are shown or folded together."""
 
     indices: list[int]
     loop: CodeLoop | None
@@ -39,7 +39,7 @@ class ListingPart:
 
 
 class KernelListing:
-    """One kernel of a view: its code, what it needs, its loops and their counts.
+    """One kernel of a view: its code, its resources, its loops and their counts.
 
     name: the reader's. usage: registers, shared and other memory; None if unknown.
     """
@@ -53,11 +53,11 @@ class KernelListing:
 
     @property
     def loops(self) -> list[dict[str, int]]:
-        """For each innermost loop: how many instructions of each kind a pass has."""
+        """The instructions of one pass of each innermost loop, counted by kind."""
         return [self.code.counts(loop) for loop in self.code.hot]
 
     def needs(self) -> str:
-        """32 registers · 2048 bytes shared · 0 bytes local · no spills"""
+        """Write the usage, such as "32 registers · 2048 bytes shared · no spills"."""
         use = self.usage
         if use is None:
             return "registers unknown"
@@ -72,7 +72,7 @@ class KernelListing:
         )
 
     def parts(self) -> list[ListingPart]:
-        """The instructions in their order, cut where a loop begins or ends."""
+        """Split the instructions, in order, where a loop begins or ends."""
         inside: dict[int, CodeLoop] = {}
         for loop in self.code.hot:
             inside |= dict.fromkeys(loop.body, loop)
@@ -87,7 +87,7 @@ class KernelListing:
         ]
 
     def title(self, part: ListingPart) -> str:
-        """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
+        """Write a part's title: loop, lines 8-13: 177 instructions a pass: ..."""
         count, function = len(part.indices), self._find_function(part.indices[0])
         where = _write_lines(self.code.lines(part.indices))
         what = count_things(count, "instruction")
@@ -95,7 +95,7 @@ class KernelListing:
         if part.loop is None:
             return f"{in_a}{what}{f', {where}' * bool(where)}"
         at = f", {where}" if where else ""
-        # A part of a loop that lies apart, behind the kernel's end, is no pass of it.
+        # A part of a loop that was moved behind the kernel's end is not a whole pass.
         a_pass = " a pass" if count == len(part.loop.body) else ""
         counts = told(self.code.counts(part.loop)) if a_pass else ""
         return f"{in_a}loop{at}: {what}{a_pass}{f': {counts}' * bool(counts)}"
@@ -103,7 +103,7 @@ class KernelListing:
     def groups(
         self, part: ListingPart
     ) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
-        """The part's instructions by the source line that they are of."""
+        """Yield the part's instructions, grouped by source line."""
         those = [self.code.instructions[i] for i in part.indices]
         some: list[Instruction] = []
         for one in those:
@@ -114,7 +114,7 @@ class KernelListing:
         yield some[0].place, some
 
     def line(self, place: tuple[str, int]) -> str:
-        """A source line; "" where it is not known."""
+        """Return a source line; "" if it is unknown."""
         return self.source.text(*place) if place[1] else ""
 
     def _find_function(self, index: int) -> str:
@@ -122,9 +122,10 @@ class KernelListing:
 
 
 class View:
-    """What ptx() and sass() give: a notebook shows it folded, print() as text.
+    """The result of ptx() and sass(): a notebook shows it folded, print() as text.
 
-    kernels: one each. arch: "sm_90". text: all of the code, as NVIDIA's tools write it.
+    kernels: one listing for each. arch: "sm_90". text: all of the code, as NVIDIA's
+    tools write it.
     """
 
     def __init__(self, language: str, arch: str, kernels: list[KernelListing]) -> None:
@@ -197,7 +198,7 @@ class View:
 
 
 def _write_lines(numbers: list[int]) -> str:
-    """lines 8-13; line 9"""
+    """Write line numbers: lines 8-13; line 9."""
     if not numbers:
         return ""
     first, last = numbers[0], numbers[-1]

@@ -1,12 +1,11 @@
-"""Nsight Compute (ncu): its command line, its metrics, and where ours come from.
+"""Run Nsight Compute (ncu), parse its output, and define its metrics.
 
-Nsight Compute's command line, ncu: where it is, what it says, why it does not.
-
-It profiles a process of its own, which launches the kernels again (replay.py).
+measure() runs ncu's command line, and explain() reports why ncu gave no counters. ncu
+profiles a separate process, which launches the kernels again (replay.py).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
 
-The names: docs.nvidia.com/nsight-compute/NsightComputeCli, "Nvprof Metric Comparison".
-Ours are sums over the places of report.Counters; ncu's over all that ran on the GPU.
+Metric pairs ncu's metrics with ours. Their names: see "Nvprof Metric Comparison" there.
+Our counters sum over the places of report.Counters; ncu's sum over the whole GPU.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """ncu gives no counters here; the message says why, and what cures it."""
+    """Raised if ncu gives no counters; the message contains the reason and the cure."""
 
 
 def find() -> str | None:
-    """The path of ncu: on PATH, or where its installers put it."""
+    """Return the path of ncu, from PATH or its installers' folders; else None."""
     if found := shutil.which("ncu"):
         return found
     for pattern in _PLACES:
@@ -50,7 +49,7 @@ def find() -> str | None:
 
 
 def require() -> str:
-    """The path of ncu; NoCounters where it, or a GPU, is missing."""
+    """Return the path of ncu. Raise NoCounters if ncu or a GPU is missing."""
     import torch
 
     if not torch.cuda.is_available():
@@ -74,10 +73,11 @@ def measure(
     metrics: Sequence[str],
     timeout: float = TIMEOUT,
 ) -> list[dict[str, float]]:
-    """Each launch's metrics, in their order.
+    """Return each launch's metrics, in the order of the launches.
 
-    launches: as replay.py takes them. kernels: their names, without template arguments.
-    A metric that this GPU, or this ncu, does not have is left out. Raises NoCounters.
+    launches: in the form that replay.py takes. kernels: their names, without template
+    arguments. timeout: seconds. A metric that this GPU or this ncu lacks is left out.
+    Raises NoCounters.
     """
     import torch
 
@@ -99,7 +99,7 @@ def measure(
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """The metrics by launch, from what `ncu --csv` prints."""
+    """Parse the output of `ncu --csv` into metrics for each launch."""
     rows = [line for line in text.splitlines() if line.startswith('"')]
     by_id: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(rows):
@@ -113,7 +113,7 @@ def parse(text: str) -> list[dict[str, float]]:
 
 
 def explain(text: str, found: int, wanted: int) -> str:
-    """Why ncu did not give what it was asked for, with the cure where it is known."""
+    """Explain why ncu did not give the requested metrics, with the cure if known."""
     if "ERR_NVGPUCTRPERM" in text:
         return (
             "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as "
@@ -162,12 +162,11 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 
 @dataclass(frozen=True)
 class Metric:
-    """One number. ncu: the metrics whose sum it is, less that of those in `less`.
+    """One number. ncu: the metrics to sum, from which those in `less` are subtracted.
 
-    what, space, kind: ours, of Place.
-    exact: a count that must be the same, and not a ratio or a time. more: one of
-    which a GPU may have up to 2 % more. tight: a ratio that must agree within 2 %.
-    unit: of what is shown; "": a count.
+    what, space, kind: ours, of Place. exact: a count that must be equal, not a ratio or
+    a time. more: a count that may be up to 2 % larger on a GPU. tight: a ratio that
+    must agree within 2 %. unit: of the shown number; "": a count.
     """
 
     name: str
@@ -182,7 +181,7 @@ class Metric:
     more: bool = False
 
     def ours(self, counters: Counters) -> float | None:
-        """The CPU's number; None where only a GPU has one."""
+        """Return the CPU's number; None if only a GPU has one."""
         if self.name == "active threads per instruction":
             return counters.active_lanes
         if not self.what:
@@ -190,7 +189,7 @@ class Metric:
         return self.ours_of(counters.places)
 
     def ours_of(self, places: Iterable[CostPlace]) -> int:
-        """The sum over those of the places that it is about."""
+        """Return the sum over the places that the metric covers."""
         return sum(
             getattr(place, self.what)
             for place in places
@@ -198,7 +197,7 @@ class Metric:
         )
 
     def theirs(self, found: dict[str, float]) -> float | None:
-        """ncu's number; None where it has none of it."""
+        """Return ncu's number; None if ncu reports none of it."""
         values = [found[name] for name in self.ncu if name in found]
         if not values or not all(name in found for name in self.less):
             return None
@@ -206,7 +205,7 @@ class Metric:
 
     @property
     def formula(self) -> str:
-        """Its ncu metrics, as what is added and subtracted."""
+        """The formula in ncu's metrics, with those added and subtracted."""
         return " - ".join([" + ".join(self.ncu), *self.less])
 
 
@@ -215,8 +214,8 @@ def _list_global(kind: str) -> list[Metric]:
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
         own = what, "global", _KINDS[kind]
-        # Some atomics of lanes that are scattered take a sector in one turn more
-        # than lanes share an address: see sim/counters.py.
+        # Some atomics of scattered lanes need one more turn for a sector than the
+        # number of lanes that share an address: see sim/counters.py.
         more = (kind, what) == ("atomic", "sectors")
         name = f"global {kind} {what}"
         made.append(Metric(name, names, *own, exact=True, more=more))
@@ -224,11 +223,11 @@ def _list_global(kind: str) -> list[Metric]:
 
 
 def _list_shared(kind: str) -> list[Metric]:
-    """Of shared memory.
+    """Return the metrics of shared memory.
 
-    needed: what is no conflict, one wavefront for each request of 4-byte elements.
-    smsp__inst_executed_op_shared_* are not asked for: they count the instructions too
-    that a predicate switches off for all of a warp.
+    needed: requests without conflicts, one wavefront for each request of 4-byte
+    elements. smsp__inst_executed_op_shared_* are not requested: they also count
+    instructions that a predicate switches off for a whole warp.
     """
     op = _OPS[kind][-1]
     turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
@@ -255,7 +254,7 @@ LANES = [
     Metric("... that no predicate masks", (_UNMASKED,)),
 ]
 
-# What no CPU has: how long it took, and where its bytes came from.
+# Numbers that no CPU has: the time, and the origin of the bytes.
 MEASURED = [
     Metric("time", ("gpu__time_duration.sum",), unit="ns"),
     Metric("bytes read from DRAM", ("dram__bytes_read.sum",), unit="bytes"),
@@ -283,13 +282,13 @@ ALL = [*COUNTS, *LANES, *MEASURED]
 
 
 def ncu_names(metrics: list[Metric]) -> list[str]:
-    """The names to ask ncu for, each once."""
+    """Return the names to request from ncu, each once."""
     names = (name for one in metrics for name in (*one.ncu, *one.less))
     return list(dict.fromkeys(names))
 
 
 def difference(ours: float | None, theirs: float | None) -> float | None:
-    """How far ours is from theirs, as a part of theirs; None where one is missing."""
+    """Return (ours - theirs) as a fraction of theirs; None if one is missing."""
     if ours is None or theirs is None:
         return None
     if ours == theirs:

@@ -1,9 +1,10 @@
 """profile(kernel)[grid, block](*args): Nsight Compute's counters beside the CPU's.
 
-The launch runs here, under the watch build or the simulator, which count; then ncu
-launches the same kernel with the same arguments in another process, and counts too.
+The launch runs here under the watch build or the simulator, which count. Then ncu
+launches the same kernel with the same arguments in another process and counts too.
 
-The table of `weft bench counters`: our counters and ncu's, kernel by kernel.
+Comparison is the table of `weft bench counters`: our counters and ncu's, kernel by
+kernel.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class MetricRow:
 
     @property
     def said(self) -> bool:
-        """Whether there is something to say: nobody wants a table of zeros."""
+        """Whether the row has a number other than zero."""
         return bool(self.ours or self.theirs)
 
     def cells(self) -> list[str]:
-        """Name, CPU, ncu, difference, as text."""
+        """Return name, CPU, ncu and difference as text."""
         off = self.difference
         apart = "" if off is None else "same" if off == 0 else f"{off:+.1%}"
         unit = f" {self.metric.unit}" * bool(self.metric.unit)
@@ -59,10 +60,10 @@ class MetricRow:
 
 
 class Profile:
-    """What a launch cost, by the CPU's count and by ncu's.
+    """The cost of a launch, counted by the CPU and by ncu.
 
-    rows: the metrics. report: of the launch on the CPU. why: why ncu says nothing, with
-    the cure; "" if it does.
+    rows: the metrics. report: of the launch on the CPU. why: why ncu's counters are
+    missing, with the cure; "" if they are there.
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class Profile:
         ]
 
     def shown(self) -> list[list[str]]:
-        """The rows that say something, as text."""
+        """Return the rows that have a number other than zero, as text."""
         return [row.cells() for row in self.rows if row.said]
 
     def __getitem__(self, name: str) -> MetricRow:
-        """The row of a metric, by its name here."""
+        """Return the row of a metric, by its name here."""
         for row in self.rows:
             if row.metric.name == name:
                 return row
@@ -119,12 +120,12 @@ class Profile:
 
 
 def profile(kernel: Any) -> Profiled:
-    """Count what a launch does: profile(kernel)[grid, block](*args) -> Profile.
+    """Count the work of a launch: profile(kernel)[grid, block](*args) -> Profile.
 
     kernel: of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu gets as
-    CUDA C. The launch writes into its arrays, once, as any launch does. Where ncu is
-    missing or not permitted the Profile has the CPU's counters alone, and says why.
-    Raises what the launch raises on the CPU.
+    CUDA C. The launch writes into its arrays once, as any launch does. If ncu is
+    missing or not permitted, the Profile has only the CPU's counters and the reason.
+    Raises the launch's own exceptions on the CPU.
     """
     if not callable(kernel) and not hasattr(kernel, "__getitem__"):
         raise ArgumentError(f"profile wants a kernel, not {kernel!r:.60}")
@@ -132,7 +133,7 @@ def profile(kernel: Any) -> Profiled:
 
 
 class Profiled:
-    """A kernel to be profiled: [grid, block](*args) does it."""
+    """A kernel to profile: [grid, block](*args) does it."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
@@ -140,7 +141,7 @@ class Profiled:
     def __getitem__(self, key: Any) -> Callable[..., Profile]:
         def run(*args: Any) -> Profile:
             shape = key if isinstance(key, tuple) else (key,)
-            # Before the launch: it may well write what it reads.
+            # Record before the launch, which may overwrite its input.
             name, launch = replay.record(self.kernel, shape, args)
             report = counted(self.kernel, key, args)
             theirs, why = None, ""
@@ -159,12 +160,12 @@ class Profiled:
 
 
 def counted(kernel: Any, key: Any, args: tuple[Any, ...]) -> Any:
-    """The launch on the CPU, with counters: a report.Report."""
+    """Run the launch on the CPU and return its report.Report with counters."""
     return inspect(kernel, quiet=True)[key](*args)
 
 
 def number(value: float | None) -> str:
-    """A count as it is, anything else with four digits."""
+    """Write a count in full, any other number with four digits."""
     if value is None:
         return ""
     return f"{value:.0f}" if value == int(value) else f"{value:.4g}"
@@ -173,7 +174,7 @@ def number(value: float | None) -> str:
 class Comparison:
     """The table of a comparison: one line for each kernel, and its differences.
 
-    results: as `bench counters --json` wrote them.
+    results: as written by `bench counters --json`.
     """
 
     def __init__(self, results: dict[str, Any]) -> None:
@@ -181,14 +182,14 @@ class Comparison:
 
     @classmethod
     def committed(cls) -> Comparison:
-        """What lies in notebooks/results; ValueError if there is none."""
+        """Load the comparison from notebooks/results; ValueError if there is none."""
         found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
         if not found:
             raise ValueError("notebooks/results has no counters_*.json")
         return cls(read_json(found[-1]))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
-        """(kernel, counter, CPU, ncu, verdict) of all that was compared."""
+        """Return (kernel, counter, CPU, ncu, verdict) of all that was compared."""
         return [
             (
                 *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),
@@ -199,7 +200,7 @@ class Comparison:
         ]
 
     def sentence(self) -> str:
-        """How many agree, where and when."""
+        """Write how many counters agree, where and when."""
         compared = [row for row in self.rows if row["agrees"] is not None]
         same = sum(row["difference"] == 0 for row in compared)
         kernels = len({row["rung"] for row in compared})

@@ -1,8 +1,8 @@
-"""Launches kernels once more, in a process that ncu looks at.
+"""Launch kernels once more, in a process that ncu profiles.
 
     ncu ... python -m weft.see.machine_code.replay launches.pt
 
-The file is a list that record() made, by torch.save().
+The file is a list of records from record(), written by torch.save().
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .compilation import complete
 def record(
     kernel: Any, key: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[str, dict[str, Any]]:
-    """(the kernel's plain name, its launch with all that it needs), to be replayed.
+    """Return (the kernel's plain name, its launch with everything to replay it).
 
-    kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
-    are now. Raises ArgumentError for what is none of these.
+    kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they are
+    now. Raises ArgumentError for any other object.
     """
     if isinstance(kernel, NumbaKernel):
         name = kernel.name
@@ -56,9 +56,9 @@ def record(
 
 
 def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
-    """The arguments for another process: arrays as tensors on the host, one for each.
+    """Return the arguments for another process, with arrays as tensors on the host.
 
-    The same array twice is one tensor twice.
+    An array that appears twice becomes one tensor that appears twice.
     """
     import torch
 
@@ -82,7 +82,7 @@ def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
 
 
 def main(path: str) -> None:
-    """Launch everything in the file, and wait."""
+    """Launch everything in the file and wait for it."""
     import torch
 
     for one in torch.load(path, weights_only=False):

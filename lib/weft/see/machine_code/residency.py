@@ -1,13 +1,10 @@
 """occupancy(kernel, threads=256): how many blocks a multiprocessor holds at once.
 
-What a multiprocessor holds, by compute capability.
-
-CUDA C++ Programming Guide, "Compute Capabilities", the table of technical
-specifications: docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities.
-How registers and shared memory are handed out: cuda_occupancy.h of the CUDA Toolkit.
-
-Four things are handed out to blocks for as long as they run: places for blocks, places
-for threads, registers and shared memory. What runs out first is the limit.
+A running block holds four resources: a block slot, thread slots, registers and shared
+memory. The one that runs out first is the limit. LIMITS has the sizes by compute
+capability, from the CUDA C++ Programming Guide, "Compute Capabilities":
+docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities. Registers and
+shared memory are allocated as in cuda_occupancy.h of the CUDA Toolkit.
 """
 
 from __future__ import annotations
@@ -24,20 +21,20 @@ from . import compilation
 from .compilation import find_usage
 
 WARP = 32
-REGISTERS = 64 << 10  # of a multiprocessor, and at most of a block
+REGISTERS = 64 << 10  # of a multiprocessor, and the most that a block can have
 REGISTERS_THREAD = 255
-REGISTERS_STEP = 256  # a warp gets a multiple of so many
-PARTITIONS = 4  # of a multiprocessor; a warp's registers lie in one of them
+REGISTERS_STEP = 256  # a warp gets a multiple of this number
+PARTITIONS = 4  # of a multiprocessor; a warp's registers are in one of them
 THREADS_BLOCK = 1024
 KB = 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """blocks, threads, shared: of a multiprocessor, bytes for shared.
+    """The limits of a multiprocessor. blocks, threads, shared (bytes): of all of it.
 
-    shared_block: what one block can have if it asks for it. reserved: bytes that CUDA
-    takes of shared memory for each block; step: a block gets a multiple of so many.
+    shared_block: the most that one block can request. reserved: bytes of shared memory
+    that CUDA takes for each block; step: a block gets a multiple of this.
     """
 
     name: str
@@ -65,7 +62,7 @@ LIMITS = {
 
 
 def limits_of(arch: str) -> Limits:
-    """The limits of "sm_90" or "sm_90a"; ArgumentError if they are not known here."""
+    """Return the limits of "sm_90" or "sm_90a". Raise ArgumentError if unknown."""
     digits = re.sub(r"\D", "", arch)
     found = LIMITS.get(f"{digits[:-1]}.{digits[-1:]}")
     if found is None:
@@ -76,7 +73,7 @@ def limits_of(arch: str) -> Limits:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """A launch's block on one kind of GPU, and what of it fits on a multiprocessor.
+    """The block of a launch on one kind of GPU, and how many fit on a multiprocessor.
 
     threads: of a block. registers: of a thread. shared: bytes of a block, all of it.
     """
@@ -109,12 +106,12 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        """Blocks that are resident at once; 0: the kernel cannot be launched so."""
+        """Blocks that are resident at once; 0: such a launch is refused."""
         return min(count for count in self.fits.values() if count is not None)
 
     @property
     def binding(self) -> list[str]:
-        """What runs out first; several if they do together."""
+        """The resources that run out first; several if they do so together."""
         return [name for name, count in self.fits.items() if count == self.blocks]
 
     @property
@@ -123,25 +120,25 @@ class Occupancy:
 
     @property
     def occupancy(self) -> float:
-        """Resident warps over those that could be, 0 to 1."""
+        """Resident warps over the possible maximum, 0 to 1."""
         return self.warps / self.limits.warps
 
     def with_threads(self, threads: int) -> Occupancy:
-        """The same kernel with another block size."""
+        """Return the same kernel with another block size."""
         own = self.name, self.arch, threads, self.registers, self.shared
         return Occupancy(*own)
 
     def sweep(self) -> list[Occupancy]:
-        """All block sizes of whole warps. Shared memory is left as it is."""
+        """Return all block sizes of whole warps. Shared memory stays unchanged."""
         sizes = range(WARP, THREADS_BLOCK + 1, WARP)
         return [self.with_threads(threads) for threads in sizes]
 
     def best(self) -> Occupancy:
-        """The smallest block size with the highest occupancy."""
+        """Return the smallest block size with the highest occupancy."""
         return max(self.sweep(), key=lambda one: (one.occupancy, -one.threads))
 
     def next(self) -> str:
-        """What one more block would take, where registers or shared memory bind."""
+        """Write what one more block needs if registers or shared memory limit it."""
         if self.binding == ["registers"] and self.blocks:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
@@ -161,7 +158,7 @@ class Occupancy:
         return ""
 
     def sentence(self) -> str:
-        """What to see, in one line."""
+        """Summarize the picture in one line."""
         if not self.blocks:
             return f"{self._write_head()}: cannot be launched"
         which = " and ".join([", ".join(self.binding[:-1]), self.binding[-1]])
@@ -169,7 +166,7 @@ class Occupancy:
         return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
 
     def resident(self) -> str:
-        """What is on a multiprocessor at once, or why nothing can be."""
+        """Write what is resident on a multiprocessor, or why nothing can be."""
         if not self.blocks:
             return self._explain_refusal()
         return (
@@ -178,7 +175,7 @@ class Occupancy:
         )
 
     def uses(self) -> str:
-        """What a thread and a block take."""
+        """Write the resources of a thread and of a block."""
         return (
             f"{self.registers} registers a thread, {self.shared} bytes of shared "
             f"memory a block"
@@ -216,7 +213,7 @@ class Occupancy:
         return "\n".join([*out, *[f"  {more}"] * bool(more)])
 
     def svg(self) -> str:
-        """The picture: room by resource, resident warps, all block sizes."""
+        """Draw the picture: room by resource, resident warps, all block sizes."""
         return draw_occupancy(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -231,15 +228,15 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """How many blocks of a kernel a multiprocessor holds, and what limits it.
+    """Return how many blocks of a kernel a multiprocessor holds, and the limit.
 
         occupancy(saxpy, threads=256)            a kernel, as ptx() takes it
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
 
     threads: of a block; None: the smallest size with the highest occupancy. shared:
-    bytes of a block: with a kernel, of dynamic shared memory beside its own. registers:
-    of a thread, where they are not to be the kernel's. arch: None is the GPU here,
-    else sm_90. Raises ArgumentError for sizes that no GPU has.
+    bytes of a block; with a kernel, dynamic shared memory beside its own. registers: of
+    a thread, in place of the kernel's. arch: None is this machine's GPU, or sm_90
+    without one. Raises ArgumentError for sizes that no GPU has.
     """
     arch = compilation.checked_arch(arch)
     _check_whole("shared", shared, 0, 1 << 30)
@@ -260,10 +257,10 @@ def occupancy(
 
 
 def _limit_by_registers(registers: int, warps: int) -> int | None:
-    """Blocks of so many warps that the registers are enough for.
+    """Return the number of blocks, of `warps` each, that have enough registers.
 
-    As cuda_occupancy.h counts: whole warps go to one of four partitions each, and the
-    launch is refused as if every partition had to take as many.
+    As in cuda_occupancy.h, each warp's registers are in one of four partitions. The
+    launch is refused as if every partition had to hold the same number of warps.
     """
     if not registers:
         return None
@@ -274,7 +271,7 @@ def _limit_by_registers(registers: int, warps: int) -> int | None:
 
 
 def _limit_by_shared(shared: int, limits: Limits) -> int | None:
-    """Blocks that shared memory has room for."""
+    """Return the number of blocks that fit into shared memory."""
     each = -(-(shared + limits.reserved) // limits.step) * limits.step
     if not each:
         return None
@@ -295,7 +292,7 @@ COLOURS |= {"registers": READ, "shared memory": SHARED}
 
 
 def draw_occupancy(one: Occupancy) -> str:
-    """The picture as SVG text; above it the sentence that says what to see."""
+    """Draw the picture as SVG text, with a summary above it."""
     top = [label(0, 16, one.sentence(), 13, bold=True)]
     top.append(label(0, 34, one.resident(), 12))
     y = 62.0
@@ -307,10 +304,10 @@ def draw_occupancy(one: Occupancy) -> str:
 
 
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
-    """A bar for each resource: the blocks that it has room for."""
+    """Draw a bar for each resource: the blocks that it has room for."""
     out = [label(0, y, "room for blocks", SMALL, faint=True)]
     known = [count for count in one.fits.values() if count is not None]
-    # What is far from binding would squeeze the bars that matter.
+    # A resource far from the limit would squeeze the bars that matter.
     most = max(min(max(known), 2 * max(one.blocks, 1) + 2), 4)
     scale = (WIDTH - LEFT - 230) / most
     for name, count in one.fits.items():
@@ -340,7 +337,7 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
-    """Every place for a warp: filled by a block, or hollow."""
+    """Draw every place for a warp: filled by a block, or hollow."""
     out = [label(0, y, "places for warps", SMALL, faint=True)]
     step = (WIDTH - LEFT) / one.limits.warps
     side = min(step - 2, 18)
@@ -357,7 +354,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
-    """Occupancy over the block size; the one asked for is marked."""
+    """Draw occupancy over the block size, with the requested size marked."""
     high, sweep = 96.0, one.sweep()
     out = [label(0, y + 12, "occupancy", SMALL, faint=True)]
     out.append(label(0, y + 26, "by block size", SMALL, faint=True))

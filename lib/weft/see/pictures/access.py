@@ -1,4 +1,4 @@
-"""Who touches what: arrays above and below the threads that read and write them."""
+"""Draw who touches what: arrays around the threads that read and write them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .scene import (
 from .svg import Drawing, Slider, label
 from .touches import Touches, block_name, ravel, sentence
 
-ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread
-TANGLE = 12  # accesses of one thread that are too many arrows
-REPEATED = 20_000  # accesses, of which many are of a loop that does not end
-ACCESSES = 160  # of one thread that the slider stops at
+ALL = -1  # intervals; -2, -3, ...: the first, second, ... access of one thread
+TANGLE = 12  # accesses of one thread beyond which the arrows tangle
+REPEATED = 20_000  # accesses; beyond this, many belong to a loop that does not end
+ACCESSES = 160  # of one thread: the most stops of the slider
 
 
 def draw(scene: Scene) -> Drawing:
-    """The picture of a scene, with sliders for the interval and the thread."""
+    """Draw a scene, with sliders for the interval and the thread."""
     if scene.thread is None and len(scene.found) > REPEATED:
         scene = replace(scene, found=scene.found.distinct(), _kept={})
     layout = layout_of(scene)
@@ -83,7 +83,7 @@ def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 def _choose_start(
     scene: Scene, times: Sequence[int], whos: Sequence
 ) -> tuple[int, int]:
-    """The stop that shows most without a tangle: all threads, or one of them."""
+    """Choose the stop that shows most without a tangle: all threads, or one of them."""
     faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
@@ -99,21 +99,23 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
-    # All of its arrows at once are a tangle: what it does before the first barrier.
+    # All of its arrows would tangle: show its accesses before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (int(len(_build_moment(scene, times[1], whos[middle]).mine) > 0), middle)
     return (0, middle)
 
 
 def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
-    """Its (block, thread)."""
+    """Return the finding's (block, thread)."""
     trace = scene.trace
     return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
 
 
 def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
-    """How far from a thread that is not at the edge of its block, nor on its diagonal:
-    at an edge half of an index is zero."""
+    """Return the distance from a thread that is off its block's edges and diagonal.
+
+    At an edge, half of an index is zero.
+    """
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
     col, row = thread % x, thread // x % y
@@ -130,7 +132,7 @@ def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Momen
 
 
 def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
-    """All that one thread touches, in its order."""
+    """Return all accesses of one thread, in its order."""
     block, thread = who or (0, 0)
     return scene.drawn.of(block=block, thread=thread)
 
@@ -142,7 +144,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     kept: dict,
 ) -> list[str]:
-    """The parts of one position of the sliders; equal ones are kept once."""
+    """Return the parts of one position of the sliders; equal parts are kept once."""
     moment = _build_moment(scene, time, who)
     said = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
@@ -164,7 +166,7 @@ def _draw_frame(
 
 
 def _describe(scene: Scene, moment: Moment) -> str:
-    """One sentence: who touched what."""
+    """Write one sentence: who touched what."""
     time, who = moment.time, moment.who
     if time < ALL:
         row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]
@@ -219,13 +221,13 @@ def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
 
 
 def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]:
-    """The threads, and strongest the one that is singled out."""
+    """Draw the threads, with the selected one strongest."""
     out = []
     block_of = moment.scene.trace.block
     strength = 1.0 if moment.who is None else 0.45
     for block, grid in layout.grids.items():
         key = (moment.interval, block, strength)
-        if key not in kept:  # the same for every thread that is singled out
+        if key not in kept:  # the same for every selected thread
             active = np.unique(moment.of.of(block=block).thread)
             kept[key] = draw_threads(grid, active, block_of, block, strength)
         out.append(kept[key])
@@ -237,7 +239,7 @@ def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]
 
 
 def _draw_base(scene: Scene, layout: AccessLayout) -> str:
-    """What stays whatever the sliders say."""
+    """Draw the parts that do not depend on the sliders."""
     trace = scene.trace
     out = [panel.drawn() for panel in layout.panels]
     out.append(draw_thread_frames(trace, layout.grids))
@@ -251,7 +253,7 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
 
 
 def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
-    """The timeline with the interval that is shown."""
+    """Draw the timeline with the interval that is shown."""
     numbers = scene.intervals
     room = WIDTH - LEFT - EDGE
     width = min(90.0, room / len(numbers))
@@ -276,7 +278,7 @@ def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
 
 
 def account(scene: Scene) -> str:
-    """The picture in words, a line for each array."""
+    """Describe the picture in words, a line for each array."""
     trace = scene.trace
     lines = [f"{trace.kernel}, {_describe(scene, _build_moment(scene, ALL, None))}"]
     for number in scene.arrays:

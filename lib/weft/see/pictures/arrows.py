@@ -1,8 +1,7 @@
-"""Arrows of the access picture, and the room that labels leave for them.
+"""Draw the arrows of the access picture, and find the room between them.
 
-Where the picture of who touches what has room for something else.
-
-Arrows of the picture of who touches what; faint behind all that has a word.
+taken() and place() find free room for other parts of the picture. arrows() draws the
+arrows, and Hidden makes them faint where they pass behind text or frames.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from .svg import width_of
 
 Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
 BOXES = 12  # along the arrows between an array and the threads
-APART = 24.0  # pixels between what is there and what is put there
+APART = 24.0  # pixels between existing parts and a new one
 
 
 def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
-    """What holds something at some stop of the sliders, arrows included.
+    """List the frames that are occupied at some stop of the sliders, by arrows too.
 
     height: of the picture, which ends there.
     """
@@ -68,7 +67,7 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
 def place(
     taken: Sequence[Frame], width: float, height: float
 ) -> tuple[float, float] | None:
-    """A free place for something of that size: the upper left corner; None: none."""
+    """Return the upper left corner of free room of this size; None if there is none."""
     lefts = sorted({frame[2] + APART for frame in taken if frame[2] < WIDTH})
     tops = sorted({frame[3] + APART / 2 for frame in taken if frame[3] < 1e5})
     for x, y in ((x, y) for y in tops for x in lefts):
@@ -79,7 +78,7 @@ def place(
 
 
 def _measure_names(scene: Scene) -> float:
-    """How far to the right the values of locals below the threads go."""
+    """Return how far right the locals' values below the threads extend."""
     every = list(range(scene.threads))
     lines = name_lines(scene, scene.blocks, every, True)[:NAMES]
     texts = ["  ".join(f"{name} = {value}" for name, value in line) for line in lines]
@@ -87,9 +86,9 @@ def _measure_names(scene: Scene) -> float:
 
 
 def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
-    """Where arrows between two frames pass (svg.arrow has their form).
+    """List the frames that arrows between two frames pass (svg.arrow has their form).
 
-    For one parameter of the curves, where they are is a box between the frames.
+    At one parameter of the curves, all their points are in a box between the frames.
     """
     t = np.linspace(0, 1, BOXES + 1)
     even = 3 * t**2 - 2 * t**3  # with the two inner control points at the ends
@@ -103,7 +102,7 @@ def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
 
 
 def meet(one: Frame, other: Frame) -> bool:
-    """Whether two frames have a point in common."""
+    """Return whether two frames have a point in common."""
     across = one[0] < other[2] and other[0] < one[2]
     return across and one[1] < other[3] and other[1] < one[3]
 
@@ -117,7 +116,7 @@ def arrows(
     frames: dict[int, Grid],
     threads: Panel | None = None,
 ) -> str:
-    """From what is read to its thread, from a thread to what it writes.
+    """Draw arrows from the cells read to their thread, and from it to those written.
 
     threads: of a single block that has rows and columns.
     """
@@ -147,7 +146,7 @@ def arrows(
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
 ) -> np.ndarray:
-    """The cells that get an arrow: each, or of many the one next to the thread."""
+    """Select the cells that get an arrow: all, or of many the one near the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
         most = 1
@@ -182,7 +181,7 @@ def _draw_arrow(
 
 
 class Hidden:
-    """Where the arrow of one thread is faint: behind frames and other threads.
+    """The places where one thread's arrow is faint: behind frames and other threads.
 
     who: its block and thread.
     """
@@ -193,7 +192,7 @@ class Hidden:
         self.frames, self.grids, self.who = frames, grids, who
 
     def at(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Whether these points are hidden."""
+        """Return whether these points are hidden."""
         out = np.zeros(len(x), bool)
         box = float(x.min()), float(y.min()), float(x.max()), float(y.max())
         for frame in self.frames:
@@ -202,7 +201,7 @@ class Hidden:
                 out |= (x > left) & (x < right) & (y > top) & (y < bottom)
         for block, grid in self.grids.items():
             right, bottom = grid.left + grid.width, grid.top + grid.height
-            # Where its own are in one row, an arrow comes from above or below.
+            # If its own cells are in one row, an arrow comes from above or below.
             alone = grid.rows == 1 and block == self.who[0]
             near = meet((grid.left, grid.top, right, bottom), box) and not alone
             if near and grid.side >= SIDE and grid.planes == 1:
@@ -221,7 +220,7 @@ class Hidden:
 
 
 def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
-    """The rows of cells with an index in each, but for the row that is pointed at."""
+    """List the rows of cells that contain indices, except the row pointed at."""
     grid = panel.grid
     if not panel.flat or not has_indices(grid):
         return []
@@ -237,7 +236,7 @@ def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
 
 
 def _list_texts(moment: Moment, panel: Panel) -> list[Frame]:
-    """An array's name above it, its index expressions, the numbers beside it."""
+    """List the frames of an array's name, index expressions and numbers."""
     grid, out = panel.grid, []
     for x, y, text, _ in lines_of(moment, panel):
         wide = svg.width_of(text, WORDS, mono=True)

@@ -1,8 +1,7 @@
-"""Findings on a picture and below it, with counts and a legend.
+"""Draw findings on a picture and below it, with counts and a legend.
 
-The line of numbers below a picture, from the report's counters.
-
-What went wrong, on the drawing: the cell, the thread, and the sentence.
+counts() writes the report's counters, sentences() the findings' texts, and marks() the
+cells and threads of the findings on the drawing. foot() puts the lower part together.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .touches import ravel
 
 
 def counts(scene: Scene) -> list[str]:
-    """What a thread costs, array by array: at most three lines."""
+    """Write the accesses per thread, array by array: at most three lines."""
     counters = scene.report.counters if scene.report else None
     if counters is None:
         return []
@@ -71,7 +70,7 @@ def _read_counter(counters: Any, what: str, name: str) -> float:
 
 
 def times(value: float, what: str) -> str:
-    """ "2 reads", "1 write", "0.5 writes"."""
+    """Write a number with its noun: "2 reads", "1 write" or "0.5 writes"."""
     word = {"atomics": "atomic updates"}.get(what, what)
     return f"{round_number(value)} {word.removesuffix('s') if value == 1 else word}"
 
@@ -80,7 +79,7 @@ MOST = 3  # sentences below a picture
 
 
 def findings_of(scene: Scene) -> list[Finding]:
-    """The findings to tell: those of the blocks that are drawn first."""
+    """Return the findings to report, those of the drawn blocks first."""
 
     def elsewhere(finding: Finding) -> bool:
         at = finding.block
@@ -90,7 +89,7 @@ def findings_of(scene: Scene) -> list[Finding]:
 
 
 def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
-    """Pixels for a cell that is not there, before the first and behind the last."""
+    """Return pixels for a cell outside the array: before the first, after the last."""
     flat = [
         ravel_flat(f.index, array.shape)
         for f in scene.findings
@@ -101,7 +100,7 @@ def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
 
 
 def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, float]:
-    """The first findings' texts from y downwards, and where the next line may be."""
+    """Write the first findings' texts from y downwards; return also the next y."""
     out = ""
     for finding in findings[:MOST]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
@@ -132,9 +131,9 @@ def _wrap_text(text: str, room: float) -> list[str]:
 def marks(
     scene: Scene, panels: Sequence[Panel], frames: dict[int, Grid], moment, behind
 ) -> str:
-    """The cells and threads of the findings; a cell that is not there is empty.
+    """Mark the cells and threads of findings; a cell outside the array is hollow.
 
-    behind: of a block and a thread, what hides its arrows (arrows.Hidden.at).
+    behind: maps a block and a thread to what hides its arrows (arrows.Hidden.at).
     """
     out = []
     for finding in findings_of(scene):
@@ -162,7 +161,7 @@ def marks(
 
 
 def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
-    """(plane, row, column) on the panel; at most one outside of each edge."""
+    """Return (plane, row, column) on the panel; at most one outside of each edge."""
     grid, index = panel.grid, finding.index or (0,)
     shape = panel.array.shape
     if len(index) == len(shape) and len(shape) > 1:
@@ -184,7 +183,7 @@ def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
 
 
 def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    """The element of an index that may lie outside of its array."""
+    """Return the element of an index that may be outside of its array."""
     element = 0
     for i, side in zip(index, (*shape, *[1] * len(index))):
         element = element * side + int(i)
@@ -225,7 +224,7 @@ def _draw_ring(grid: Grid, thread: int) -> str:
 
 
 def foot(scene: Scene, top: float) -> tuple[str, float]:
-    """Findings, counts and legend; and the height of the whole picture."""
+    """Draw findings, counts and legend; also return the height of the whole picture."""
     y = top + 14
     out, y = sentences(findings_of(scene), EDGE, y)
     for line in counts(scene):
@@ -237,7 +236,7 @@ def foot(scene: Scene, top: float) -> tuple[str, float]:
 
 
 def width(scene: Scene) -> float:
-    """How far to the right that goes."""
+    """Return how far right the foot extends."""
     if findings_of(scene):
         return WIDTH
     lines = [svg.width_of(line, 12) for line in counts(scene)]
@@ -246,7 +245,7 @@ def width(scene: Scene) -> float:
 
 
 def _list_kinds(scene: Scene) -> list[str]:
-    """The marks that this picture has, for its legend."""
+    """List the kinds of marks in this picture, for its legend."""
     found, trace = scene.found, scene.trace
     shared = np.isin(
         found.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]

@@ -1,4 +1,4 @@
-"""Where the cells of an array, or the threads of a block, stand on a drawing."""
+"""Place the cells of an array, or the threads of a block, on a drawing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .svg import num
 
 LARGEST = 34.0  # pixels of a cell with its gap
 GAP = 14.0  # between two planes of a 3D array
-APART = 12.0  # pixels of a cell from which on it is drawn apart from its neighbours
-MOST = 100_000  # cells of a picture in SVG; with more it becomes a PNG
+APART = 12.0  # pixels from which on a cell is drawn apart from its neighbours
+MOST = 100_000  # cells of a picture in SVG; a larger one becomes a PNG
 
 
 @dataclass(frozen=True)
 class Grid:
     """planes x rows x cols squares of `side` pixels, of which the first `count` exist.
 
-    Planes stand side by side, `line` of them in a line. left, top: of the first.
+    Planes are side by side, `line` of them in a line. left, top: of the first.
     """
 
     count: int
@@ -44,7 +44,7 @@ class Grid:
 
     @property
     def gap(self) -> float:
-        """Between two cells."""
+        """Pixels between two cells."""
         return min(4.0, 0.14 * self.side) if self.side >= APART else 0.0
 
     @property
@@ -53,30 +53,30 @@ class Grid:
         return self.side - self.gap
 
     def at(self, left: float, top: float) -> Grid:
-        """The same, elsewhere."""
+        """Return the same grid at another position."""
         return replace(self, left=left, top=top)
 
     def places(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(plane, row, column) of each element."""
+        """Return (plane, row, column) of each element."""
         elements = np.asarray(elements)
         rest, col = np.divmod(elements, self.cols)
         plane, row = np.divmod(rest, self.rows)
         return plane, row, col
 
     def corners(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x and y of the upper left corner of each element."""
+        """Return x and y of the upper left corner of each element."""
         plane, row, col = self.places(elements)
         x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
         y = self.top + (plane // self.line) * (self.rows * self.side + GAP)
         return x + col * self.side, y + row * self.side
 
     def middle(self, element: int) -> tuple[float, float]:
-        """x and y of an element's middle."""
+        """Return x and y of an element's middle."""
         x, y = self.corners(np.array([element]))
         return float(x[0]) + self.cell / 2, float(y[0]) + self.cell / 2
 
     def squares(self, elements: np.ndarray) -> str:
-        """The path around these elements; neighbours that touch are one."""
+        """Return the path around these elements; neighbours that touch are joined."""
         elements = np.unique(elements)
         elements = elements[(elements >= 0) & (elements < self.count)]
         if not len(elements):
@@ -111,7 +111,7 @@ def fit(
     height: float,
     largest: float = LARGEST,
 ) -> Grid:
-    """The largest cells with which planes x rows x cols of them fit into a space."""
+    """Return the grid with the largest cells that fits into width x height pixels."""
     best = Grid(count, planes, rows, cols, 0.0)
     for line in range(1, planes + 1):
         down = -(-planes // line)
@@ -131,9 +131,9 @@ def fit(
 
 
 def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
-    """Cells in one row; from 48 on in rows of 32, 64, ..., as many as lanes of warps.
+    """Place cells in one row; from 48 on, in rows of 32, 64, ..., like warps' lanes.
 
-    height: which the rows may take; more cells than fit get smaller ones.
+    height: pixels for all rows; if too many cells exist, they become smaller.
     """
     if count <= 47:
         return fit(count, 1, 1, count, width, height, largest)
@@ -147,7 +147,7 @@ def fit_line(count: int, width: float, height: float, largest: float = LARGEST) 
 
 
 def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
-    """The largest value in each pixel of a picture with at most `pixels` a side.
+    """Return the largest value in each pixel of a picture, at most `pixels` a side.
 
     values: (count,), of each element. Returns (rows, columns) over all planes.
     """
@@ -165,7 +165,7 @@ def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
 
 
 def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
-    """An <image> where each pixel has the colour as strong as `strength` says.
+    """Return an <image> whose pixels have the colour with the opacities in `strength`.
 
     strength: (rows, columns), 0 (nothing there) to 1.
     """
@@ -178,7 +178,7 @@ def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
 
 
 def _write_png(strength: np.ndarray, colour: str) -> bytes:
-    """RGBA of 8 bits, after the PNG specification (ISO/IEC 15948)."""
+    """Return an RGBA image of 8 bits, as in the PNG specification (ISO/IEC 15948)."""
     rows, cols = strength.shape
     pixels = np.empty((rows, cols, 4), np.uint8)
     pixels[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

@@ -1,4 +1,4 @@
-"""How often each cell is touched: a heat map of reads and one of writes per array."""
+"""Draw how often each cell is touched: heat maps of reads and writes per array."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .scene import Scene
 from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, size_of
 
-LEVELS = 6  # of strength that the eye can tell apart
-BLOCKS = 40  # that the slider stops at
-ROWS = 1_500_000  # of the record times blocks: with more, fewer stops
+LEVELS = 6  # of strength that the eye can distinguish
+BLOCKS = 40  # the most stops of the slider
+ROWS = 1_500_000  # rows of the record times blocks: beyond this, there are fewer stops
 COLUMN = (WIDTH - 2 * EDGE - 40) / 2  # pixels: reads left, writes right
 
 
@@ -39,7 +39,7 @@ class _Map:
 
 
 def draw(scene: Scene) -> Drawing:
-    """The picture, with a slider for the block."""
+    """Draw the picture, with a slider for the block."""
     most = max(1, min(BLOCKS, ROWS // max(1, len(scene.found))))
     blocks = list(scene.blocks)[:most]
     stops: list[int | None] = [None, *blocks] if len(blocks) > 1 else [None]
@@ -77,7 +77,7 @@ def _count_touches(found: Touches, grid: Grid) -> np.ndarray:
 
 
 def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
-    """Two maps a line, reads and writes of one array side by side."""
+    """Draw two maps a line, reads and writes of one array side by side."""
     lines: list[list[tuple[int, str, str]]] = []
     for number in scene.arrays:
         of, array = scene.found.of(array=number), scene.trace.arrays[number]
@@ -116,7 +116,7 @@ def _write_title(scene: Scene, one: _Map) -> str:
 
 
 def _draw_scale(one: _Map) -> str:
-    """What the strengths mean: from 1 to the most."""
+    """Draw the scale of strengths, from 1 to the largest number."""
     x, y = one.grid.left, one.grid.top + one.grid.height + 10
     levels = min(LEVELS, one.top)
     out = [label(x, y + 10, "1", 11, faint=True)] if one.top > 1 else []
@@ -131,7 +131,7 @@ def _draw_scale(one: _Map) -> str:
 
 
 def _scale_strength(share: float) -> float:
-    """Opacity of a share from above 0 to 1."""
+    """Return the opacity of a share between 0 and 1."""
     return 0.12 + 0.73 * share
 
 
@@ -178,7 +178,7 @@ def _describe(scene: Scene, found: Touches, block: int | None) -> str:
 
 
 def _list_warps(scene: Scene, top: float) -> Grid:
-    """A row for each warp of a block, a lane for each of its threads."""
+    """Return a row for each warp of a block, with a lane for each of its threads."""
     rows = -(-scene.threads // WARP)
     cols = min(WARP, scene.threads)
     return fit(scene.threads, 1, rows, cols, 460, 260, 16).at(EDGE + 130, top)

@@ -1,20 +1,19 @@
-"""From the simulator's trace to the instructions that each warp issues.
+"""Turn the simulator's trace into the instructions that each warp issues.
 
-In what order the threads of a warp go through a kernel together.
+steps_of() finds the order in which the threads of a warp go through a kernel together.
+A warp that diverges executes both sides of a branch one after the other and reconverges
+behind it. It leaves a loop when its last thread does. The place of a step is therefore
+the path of loops around it, each with its turn, and its line. Steps of different
+threads with the same place happen at once.
 
-A warp that diverges takes both sides of a branch one after the other and meets again
-behind it, and leaves a loop when its last thread does. So a step's place is the path of
-loops around it, each with its turn, and its line: steps of different threads with the
-same place happen at once.
-
-What the statements of a kernel need: names, loads, and whether they compute.
-
-A GPU's compiler is not asked: one instruction stands for each access to global or
-shared memory, one for each statement that computes something (an operator or a call
-outside of an index), and one for each barrier. Indices and the turns of a `for` loop
-are free, local arrays lie in registers. An instruction waits for the names it uses.
-As a compiler does, loads move to the front of a straight piece of code, but not past a
-store to the same kind of memory; turns of a loop do not overlap (`#pragma unroll 1`).
+Statements holds what each statement of a kernel needs: names, loads, and whether it
+computes. programs() models the instructions; no GPU compiler takes part. One
+instruction represents each access to global or shared memory, each statement that
+computes something (an operator or a call outside of an index), and each barrier.
+Indices and the turns of a `for` loop are free; local arrays are in registers. An
+instruction waits for the names it uses. As a compiler does, loads move to the front of
+a straight piece of code, but not past a store to the same kind of memory. Turns of a
+loop do not overlap (`#pragma unroll 1`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Place = tuple  # (interval, (line of a loop, turn), ..., (line, site))
 
 @dataclass(frozen=True)
 class WarpStep:
-    """One step of a warp: which site, in which interval, by which lanes."""
+    """One step of a warp: its site, its interval, and the lanes that take part."""
 
     site: int
     interval: int
@@ -63,7 +62,7 @@ class _Loop:
 
 
 def loops_of(text: str, first: int) -> list[tuple[int, int]]:
-    """First and last line of each loop of a source whose first line is `first`."""
+    """Return each loop's first and last line; the source starts at line `first`."""
     try:
         tree = ast.parse(textwrap.dedent(text))
     except SyntaxError:
@@ -81,10 +80,10 @@ def steps_of(
     warp: int,
     every: bool = False,
 ) -> list[WarpStep]:
-    """The steps of one warp of one block, in order.
+    """Return the steps of one warp of one block, in order.
 
-    intervals: of that block. Without STEP sites among them, accesses count as steps;
-    every: both do.
+    intervals: of that block. every: return both STEP sites and accesses. Otherwise,
+    accesses count as steps only if there are no STEP sites.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
     there = any(np.isin(part.site, steps).any() for part in intervals)
@@ -110,7 +109,7 @@ def steps_of(
 def _follow_lanes(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The loops around a site with their turns, after a thread's step to it."""
+    """Return the loops around a site, with their turns, after a thread's step to it."""
     chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
     same = 0
     while (
@@ -119,7 +118,7 @@ def _follow_lanes(
     ):
         same += 1
     del stack[same:]
-    if stack and site in stack[-1].seen:  # here again: the loop's next turn
+    if stack and site in stack[-1].seen:  # visited before: the loop's next turn
         stack[-1].turn += 1
         stack[-1].seen.clear()
     stack += [_Loop(*loop) for loop in chain[same:]]
@@ -136,10 +135,10 @@ _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 class Statement:
     """A statement, or the head of a loop or branch.
 
-    first, last: its lines. uses, makes: names that it reads outside of indices, and
-    binds. indices: the names in each index, by (line, column) of the access. computes:
-    it has an operator or a call outside of indices. decides: what follows waits for it.
-    waits: it is a barrier.
+    first, last: its lines. uses, makes: the names that it reads outside of indices, and
+    those that it binds. indices: the names in each index, by (line, column) of the
+    access. computes: it has an operator or a call outside of indices. decides: the
+    following statements wait for it. waits: it is a barrier.
     """
 
     first: int
@@ -153,7 +152,7 @@ class Statement:
 
 
 class Statements:
-    """The statements of some sources, by file and line."""
+    """The statements of several sources, by file and line."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._files: dict[str, tuple[list[int], list[Statement]]] = {}
@@ -164,13 +163,13 @@ class Statements:
             self._files[source.file] = ([s.first for s in every], every)
 
     def at(self, file: str, line: int) -> Statement | None:
-        """The statement that has this line."""
+        """Return the statement that contains this line."""
         firsts, every = self._files.get(file, ([], []))
         i = bisect.bisect_right(firsts, line) - 1
         return every[i] if i >= 0 and line <= every[i].last else None
 
     def within(self, file: str, first: int, last: int) -> Sequence[Statement]:
-        """Those that begin on these lines."""
+        """Return the statements that begin on these lines."""
         firsts, every = self._files.get(file, ([], []))
         return every[
             bisect.bisect_left(firsts, first) : bisect.bisect_right(firsts, last)
@@ -204,14 +203,14 @@ def _read_statements(text: str, first: int) -> list[Statement]:
                 one.uses.add(node.target.id)
         reader.visit(head)
         if isinstance(node, ast.For):
-            one.computes = False  # turns are unrolled, or counted in the shadow of work
+            one.computes = False  # turns are unrolled, or counted while other work runs
             one.decides = False
         found.append(one)
     return found
 
 
 class _Reader(ast.NodeVisitor):
-    """Fills a Statement in."""
+    """Fills in a Statement."""
 
     def __init__(self, into: Statement, first: int, moved: int) -> None:
         self.into, self.first, self.moved = into, first, moved
@@ -221,7 +220,7 @@ class _Reader(ast.NodeVisitor):
         (into.uses if isinstance(node.ctx, ast.Load) else into.makes).add(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        pass  # cuda.threadIdx.x lies in a register
+        pass  # cuda.threadIdx.x is in a register
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         names = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
@@ -258,7 +257,7 @@ ARITHMETIC, STORE, BARRIER = "arithmetic", "store", "barrier"
 
 @dataclass(frozen=True)
 class IssuedInstruction:
-    """What a warp issues: GLOBAL, SHARED (loads), ARITHMETIC, STORE or BARRIER.
+    """An instruction of a warp: GLOBAL, SHARED (loads), ARITHMETIC, STORE or BARRIER.
 
     after: the numbers of the warp's instructions whose results it needs. line: of the
     source; 0 for a barrier.
@@ -273,9 +272,9 @@ Program = tuple[IssuedInstruction, ...]
 
 
 def programs(trace: Trace, report: Report | None, most: int) -> list[list[Program]]:
-    """For each block the instructions of its warps, of each the first `most`.
+    """Return the instructions of each block's warps, at most `most` for each warp.
 
-    A block whose warps do as those of another one has the same list of them.
+    Blocks whose warps behave alike share one list.
     """
     sources = list(report.sources) if report else []
     loops = [line for s in sources[:1] for line in loops_of(s.text, s.first)]
@@ -302,7 +301,7 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
 def _follow_path(
     part, sites: Sequence[Site], loops: Sequence[tuple[int, int]], warp: int
 ) -> tuple[int, ...]:
-    """The sites that a warp comes to in an interval, in order."""
+    """Return the sites that a warp reaches in an interval, in order."""
     rows = part.thread // WARP == warp
     thread, site = part.thread[rows], part.site[rows]
     if not len(site):
@@ -323,7 +322,7 @@ class _Writer:
         self.statements, self.most = statements, most
 
     def program(self, ways: Sequence[Sequence[int]]) -> Program:
-        """The instructions of a warp that goes these ways between its barriers."""
+        """Return the instructions of a warp that takes these paths between barriers."""
         self.out: list[IssuedInstruction] = []
         self.made: dict[str, tuple[int, ...]] = {}
         self.decided: tuple[int, ...] = ()
@@ -371,7 +370,7 @@ class _Writer:
         self._write_rest()
 
     def _write_rest(self) -> None:
-        """The statements that are left of a piece of code, up to a barrier in it."""
+        """Write the remaining statements of a piece of code, up to a barrier in it."""
         while self.ahead:
             one = self.ahead.pop(0)
             if one.waits:
@@ -379,7 +378,7 @@ class _Writer:
             self._write_statement(one, ())
 
     def _write_statement(self, of: Statement | None, accesses: Sequence[Site]) -> None:
-        """Loads, then what is computed of them, then stores."""
+        """Write a statement's loads, then its computation, then its stores."""
         if of is None and not accesses:
             return
         of = of or Statement(0, 0, computes=False)
@@ -415,14 +414,14 @@ class _Writer:
     def _write_index(
         self, of: Statement, site: Site, loads: Sequence[int]
     ) -> tuple[int, ...]:
-        """What an access waits for to know its address."""
+        """Return the instructions that an access waits for to get its address."""
         names = of.indices.get((site.line, site.column), ())
         after = [n for name in names for n in self.made.get(name, ())]
         inner = "[" in site.text.partition("[")[2]  # x[y[i]]
         return (*after, *(loads if inner else ()))
 
     def _settle_access(self) -> None:
-        """The piece of code is complete: its loads and what they need come first."""
+        """Complete the piece of code: its loads, and what they need, come first."""
         first, out = self.begun, self.out
         piece = range(first, len(out))
         early: set[int] = set()

@@ -1,24 +1,24 @@
-"""How the warps of one multiprocessor take turns: a model of latency hiding.
+"""Model how the warps of one multiprocessor take turns and hide latency.
 
 A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
-instructions in order; one waits until the results it needs are there, and no other
-warp has the slot: of the warps that are ready, the one that has been so longest goes
-first. Blocks start whole, and the next one starts in the cycle in which one ends.
+instructions in order. An instruction waits until its inputs are ready and no other warp
+has the slot; the warp that has been ready longest goes first. Blocks start whole, and
+the next one starts in the cycle in which one ends.
 
-What it leaves out: caches, bandwidth (memory keeps up with any number of loads), the
-compiler, the number of sectors and of bank conflicts, divided floating-point units.
+The model leaves out caches, bandwidth (memory keeps up with any number of loads), the
+compiler, the number of sectors and of bank conflicts, and divided floating-point units.
 
 The numbers. A scheduler for each of the four parts of a multiprocessor, one warp
 instruction per cycle: every card from Volta (7.0) on, NVIDIA's CUDA C++ Programming
-Guide, "Multiprocessor Level" and "Compute Capabilities". An arithmetic result 4 cycles
-later: the same chapter. A load from shared memory about 30 (29 on A100 and H100), one
-from global memory that no cache has 470 to 540, and about 260 from the L2 cache: Luo
-et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-Microbenchmarking", arXiv:2402.13499; 375 on V100: Jia et al., arXiv:1804.06826. The
-model's 400 lies between.
-The rule that it has to obey is Little's law, as in V. Volkov, "Understanding latency
-hiding on GPUs", Berkeley 2016: what is under way = what begins per cycle x how long
-each takes.
+Guide, "Multiprocessor Level" and "Compute Capabilities". An arithmetic result is ready
+4 cycles later: the same chapter. A load from shared memory takes about 30 cycles (29 on
+A100 and H100). A load from global memory that misses all caches takes 470 to 540, and
+one from the L2 cache about 260: Luo et al., "Benchmarking and Dissecting the Nvidia
+Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499. V100 needs 375: Jia et
+al., arXiv:1804.06826. The model's 400 is between these.
+
+The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
+GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ISSUING, MEMORY, NEAR, OTHERS, READY = "issuing", "memory", "near", "others", "r
 class Model:
     """Cycles from the issue of an instruction to that of one that needs its result.
 
-    schedulers: each issues one instruction per cycle. resident: the most warps that
-    one multiprocessor has room for (64 on A100 and H100, 48 on 8.6 and 8.9).
+    schedulers: each issues one instruction per cycle. resident: the most warps that one
+    multiprocessor has room for (64 on A100 and H100, 48 on 8.6 and 8.9).
     """
 
     memory: int = 400
@@ -48,7 +48,7 @@ class Model:
     resident: int = 64
 
     def latencies(self) -> dict[str, int]:
-        """By kind of instruction."""
+        """Return the latency of each kind of instruction."""
         return {
             **{GLOBAL: self.memory, SHARED: self.shared, ARITHMETIC: self.arithmetic},
             **{BARRIER: self.barrier, STORE: 1},
@@ -57,11 +57,10 @@ class Model:
 
 @dataclass
 class Run:
-    """What happened. warps: resident ones; cycles: until the last one ended.
+    """The result of a replay. warps: resident ones; cycles: until the last one ended.
 
-    spans: for each place of a warp on the multiprocessor (state, from, to), in order;
-    without what came after the cycle `until`. slots: issued instructions by cycle, so
-    far as that.
+    spans: for each place of a warp on the multiprocessor (state, from, to), in order,
+    up to the cycle `until`. slots: issued instructions by cycle, up to the same cycle.
     """
 
     warps: int
@@ -73,13 +72,13 @@ class Run:
 
     @property
     def utilisation(self) -> float:
-        """The share of the schedulers' slots in which something was issued."""
+        """The share of the schedulers' slots in which an instruction was issued."""
         return self.issued / (self.cycles * self.schedulers) if self.cycles else 0.0
 
 
 @dataclass(eq=False)
 class _Block:
-    """A block that is resident. place: its number among those."""
+    """A resident block. place: its number among these."""
 
     place: int
     alive: int  # warps that have not ended
@@ -88,9 +87,10 @@ class _Block:
 
 @dataclass(eq=False)
 class _Warp:
-    """place: its row. at: its next instruction. free: the cycle after its last one.
+    """A resident warp. place: its row. at: its next instruction.
 
-    done: when the result of each instruction so far is there.
+    free: the cycle after its last instruction. done: when the result of each
+    instruction so far is ready.
     """
 
     place: int
@@ -110,7 +110,7 @@ def replay(
 ) -> Run:
     """Run `total` blocks, `resident` at a time; after the last of `blocks` the first.
 
-    blocks: the programs of each one's warps. until: cycles of which spans are kept.
+    blocks: the programs of each one's warps. until: the number of cycles with spans.
     """
     return _Replay(blocks, resident, total, model, until).run()
 
@@ -135,8 +135,8 @@ class _Replay:
         self.order = self.started = 0
 
     def run(self) -> Run:
-        """Issue instruction after instruction."""
-        slot_free = [0] * self.model.schedulers  # the next cycle that is
+        """Issue one instruction after the other."""
+        slot_free = [0] * self.model.schedulers  # each scheduler's next free cycle
         for place in range(self.resident):
             self._start_warp(place, 0)
         while self.queue:
@@ -179,7 +179,7 @@ class _Replay:
         heapq.heappush(self.queue, (ready, self.order, warp))
 
     def _open_interval(self, block: _Block, now: int) -> None:
-        """The barrier is complete: all go on."""
+        """Release all warps of the block: the barrier is complete."""
         waiting, block.waiting = block.waiting, []
         for warp in waiting:
             self._note_state(warp, OTHERS, warp.free, now)

@@ -1,8 +1,7 @@
-"""Warps over time: which lanes are active, and who does what between two barriers.
+"""Draw warps over time: active lanes, and the work between two barriers.
 
-Which lanes of a warp are active: a row for each step, a column for each lane.
-
-Who does what between two barriers: a row for each thread or warp.
+draw_lanes() has a row for each step and a column for each lane. draw_timeline() has a
+row for each thread or warp.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from .scene import Scene
 from .svg import Drawing, Slider, box, label, num
 from .touches import Touches, block_name
 
-MOST = 40  # steps that are drawn one by one; with more, a row is a source line
-WARPS = 16  # that the slider stops at
-ROWS = 20_000  # of the record: with more, fewer warps
+MOST = 40  # steps that are drawn one by one; beyond this, a row is a source line
+WARPS = 16  # the most stops of the slider
+ROWS = 20_000  # of the record: beyond this, fewer warps
 SIDE = 13.0  # pixels of a lane
-CELLS = 436.0  # pixels: where lane 0 stands
+CELLS = 436.0  # pixels: where lane 0 is
 
 
 def draw_lanes(scene: Scene) -> Drawing:
-    """The picture, with a slider for the warp."""
+    """Draw the lanes, with a slider for the warp."""
     trace = scene.trace
     loops: list[tuple[int, int]] = []
     for source in (scene.report.sources if scene.report else ())[:1]:
@@ -65,7 +64,7 @@ def _choose_wanted(scene: Scene) -> int:
 
 
 def _list_warps(scene: Scene) -> list[tuple[int, int]]:
-    """The (block, warp) of the slider: all that are drawn, up to a limit."""
+    """Return the slider's (block, warp): all that are drawn, up to a limit."""
     every = -(-scene.threads // WARP)
     found = [(b, w) for b in scene.blocks for w in range(every)]
     rows = sum(len(part.site) for part in scene.trace.intervals)
@@ -114,14 +113,14 @@ def _draw_frame(
 def _list_rows(
     steps: Sequence[WarpStep],
 ) -> list[tuple[int, int | None, np.ndarray, int]]:
-    """(site, interval, share of its steps in which each lane is active, steps)."""
+    """Return (site, interval, share of its steps with each lane active, steps)."""
 
     def shares(of: Sequence[WarpStep]) -> np.ndarray:
         lanes = np.concatenate([s.lanes for s in of])
         return np.bincount(lanes, minlength=WARP) / len(of)
 
     runs: list[list[WarpStep]] = []
-    for step in steps:  # turns of a loop by the same lanes are one row
+    for step in steps:  # a loop's turns by the same lanes share a row
         last = runs[-1][-1] if runs else step
         same = (step.site, step.interval) == (last.site, last.interval)
         if runs and same and np.array_equal(step.lanes, last.lanes):
@@ -166,7 +165,7 @@ def _draw_row(
 
 
 def _read_text(scene: Scene, site: int) -> str:
-    """A step's source: its line as it is written."""
+    """Return a step's source: its line as it is written."""
     one = scene.trace.sites[site]
     for source in scene.report.sources if scene.report else ():
         lines = source.text.splitlines()
@@ -188,9 +187,9 @@ def _draw_barrier(y: float) -> str:
     return line + label(CELLS - 8, y + 4, "barrier", 11, anchor="end", bold=True)
 
 
-THREADS = 32  # with more, a row is a warp
+THREADS = 32  # beyond this, a row is a warp
 COLUMNS = 24  # intervals that are drawn
-BLOCKS = 24  # that the slider stops at
+BLOCKS = 24  # the most stops of the slider
 BAR_ROW = 20.0
 KINDS = (  # name, colour
     ("global reads", READ),
@@ -200,7 +199,7 @@ KINDS = (  # name, colour
 
 
 def draw_timeline(scene: Scene) -> Drawing:
-    """The picture, with a slider for the block."""
+    """Draw the timeline, with a slider for the block."""
     trace = scene.trace
     blocks = list(scene.blocks)[:BLOCKS]
     columns = scene.intervals[:COLUMNS] or [0]
@@ -239,7 +238,7 @@ def draw_timeline(scene: Scene) -> Drawing:
 def _build_table(
     scene: Scene, block: int, columns: list[int], rows: int, warps: bool
 ) -> np.ndarray:
-    """Accesses by (row, interval, kind)."""
+    """Return the accesses by (row, interval, kind)."""
     table = np.zeros((rows, len(columns), len(KINDS)), int)
     of = scene.found.of(block=block)
     of = of.where(np.isin(of.interval, columns))

@@ -1,14 +1,13 @@
 """latency(kernel)[grid, block](*args): warps that take turns while loads are under way.
 
-The warps of a multiprocessor taking turns: a row for each, time runs right.
-
 latency(sum_rows)[4, 64](out, x, 64, 100)          a picture with a slider
     latency(sum_rows, memory=800)[4, 64](...)          slower memory
     latency(sum_rows)[4, 64](...).utilisation          {2: 0.004, 4: 0.009, ...}
 
-The launch runs on the simulator; what its warps did is replayed under a model of one
-multiprocessor, whose rules and numbers stand in pictures.issue. It knows nothing of
-caches and bandwidth: it shows what hiding latency is, and is no forecast of times.
+The launch runs on the simulator. A model of one multiprocessor replays its warps;
+pictures.issue has the model's rules and numbers. The picture has a row for each warp,
+and time runs right. The model ignores caches and bandwidth: it explains how latency is
+hidden and does not forecast times.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from .issue import Run
 
 
-LEFT, WIDE = 88.0, 560.0  # pixels: where time begins, and how much of it there is
+LEFT, WIDE = 88.0, 560.0  # pixels: where time begins, and its width
 TOP, HIGH = 112.0, 320.0  # of the rows
-ROW = 40.0  # a row's height at most
-STRIP = 44.0  # height of what is issued by cycle
-BARS, BAR = 744.0, 106.0  # where the shares by number of warps begin; a full one
+ROW = 40.0  # the largest height of a row
+STRIP = 44.0  # height of the strip of issued instructions
+BARS, BAR = 744.0, 106.0  # the shares' left end; a full share's width
 STATES = (  # state, words, colour, opacity of its fill
     (ISSUING, "issues an instruction", THREAD, 1.0),
     (MEMORY, "waits for global memory", READ, 0.25),
@@ -49,7 +48,7 @@ STATES = (  # state, words, colour, opacity of its fill
 def draw(
     name: str, runs: Sequence[Run], window: int, model: Model, notes: str
 ) -> Drawing:
-    """The picture, with a slider for the number of resident warps.
+    """Draw the picture, with a slider for the number of resident warps.
 
     runs: from few warps to many. window: cycles that are drawn. notes: on what runs.
     """
@@ -90,25 +89,25 @@ def draw(
 
 
 def account(name: str, runs: Sequence[Run], model: Model) -> str:
-    """The result in words."""
+    """Describe the result in words."""
     shares = ", ".join(f"{r.warps}: {percent(r.utilisation)}" for r in runs)
     said = f"{name}: issue slots used by number of resident warps: {shares}"
     return f"{said} ({_describe_model(model)})"
 
 
 def percent(share: float) -> str:
-    """ "0.49 %", "12 %"."""
+    """Write a share as "0.49 %" or "12 %"."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
 
 
 def _is_lagging(run: Run) -> bool:
-    """Whether slots stay empty, though there would be warps enough."""
+    """Return whether slots stay empty although enough warps would exist."""
     return run.utilisation < 0.9
 
 
 def needed(runs: Sequence[Run]) -> int:
-    """How many warps would use every slot, by Little's law, from the first run."""
+    """Return how many warps fill every slot by Little's law, from the first run."""
     alone = runs[0]
     return round(alone.warps / alone.utilisation) if alone.issued else 0
 
@@ -212,7 +211,7 @@ def _draw_marks(
     fill: float,
     edge: str,
 ) -> str:
-    """The spans of one state; in low rows as strokes, which are shorter to write.
+    """Draw the spans of one state; low rows get strokes, which are shorter to write.
 
     form: from row to row, between rows, and from cycle to cycle, in pixels.
     """
@@ -239,7 +238,7 @@ def _draw_marks(
 def _merge_states(
     run: Run, place: int, state: str, scale: float
 ) -> Sequence[tuple[float, float]]:
-    """Where a row has this state, (x, width); issues that would touch are one."""
+    """Return (x, width) where a row has this state, with touching issues merged."""
     least = 1.2 if state == ISSUING else 0.0
     found: list[list[float]] = []
     for kind, start, end in run.spans[place]:
@@ -255,7 +254,7 @@ def _merge_states(
 
 
 def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
-    """Which share of the slots was used, a column for every few pixels."""
+    """Draw the share of the slots that was used, a column for every few pixels."""
     cycles = max(1, round(4 / scale))
     path = []
     for start in range(0, window, cycles):
@@ -318,11 +317,11 @@ def _draw_bars(runs: Sequence[Run], at: int) -> str:
 
 
 ISSUES = 160_000  # instructions that one picture may replay: half a second
-WINDOW = 4  # loads from global memory, one after the other, that fit into the drawing
+WINDOW = 4  # successive loads from global memory that fit into the drawing
 
 
 class Replayed(Picture):
-    """The picture; runs: by number of resident warps, what the model did."""
+    """The picture; runs: the model's result, by number of resident warps."""
 
     def __init__(self, drawing: Any, report: Report, runs: list[Run]) -> None:
         super().__init__(drawing, report)
@@ -330,12 +329,12 @@ class Replayed(Picture):
 
     @property
     def utilisation(self) -> dict[int, float]:
-        """By resident warps: the share of issue slots that were used."""
+        """The share of issue slots that were used, by resident warps."""
         return {warps: run.utilisation for warps, run in self.runs.items()}
 
 
 class Latency:
-    """A kernel to be replayed: [grid, block](*args) runs it and gives the picture."""
+    """A kernel to replay: [grid, block](*args) runs it and returns the picture."""
 
     def __init__(self, kernel: Any, model: Model, timeout: float) -> None:
         self.kernel, self.model, self.timeout = kernel, model, timeout
@@ -373,10 +372,10 @@ def latency(
 
     kernel: a Python kernel. memory, shared, arithmetic: cycles until the result of a
     load from global or shared memory, or of a computation, can be used. schedulers: of
-    a multiprocessor. resident: warps that it has room for. The slider goes from one
-    block to as many as fit; each time the same work is done, by so many warps at once.
-    timeout: seconds that one block may run. Raises ArgumentError for what does not fit
-    and what the launch raises.
+    a multiprocessor. resident: warps that it has room for. timeout: seconds that one
+    block may run. The slider goes from one block to as many as fit; at each stop, that
+    many warps share the same work. Raises ArgumentError for invalid arguments, and the
+    launch's own exceptions.
     """
     given = dict(memory=memory, shared=shared, arithmetic=arithmetic)
     given |= dict(schedulers=schedulers, resident=resident)
@@ -389,7 +388,7 @@ def latency(
 
 
 def replayed(report: Report, model: Model) -> Replayed:
-    """The picture of a launch that has run; report: with its trace."""
+    """Return the picture of a finished launch; report: with its trace."""
     trace = report.trace
     x, y, z = trace.block
     warps = -(-x * y * z // 32)
@@ -413,7 +412,7 @@ def replayed(report: Report, model: Model) -> Replayed:
 
 
 def _choose_window(cycles: int, model: Model) -> int:
-    """How much time is drawn: all of it, or a few loads one after the other."""
+    """Choose how much time is drawn: all of it, or a few successive loads."""
     long = WINDOW * model.memory
     return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 

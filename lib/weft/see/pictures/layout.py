@@ -1,6 +1,6 @@
-"""Where the access picture has its arrays and threads, and what its sliders move.
+"""Lay out the arrays and threads of the access picture, and draw its moving parts.
 
-What moves in the picture of who touches what: filled cells, arrows, names.
+The sliders move filled cells, arrows and names.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .svg import label, num
 from .touches import Touches, axis_names, distinct, names_of
 
 WORDS = 11.5  # px of an index expression
-ARROWS = 70  # with more, a picture is a tangle: then only colours say who
+ARROWS = 70  # beyond this, arrows tangle and only colours show the threads
 FEW = 64  # cells of a large array that are marked one by one
-LABELS = 300  # cells of an array with words in them
+LABELS = 300  # cells of an array that can contain words
 NAMES = 6  # lines of locals
 
 
@@ -31,9 +31,9 @@ NAMES = 6  # lines of locals
 class Moment:
     """One position of the sliders.
 
-    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one
-    (block, thread), or None for all. of: the accesses of all threads at that time;
-    mine: those of `who`.
+    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one (block,
+    thread), or None for all. of: the accesses of all threads at that time; mine: those
+    of `who`.
     """
 
     scene: Scene
@@ -44,7 +44,7 @@ class Moment:
 
     @functools.cached_property
     def lines(self) -> dict[int, list[tuple[float, float, str, str]]]:
-        """By array what lines_of() found."""
+        """The result of lines_of(), by array."""
         return {}
 
     @property
@@ -54,12 +54,12 @@ class Moment:
 
     @property
     def few(self) -> bool:
-        """Whether an arrow for every thread and cell can be told apart."""
+        """Whether one arrow for every thread and cell remains readable."""
         return len(self.order) <= ARROWS
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """Each (block, thread, array, is a write, element) once: an arrow each."""
+        """Each distinct (block, thread, array, is a write, element): an arrow each."""
         m = self.mine
         parts = []
         for write, mask in ((0, m.reads), (1, m.writes)):
@@ -70,7 +70,7 @@ class Moment:
 
 
 def ground(moment: Moment, panel: Panel) -> str:
-    """What all threads touch, faint: the ground for what one of them does."""
+    """Draw the accesses of all threads, faint, as the ground for those of one."""
     if panel.grid.is_large:
         return _draw_large(moment.of, panel, 0.3)
     out = []
@@ -82,7 +82,7 @@ def ground(moment: Moment, panel: Panel) -> str:
 
 
 def fills(moment: Moment, panel: Panel) -> str:
-    """The cells that are touched, in their colours."""
+    """Draw the touched cells in their colours."""
     grid, name = panel.grid, svg.escape(panel.array.name)
     out = []
     if grid.is_large:
@@ -111,7 +111,7 @@ def fills(moment: Moment, panel: Panel) -> str:
 
 
 def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
-    """Kind: (elements, colour of the filling, of the outline)."""
+    """Return kind: (elements, colour of the filling, of the outline)."""
     of = found.of(array=panel.number)
     read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
     both = np.intersect1d(read, written)
@@ -129,9 +129,9 @@ def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str
 
 
 def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
-    """An array whose cells are less than a pixel: an image for each colour.
+    """Draw an array whose cells are less than a pixel: an image for each colour.
 
-    A few cells are marks that one can see.
+    A few cells get visible marks.
     """
     out = []
     of = found.of(array=panel.number)
@@ -153,7 +153,7 @@ def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
 
 
 def _list_ranges(elements: np.ndarray) -> str:
-    """ "0-3,7": for whoever reads the SVG."""
+    """Write elements as ranges, such as "0-3,7", for readers of the SVG."""
     if not len(elements):
         return ""
     starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 2) != 1)
@@ -163,7 +163,7 @@ def _list_ranges(elements: np.ndarray) -> str:
 
 
 def _draw_labels(moment: Moment, panel: Panel) -> str:
-    """In a touched cell its index, or in two dimensions the thread that touched it."""
+    """Label each touched cell with its index or, in two dimensions, its thread."""
     grid, scene = panel.grid, moment.scene
     of = moment.mine.of(array=panel.number)
     elements = np.unique(of.element)
@@ -191,10 +191,10 @@ def _draw_labels(moment: Moment, panel: Panel) -> str:
 
 
 def words(moment: Moment, panel: Panel) -> str:
-    """The index expressions that touch an array now, and its rows' and columns'."""
+    """Write an array's present index expressions, and those of its rows and columns."""
     out = []
     for x, y, text, colour in lines_of(moment, panel):
-        # The colour stands beside the word: blue text would be too dark on black.
+        # The colour is beside the word: blue text would be too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
         out.append(svg.words(x + 13, y, [(text, "")], WORDS))
     for x, y, text, anchor in axis_labels(moment, panel):
@@ -203,7 +203,7 @@ def words(moment: Moment, panel: Panel) -> str:
 
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """The index expressions now: x and y, the text, and the colour before it."""
+    """Return the index expressions now: x, y, the text, and the colour before it."""
     kept = moment.lines
     if panel.number not in kept:
         kept[panel.number] = _write_lines(moment, panel)
@@ -217,7 +217,7 @@ def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, 
     out, (x, y) = [], panel.words_at
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
     if panel.flat and (panel.grid.left <= LEFT or panel.beside):
-        room = WIDTH  # it is the first, and mostly the only one, in its line
+        room = WIDTH  # it is the first, and usually the only one, in its line
     room = min(room, WIDTH - EDGE - x)
     for word, mask, colour in (
         ("reads", of.reads, SHARED if shared else READ),
@@ -233,8 +233,10 @@ def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, 
 
 
 def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """`row` beside the rows that are touched, `col` at their columns: x and y, the
-    text, and which end of it is there."""
+    """Label the touched rows with `row` and their columns with `col`.
+
+    Returns x and y, the text, and the end of the text at that position.
+    """
     grid, of = panel.grid, moment.mine.of(array=panel.number)
     if panel.flat or not len(of) or grid.is_large:
         return []
@@ -267,13 +269,13 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """The values of the locals: left of the threads, or below them (at the edge)."""
+    """Write the locals' values left of the threads, or below them (at the edge)."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else list(range(scene.threads))
     out = []
     for line in name_lines(scene, blocks, threads, x == EDGE)[:NAMES]:
-        # Right-aligned as the name of the threads is: the line ends at x.
+        # Right-aligned like the threads' name: the line ends at x.
         wide = svg.width_of("  ".join(f"{n} = {v}" for n, v in line), 12, mono=True)
         left = x if x == EDGE else max(EDGE - 12, x - wide)
         parts = [piece for n, v in line for piece in ((n, THREAD), (f" = {v}  ", ""))]
@@ -286,7 +288,7 @@ def names(moment: Moment, at: tuple[float, float]) -> str:
 def name_lines(
     scene: Scene, blocks: Sequence[int], threads: Sequence[int], wide: bool
 ) -> list[list[tuple[str, str]]]:
-    """Names and values, by the line they stand in."""
+    """Return names and values, line by line."""
     room = WIDTH - 2 * EDGE if wide else LEFT - EDGE + 4
     lines: list[list[tuple[str, str]]] = []
     used = room
@@ -302,10 +304,10 @@ def name_lines(
 
 @dataclass
 class AccessLayout:
-    """Where it all stands.
+    """The positions of all parts of the picture.
 
-    grids: the threads of each block. block: the one block, if it has axes. names: x
-    and y of the locals' values. strip: the top of the timeline; 0 without one. bottom:
+    grids: the threads of each block. block: the one block, if it has axes. names: x and
+    y of the locals' values. strip: the top of the timeline; 0 without one. bottom:
     where findings, counts and legend begin.
     """
 
@@ -318,7 +320,7 @@ class AccessLayout:
 
 
 def layout_of(scene: Scene) -> AccessLayout:
-    """Arrays above, below and beside the threads, as they fit."""
+    """Place arrays above, below and beside the threads, as they fit."""
     trace = scene.trace
     inputs, outputs, shared = _group_arrays(scene)
     panels, y = stack(inputs, "above", 62.0)
@@ -358,9 +360,9 @@ def layout_of(scene: Scene) -> AccessLayout:
 
 
 def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
-    """What stands above the threads, below, and in shared memory.
+    """Group the arrays: above the threads, below them, and in shared memory.
 
-    Arrays that are written stand below, unless they have rows and columns.
+    Arrays that are written are below, unless they have rows and columns.
     """
     found, above, below, shared = scene.found, [], [], []
     written = set(np.unique(found.array[found.writes]).tolist())
@@ -383,13 +385,13 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
 
 
 def _count_lines(scene: Scene, number: int) -> int:
-    """How many lines of index expressions an array needs: reads, and writes."""
+    """Return an array's lines of index expressions, one each for reads and writes."""
     of = scene.found.of(array=number)
     return int(of.reads.any()) + int(of.writes.any())
 
 
 def list_axis_words(scene: Scene, number: int) -> float:
-    """Pixels for the longest of these lines, with the mark before it."""
+    """Return the pixels of the longest of these lines, with the mark before it."""
     of, sites = scene.found.of(array=number), scene.trace.sites
     texts = [
         f"{word} " + ", ".join({sites[s].text for s in np.unique(of.site[mask])})
@@ -399,7 +401,7 @@ def list_axis_words(scene: Scene, number: int) -> float:
 
 
 def _measure_gutter(scene: Scene, number: int) -> float:
-    """Room left of an array for the numbers and the names of its rows."""
+    """Return the room left of an array for its rows' numbers and names."""
     shape = scene.trace.arrays[number].shape
     rows = shape[-2] if len(shape) > 1 else 1
     sites = [s for s in scene.trace.sites if s.array == number]

@@ -1,10 +1,6 @@
-"""Panels of the access picture: their parts, and several of them in a line.
-
-Where everything stands in the picture of who touches what.
+"""Place arrays on the access picture as panels: several in a line, lines below others.
 
 From above: arrays that are only read, the threads, shared memory, arrays written.
-
-Arrays on the picture of who touches what: several in a line, lines below others.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ EDGE = 20.0  # pixels left and right of everything
 LEFT = 150.0  # where a row of cells or threads begins
 LINE = 15.0  # pixels of a line of small text
 TALLEST = 256.0  # pixels of an array
-READABLE = 16.0  # pixels of a cell from which on its index can stand in it
+READABLE = 16.0  # pixels from which on a cell has room for its index
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Panel:
     """An array on the drawing. number: into the launch's arrays.
 
     place: "above", "right" or "below" of the threads. flat: cells in a row or in rows
-    of 32, its name left of them. room: pixels it may take in width. gutter: for the
+    of 32, its name left of them. room: pixels of width that it may use. gutter: for the
     numbers left of it, and for `indent` pixels of a flat one's name.
     """
 
@@ -45,20 +41,20 @@ class Panel:
     room: float = 0.0
     gutter: float = 0.0
     lines: int = 1  # of index expressions
-    said: str = ""  # instead of shape and type
+    said: str = ""  # in place of shape and type
     frame: float = 0.0  # pixels around the grid before its numbers
     before: float = 0.0  # pixels between a flat one's name and its first cell
-    after: float = 0.0  # the same between its last cell and what stands there
-    beside: bool = False  # its index expressions stand there
+    after: float = 0.0  # the same between its last cell and what follows
+    beside: bool = False  # its index expressions are there
 
     @property
     def above(self) -> bool:
-        """Whether its words stand above its cells: arrows come from below or left."""
+        """Whether its words are above its cells: arrows come from below or left."""
         return self.place != "below"
 
     @property
     def note(self) -> str:
-        """Its shape and type."""
+        """The array's shape and type."""
         if self.said:
             return self.said
         shared = ", shared" if self.array.space == "shared" else ""
@@ -66,7 +62,7 @@ class Panel:
 
     @property
     def words_at(self) -> tuple[float, float]:
-        """Where its first index expression stands (x, and a baseline)."""
+        """The position of its first index expression (x, and a baseline)."""
         grid = self.grid
         if self.beside:
             middle = grid.top + grid.cell / 2 - (self.lines - 1) * LINE / 2
@@ -98,12 +94,12 @@ class Panel:
 
     @property
     def width(self) -> float:
-        """Of the grid with its numbers, or of its name if that is longer."""
+        """The width of the grid with its numbers, or of its name if that is longer."""
         name = width_of(self.array.name, 14, mono=True) + 10
         return max(self.gutter + self.grid.width, name + width_of(self.note, 11))
 
     def at(self, left: float, top: float) -> Panel:
-        """The same panel with its upper left corner there."""
+        """Return the same panel with its upper left corner there."""
         if self.flat:
             words = self.lines * LINE * (not self.beside)
             down = words + 4 if self.above else 0
@@ -115,11 +111,11 @@ class Panel:
         return replace(self, left=left, top=top, grid=grid)
 
     def drawn(self) -> str:
-        """The array as it is before anything touches it."""
+        """Draw the array before any access."""
         return self.title() + cells(self.grid, self.array.name) + self.numbers()
 
     def title(self) -> str:
-        """Its name with its shape and type."""
+        """Write its name with its shape and type."""
         name, grid = self.array.name, self.grid
         if not self.flat:
             y = self.top + 12 if self.above else grid.top + grid.height + self.axis + 14
@@ -133,7 +129,7 @@ class Panel:
         return out + label(x, y + 15, note, 11, anchor="end", faint=True)
 
     def numbers(self) -> str:
-        """Those of the rows and columns; of a flat array the indices of its cells."""
+        """Draw the numbers of rows and columns, or a flat array's cell indices."""
         grid = self.grid
         if self.flat:
             return _list_indices(grid) if has_indices(grid) else _list_starts(grid)
@@ -162,13 +158,13 @@ class Panel:
 
 
 def step(side: float, count: int, *, tall: bool = False) -> int:
-    """Every how many cells a number stands beside them."""
+    """Return the spacing, in cells, between printed row and column numbers."""
     need = 13.0 if tall else 8.0 + 6.5 * len(str(count - 1))
     return next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 1 << 40) if n * side >= need)
 
 
 def cells(grid: Grid, name: str) -> str:
-    """Empty cells; where they are tiny, the outline of them all."""
+    """Draw empty cells; if they are tiny, only the outline of all."""
     if grid.gap and grid.count <= 6000:
         path = grid.squares(range(grid.count))
         return (
@@ -190,7 +186,7 @@ def cells(grid: Grid, name: str) -> str:
 
 
 def has_indices(grid: Grid) -> bool:
-    """Whether there is room for an index in each cell."""
+    """Return whether each cell has room for an index."""
     return svg.width_of(str(grid.count - 1), 11) <= grid.cell - 3 and grid.side >= 16
 
 
@@ -203,7 +199,7 @@ def _list_indices(grid: Grid) -> str:
 
 
 def _list_starts(grid: Grid) -> str:
-    """The index with which each row of a long array ends, where rows are apart."""
+    """Draw the last index of each row of a long array, if rows are apart."""
     every = step(grid.side, grid.rows, tall=True)
     if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:
         return ""
@@ -220,7 +216,7 @@ def _list_starts(grid: Grid) -> str:
 
 
 def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    """(planes, rows, columns) of an array with any number of dimensions."""
+    """Return (planes, rows, columns) of an array with any number of dimensions."""
     *planes, rows, cols = (1, 1, *shape)
     count = 1
     for side in planes:
@@ -228,22 +224,22 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(count, 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # rows of an array of which no cell has a word in it
-LOWER = 168.0  # pixels that such a one may be tall: two of them fit on a screen
+MANY = 20  # rows of an array whose cells contain no words
+LOWER = 168.0  # the largest height of such an array: two fit on a screen
 
 
 @dataclass(frozen=True)
 class Wish:
-    """An array that is to be drawn, before its place is known."""
+    """An array to draw whose place is not yet known."""
 
     number: int
     array: TracedArray
     lines: int
     gutter: float
     said: str = ""
-    before: float = 0.0  # pixels for a cell before the first, which is not there
+    before: float = 0.0  # pixels for a cell before the first, outside the array
     after: float = 0.0  # the same behind the last
-    words: float = 0.0  # pixels that its index expressions take
+    words: float = 0.0  # pixels of its index expressions
 
     @property
     def flat(self) -> bool:
@@ -251,10 +247,10 @@ class Wish:
 
 
 def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
-    """Panels of arrays from `top` downwards.
+    """Stack the panels of arrays from `top` downwards.
 
-    Short arrays of one dimension share a line, as do those of more dimensions.
-    Returns the panels and where the next thing may begin.
+    Short arrays of one dimension share a line, as do those of more dimensions. Returns
+    the panels and where the next thing may begin.
     """
     out: list[Panel] = []
     flat = [wish for wish in wishes if wish.flat]
@@ -288,13 +284,15 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
 def _place_together(
     flat: Sequence[Wish], wide: Sequence[Wish], top: float
 ) -> tuple[list[Panel], float]:
-    """Arrays with rows and columns, and right of them, next to the threads, those of
-    one dimension; none where there is no room."""
+    """Place arrays of one dimension right of those with rows and columns.
+
+    They are next to the threads. Returns no panels if there is no room.
+    """
     rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, w.words - p.grid.width) + w.after for w, p in zip(flat, rows))
     free = WIDTH - 2 * EDGE - taken - 26
-    # As a row above them would take its own height, they may be a little smaller.
+    # A row above them would need its own height, so they may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
         return [], top
     out = beside(wide, "above", EDGE, top, free)
@@ -308,8 +306,10 @@ def _place_together(
 
 
 def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
-    """With the index expressions beside the cells, if there is room: no arrow from
-    the threads to another line passes there."""
+    """Put the index expressions beside the cells, if there is room.
+
+    No arrow from the threads to another line passes there.
+    """
     wide = EDGE + 24
     for wish, panel in zip(line, made):
         wide += panel.gutter + wish.before + panel.grid.width + wish.after + wish.words
@@ -320,7 +320,7 @@ def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]
 
 
 def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
-    """Arrays of one dimension by the line they stand in."""
+    """Return the arrays of one dimension, grouped by line."""
     lines: list[list[Wish]] = []
     used = WIDTH
     for wish in wishes:
@@ -361,7 +361,7 @@ def beside(
     largest: float = 30.0,
     frame: float = 0.0,
 ) -> list[Panel]:
-    """Panels side by side in `free` pixels; of one scale if that stays readable."""
+    """Place panels side by side in `free` pixels, in one scale if readable."""
     free -= 26 * (len(row) - 1)
 
     def made(wish: Wish, most: float) -> Panel:
@@ -384,6 +384,6 @@ def beside(
         out.append(replace(panel.at(left, top), room=room))
         left += room + 26
     bottom = max(p.grid.top + p.grid.height for p in out)
-    if place == "above":  # they stand on one line, next to the threads
+    if place == "above":  # on one line, next to the threads
         out = [p.at(p.left, top + bottom - p.grid.top - p.grid.height) for p in out]
     return out

@@ -1,6 +1,6 @@
-"""Threads on a drawing, and what of a launch is drawn.
+"""Select the part of a launch to draw, and draw its threads.
 
-What of a launch is drawn: which blocks, which threads, which arrays and moments.
+Scene holds the selected blocks, threads, arrays and moments.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .panels import EDGE, LEFT, Panel, Wish, beside
 from .svg import label, num
 from .touches import Index3, Touches, ravel, short, touches, unravel
 
-SIDE = 26.0  # pixels of a thread in whose circle a number can stand
+SIDE = 26.0  # pixels of a thread whose circle has room for a number
 NAMED = 46.0  # pixels for the name of one block of several
 
 
 @functools.lru_cache(maxsize=4096)
 def name_of(thread: int, block: Index3) -> str:
-    """The thread's index as far as its block has dimensions: "3", "3,0"."""
+    """Write a thread's index in its block's dimensions: "3", "3,0"."""
     return short(unravel(thread, block), block)
 
 
 def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, Grid]:
-    """Where the threads of these blocks stand, by block; {} if they do not all fit.
+    """Return the threads' grid for each of these blocks; {} if they do not all fit.
 
     One block of one dimension always fits: a row of threads, or rows of 32, its warps.
     """
@@ -59,7 +59,7 @@ def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, 
 
 
 def place_block(trace: Trace, block: int, top: float) -> Panel:
-    """A single block of two or three dimensions, with its axes."""
+    """Place a single block of two or three dimensions, with its axes."""
     x, y, z = trace.block
     shape = (z, y, x) if z > 1 else (y, x)
     index = ", ".join(str(i) for i in unravel(block, trace.grid)[: 3 if z > 1 else 2])
@@ -73,7 +73,7 @@ def place_block(trace: Trace, block: int, top: float) -> Panel:
 
 
 def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
-    """What the reader calls threadIdx.x, .y and .z: a local with that value."""
+    """Return the reader's names of threadIdx.x, .y and .z: locals with those values."""
     indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
     of = [trace.names.get((block, t)) for t in range(len(indices))]
     out = []
@@ -84,7 +84,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
             if trace.block[axis] > 1
             and all(n and n.get(name) == i[axis] for n, i in zip(of, indices))
         ]
-        # Of block 0, row is ty as well: the shorter name is the thread's own.
+        # In block 0, row equals ty as well: the shorter name is the thread's own.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
     return out[0], out[1], out[2]
 
@@ -92,7 +92,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
 def draw_threads(
     grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
 ) -> str:
-    """A block's threads: those that act are full, the others pale."""
+    """Draw a block's threads: those that act are full, the others pale."""
     every = np.arange(grid.count)
     idle = np.setdiff1d(every, active)
     radius = _compute_radius(grid)
@@ -120,14 +120,14 @@ def draw_threads(
 
 
 def draw_thread(grid: Grid, thread: int, runs: bool) -> str:
-    """The thread that is singled out."""
+    """Draw the selected thread."""
     x, y = grid.middle(thread)
     mark = svg.thread(x, y, _compute_radius(grid) + 0.5, runs=runs)
     return mark.replace("<circle ", '<circle stroke-width="2.6" ', 1)
 
 
 def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
-    """The frame of each block, and the name of each of several."""
+    """Draw the frame of each block, and the names if there are several."""
     out = []
     flat = trace.block[1] == trace.block[2] == 1
     for block, grid in grids.items():
@@ -147,7 +147,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
 
 
 def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
-    """The name of it all left of the threads, and the warps right of their rows."""
+    """Draw the common name left of the threads, and the warps right of their rows."""
     first = next(iter(grids.values()))
     y = first.top + min(first.side, 30) / 2 + 2
     x = LEFT - 14
@@ -166,7 +166,7 @@ def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
 
 
 def draw_thread_axes(panel: Panel, names: tuple[str, str, str]) -> str:
-    """Names along the sides of a block of two dimensions."""
+    """Draw names along the sides of a block of two dimensions."""
     grid = panel.grid
     x = grid.left + grid.cols * grid.side / 2
     y = grid.top + grid.rows * grid.side / 2 + 4
@@ -199,17 +199,17 @@ def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
     )
 
 
-MANY = 32  # threads: with more, some are chosen
-MOMENTS = 24  # barrier intervals that the slider stops at
+MANY = 32  # threads: beyond this, some are chosen
+MOMENTS = 24  # barrier intervals: the most stops of the slider
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A launch and what of it is wanted.
+    """A launch and the selected part of it.
 
     arrays: numbers of the arrays to draw, with their drawn shapes in `trace`. blocks:
-    linear, to draw; singled: whether the reader asked for one. thread: linear, the one
-    the reader asked for. found: the accesses of the arrays that are drawn.
+    linear, to draw; singled: whether the reader requested one. thread: linear, the
+    requested one. found: the accesses of the arrays that are drawn.
     """
 
     trace: Trace
@@ -224,7 +224,7 @@ class Scene:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return int(np.prod(self.trace.block))
 
     @functools.cached_property
@@ -238,7 +238,7 @@ class Scene:
         return [int(n) for n in np.unique(self.drawn.interval)]
 
     def at(self, interval: int) -> Touches:
-        """The accesses of the drawn blocks in one interval; -1: in all of them."""
+        """Return the drawn blocks' accesses in one interval; -1: in all of them."""
         if interval not in self._kept:
             whole = self.drawn
             found = whole if interval < 0 else whole.of(interval=interval)
@@ -247,15 +247,15 @@ class Scene:
 
     @property
     def findings(self) -> list[Finding]:
-        """What went wrong in the blocks that are drawn, or anywhere in the launch."""
+        """The findings in the drawn blocks, or else anywhere in the launch."""
         return list(self.report.findings) if self.report else []
 
     def thread_name(self, thread: int) -> str:
-        """The thread's index as far as its block has dimensions: "3", "3,0"."""
+        """Write the thread's index in its block's dimensions: "3", "3,0"."""
         return name_of(thread, self.trace.block)
 
     def chosen(self) -> list[tuple[int, int]]:
-        """The (block, thread) that a slider singles out, one after the other."""
+        """Return each (block, thread) that a slider selects, in order."""
         if self.thread is not None:
             return [(self.blocks[0], self.thread)]
         every = [(b, t) for b in self.blocks for t in range(self.threads)]
@@ -285,7 +285,7 @@ def scene(
     parameters: Sequence[str] = (),
     all_blocks: bool = False,
 ) -> Scene:
-    """The Scene for these wishes, which show() has checked."""
+    """Build the Scene for arguments that show() has checked."""
     shapes = shapes or {}
     drawn = [
         replace(a, shape=tuple(shapes[a.name])) if a.name in shapes else a
@@ -316,7 +316,7 @@ def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
 def _choose_blocks(
     trace: Trace, report: Report | None, arrays: Sequence[TracedArray], found: Touches
 ) -> tuple[int, ...]:
-    """All blocks if there is room for them; else a faulty one, or the first at work."""
+    """Choose all blocks if they fit; else a faulty one, or the first with accesses."""
     count = int(np.prod(trace.grid))
     shared = any(a.space == "shared" for a in arrays)
     if not shared and count > 1 and place_threads(trace, range(count), 0.0):

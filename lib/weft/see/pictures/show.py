@@ -6,7 +6,7 @@
     show(divergent, view="lanes")[grid, block](...) which lanes of a warp were active
     show(tiled, view="timeline")[grid, block](...)  who does what between two barriers
 
-The launch runs on the simulator: it writes into the arrays as any launch does.
+The launch runs on the simulator and writes into the arrays as any launch does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VIEWS = {  # each with its module and the function that draws it
 
 
 class Picture:
-    """What show() saw: a notebook draws it, with sliders where scripts may run.
+    """The result of show(): a notebook draws it, with sliders if scripts may run.
 
     report: of the launch, its trace included.
     """
@@ -46,9 +46,9 @@ class Picture:
         self.drawing, self.report = drawing, report
 
     def svg(self, *at: int) -> str:
-        """One still as SVG text, in the colours of the page it is put into.
+        """Draw one still as SVG text, in the colours of the page that contains it.
 
-        at: a stop of each slider, counted from 0; none: what is shown first.
+        at: a stop of each slider, counted from 0; without any, the initial picture.
         """
         if at and at not in self.drawing.frames:
             stops = " and ".join(f"0 to {n - 1}" for n in self._stops())
@@ -74,7 +74,7 @@ class Picture:
 
 
 class Shown:
-    """A kernel to be drawn: [grid, block](*args) runs it and gives the Picture."""
+    """A kernel to draw: [grid, block](*args) runs it and returns the Picture."""
 
     def __init__(self, kernel: Any, options: dict[str, Any]) -> None:
         self.kernel, self.options = kernel, options
@@ -112,15 +112,15 @@ def show(
 ) -> Shown:
     """Draw what a launch of a Python kernel does: show(kernel)[grid, block](*args).
 
-    view: "access" (who touches what), "heat" (how often each cell is touched),
-    "lanes" (which lanes of a warp are active at each step), "timeline" (what each
-    thread or warp does between two barriers). thread, block: the index of one to
-    single out, (x, y, z) or shorter. arrays: the names of those to draw, shared ones
-    among them; None: all. shapes: flat arrays to draw with rows and columns, e.g.
-    {"a": ("m", "k")}, in numbers or names of parameters. timeout: seconds that one
-    block may run; one that hangs is drawn as far as it came. Raises ArgumentError for
-    what does not fit, and what the launch raises, but for a KernelFault that can be
-    drawn: it stands in the picture, in vermilion.
+    view: "access" (who touches what), "heat" (how often each cell is touched), "lanes"
+    (which lanes of a warp are active at each step), "timeline" (what each thread or
+    warp does between two barriers). thread, block: the index, (x, y, z) or shorter, of
+    one to select. arrays: the names of those to draw, including shared ones; None: all.
+    shapes: flat arrays to draw with rows and columns, e.g. {"a": ("m", "k")}, in
+    numbers or names of parameters. timeout: seconds that one block may run; a block
+    that hangs is drawn up to that point. Raises ArgumentError for invalid arguments,
+    and the launch's own exceptions. A KernelFault that can be drawn appears in the
+    picture, in vermilion.
     """
     if view not in VIEWS:
         raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")
@@ -137,13 +137,13 @@ def show(
 
 
 def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
-    """The picture of a launch that has run; report: with its trace.
+    """Draw a finished launch; report: with its trace.
 
-    wishes: as show() has them, in full: see pictures.scene.scene().
+    wishes: as in show(), in full: see pictures.scene.scene().
     """
-    # Here, as `import weft` should not wait for what draws.
+    # Imported lazily: `import weft` should not wait for the drawing modules.
 
-    # Steps and heat are of the whole launch, unless one block is asked for.
+    # Steps and heat cover the whole launch, unless one block is requested.
     everywhere = view == "heat"
     made = scene(report.trace, report, all_blocks=everywhere, **wishes)
     module, function = VIEWS[view]
@@ -176,7 +176,7 @@ def _check_index(what: str, value: Any) -> tuple[int, ...] | None:
 def _is_inside(
     index: tuple[int, ...] | None, sides: Sequence[int], what: str, whole: str
 ) -> tuple[int, ...] | None:
-    """The index, if there is such a thread or block."""
+    """Return the index if such a thread or block exists."""
     if index is None:
         return None
     if any(not 0 <= i < n for i, n in zip(index, sides)):
@@ -205,7 +205,7 @@ def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | N
 def _check_shapes(
     wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes in numbers; ArgumentError if one has not as many elements as its array."""
+    """Return shapes in numbers; ArgumentError if an array's size does not match."""
     sizes = {array.name: array.size for array in trace.arrays}
     out = {}
     for name, shape in wanted.items():

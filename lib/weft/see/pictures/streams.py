@@ -1,4 +1,4 @@
-"""What ran when: a row for each stream, time runs right, gaps between its marks."""
+"""Draw what ran when: a row for each stream, with gaps between its marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
 ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows
-LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # a row
+LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # the label of a row
 NARROW = 5.0  # pixels of a mark below which it has no outline
 KINDS = {  # kind of a span: words, colour, opacity of its fill
     "kernel": ("kernel", THREAD, 0.35),
@@ -35,7 +35,7 @@ COPIES = ("to device", "to host", "copy or fill")
 
 
 def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
-    """Timelines below one another, on one axis or each on its own, as SVG.
+    """Draw timelines below one another, on one axis or each on its own, as SVG.
 
     Those with a date were measured elsewhere and are hollow.
     """
@@ -58,7 +58,7 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 
 
 def account(one: Timeline) -> str:
-    """A timeline in words."""
+    """Describe a timeline in words."""
     work = one.work
     kernels = sum(span.kind in ("kernel", "operator") for span in work)
     what = "operator" if work[0].kind == "operator" else "kernel"
@@ -77,7 +77,7 @@ def account(one: Timeline) -> str:
 def _draw_timeline(
     name: str, one: Timeline, scale: float, top: float
 ) -> tuple[str, float]:
-    """One timeline from `top` down, and where it ends."""
+    """Draw one timeline from `top` down; also return where it ends."""
     where = f"{one.device}, {one.date}" if one.date else one.device
     told = ". ".join(part for part in (where, one.note) if part)
     out = [label(EDGE, top + 20, name, 13, bold=True)] if name else []
@@ -105,7 +105,7 @@ def _draw_timeline(
 
 
 def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
-    """A row's spans by lane: those that overlap by more than `touch` do not share one.
+    """Group a row's spans by lane: overlaps longer than `touch` need separate lanes.
 
     Dependent launch lets kernels of one stream overlap.
     """
@@ -123,14 +123,14 @@ def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
 def _draw_marks(
     spans: list[Span], scale: float, y: float, high: float, hollow: bool
 ) -> str:
-    """A row's spans; those too narrow for an outline are plain."""
+    """Draw a row's spans; those too narrow for an outline are plain."""
     out, reached = [], -1.0
     for span in sorted(spans, key=lambda span: span.start):
         words, colour, fill = KINDS[span.kind]
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
             if x + wide <= reached + 0.2:
-                continue  # under the mark before
+                continue  # hidden by the mark before it
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
@@ -149,7 +149,7 @@ def _draw_marks(
 
 
 def _draw_gap(start: float, end: float, scale: float, y: float) -> str:
-    """A line from end to end of a gap, with its length where there is room."""
+    """Draw a line across a gap, with its length if there is room."""
     x0, x1 = LEFT + start * scale, LEFT + end * scale
     text = _format_us(end - start)
     line = f'<path data-gap="{num(end - start)}" d="M{num(x0)} {num(y)}v6M{num(x1)} '
@@ -200,7 +200,7 @@ def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
 
 
 def _draw_span(one: Timeline) -> float:
-    """µs from 0 to the last end."""
+    """Return µs from 0 to the last end."""
     return max(span.end for span in one.spans)
 
 

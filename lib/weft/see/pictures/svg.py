@@ -1,12 +1,13 @@
-"""SVG marks that every picture is made of, and pictures that change with sliders.
+"""Draw the SVG marks of all pictures, and pictures that change with sliders.
 
-A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines
-have the page's own colour; a colour means one thing everywhere (weft.base.style).
+A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines have
+the page's own colour; a colour means one thing everywhere (weft.base.style).
 
-The static picture is an <img>, which every front end shows, also where a notebook is
-not trusted and its scripts and inline SVG are dropped. Where scripts run, this one
-takes the SVG out of the image, puts it into a shadow root of its own (nothing of the
-page can clash with it), and lets sliders exchange what stands in <g class="now">.
+The static picture is an <img>, which every front end shows, even if a notebook is not
+trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
+script takes the SVG out of the image. It puts the SVG into a separate shadow root, so
+that nothing clashes with the page, and lets sliders exchange the contents of <g
+class="now">.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from ...base.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTE
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
 SMALL = 11  # px: no text is smaller
-FAINT = 0.72  # of text that is not the point; legible on white and on black
+FAINT = 0.72  # of secondary text; legible on white and on black
 FILL = 0.25
 POINTS = 65  # of a curve that something may hide
 
-# An image has no page to take its colour from: it brings a ground of its own.
+# An image inherits no colour from a page: it has its own ground.
 GROUND = (
     "<style>svg{color:#24292f;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#d7dce2;background:#16191d}}</style>"
@@ -37,13 +38,13 @@ GROUND = (
 
 
 def num(value: float) -> str:
-    """A coordinate: at most one decimal."""
+    """Write a coordinate with at most one decimal."""
     text = f"{value:.1f}"
     return text[:-2].replace("-0", "0") if text.endswith(".0") else text
 
 
 def width_of(text: str, size: float = 12, mono: bool = False) -> float:
-    """About how many pixels a text takes; rather too many than too few."""
+    """Estimate a text's width in pixels, rather too large than too small."""
     if mono:
         return 0.61 * size * len(text)
     narrow = sum(letter in "iljtfrI.,:;'|()[] 1" for letter in text)
@@ -52,7 +53,7 @@ def width_of(text: str, size: float = 12, mono: bool = False) -> float:
 
 
 def clipped(text: str, room: float, size: float = 12, mono: bool = False) -> str:
-    """As much of a text as fits into `room` pixels, with an ellipsis."""
+    """Return as much of a text as fits into `room` pixels, with an ellipsis."""
     if width_of(text, size, mono) <= room:
         return text
     while text and width_of(text + "…", size, mono) > room:
@@ -72,7 +73,7 @@ def label(
     bold: bool = False,
     faint: bool = False,
 ) -> str:
-    """Text with its baseline at y; anchor: start, middle or end."""
+    """Draw text with its baseline at y; anchor: start, middle or end."""
     marks = f' font-size="{num(max(size, SMALL))}"'
     marks += f' text-anchor="{anchor}"' * (anchor != "start")
     marks += f' font-family="{MONO}" xml:space="preserve"' * mono
@@ -84,7 +85,7 @@ def label(
 def words(
     x: float, y: float, parts: Iterable[tuple[str, str]], size: float = 12
 ) -> str:
-    """One line of monospaced pieces, each (text, colour or "")."""
+    """Draw one line of monospaced pieces, each (text, colour or "")."""
     inner = "".join(
         f'<tspan fill="{colour}">{escape(text)}</tspan>' if colour else escape(text)
         for text, colour in parts
@@ -107,7 +108,7 @@ def box(
     stroke: float = 1,
     strength: float = 1,
 ) -> str:
-    """A rectangle with rounded corners; fill, strength: opacities."""
+    """Draw a rectangle with rounded corners; fill, strength: opacities."""
     inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
     line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
@@ -120,7 +121,7 @@ def box(
 def thread(
     x: float, y: float, radius: float, text: str = "", *, runs: bool = True
 ) -> str:
-    """A thread, a circle around (x, y) with its number; pale if it did nothing."""
+    """Draw a thread, a circle around (x, y) with its number; pale if it did nothing."""
     look = (
         f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
         if runs
@@ -132,7 +133,7 @@ def thread(
 
 
 def frame(x: float, y: float, width: float, height: float, text: str = "") -> str:
-    """A block: a rounded frame, its name above."""
+    """Draw a block: a rounded frame, its name above."""
     name = label(x + 2, y - 6, text, SMALL, faint=True, mono=True) if text else ""
     return box(x, y, width, height, radius=8, stroke=1.2, strength=0.5) + name
 
@@ -145,10 +146,10 @@ def arrow(
     level: bool = False,
     hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> str:
-    """A curve that leaves and arrives upright (or level), with a head at its end.
+    """Draw a curve, vertical (or level) at both ends, with an arrowhead at its end.
 
-    hidden: of points, x and y, whether something stands before them. There it is faint:
-    it would look cut if it ended.
+    hidden: maps points, x and y, to whether something is in front of them. The curve is
+    faint there: it would look cut if it ended.
     """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
@@ -169,7 +170,7 @@ def arrow(
 
 
 def behind(path: str, colour: str) -> str:
-    """A curve as it is seen through what stands before it: words stay legible."""
+    """Draw a curve seen through what is in front of it: words stay legible."""
     return (
         f'<path d="{path}" fill="none" stroke="{colour}" '
         f'stroke-opacity=".4" data-behind=""/>'
@@ -179,7 +180,7 @@ def behind(path: str, colour: str) -> str:
 def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
-    """A cubic Bezier curve, (4 points, x and y), but for where it is hidden."""
+    """Draw a cubic Bezier curve, (4 points, x and y), without its hidden parts."""
     ends = [(0.0, 1.0)]
     if hidden is not None:
         t = np.linspace(0, 1, POINTS)
@@ -203,19 +204,19 @@ def _split_pieces(
 
 
 def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Where a cubic's polar form has the control points of its part from a to b."""
+    """Return the polar arguments for the control points of a cubic from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
 def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
-    """De Casteljau's steps, each with a parameter of its own."""
+    """Apply De Casteljau's steps, each with its own parameter."""
     for t in at:
         points = (1 - t) * points[:-1] + t * points[1:]
     return points[0]
 
 
 def legend(x: float, y: float, kinds: Iterable[str]) -> str:
-    """What the marks mean; kinds: of MARKS, in that order."""
+    """Draw what the marks mean; kinds: of MARKS, in that order."""
     out = []
     for kind in kinds:
         colour, mark, text = MARKS[kind]
@@ -239,7 +240,7 @@ MARKS = {
 
 
 def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
-    """The mark of what was written: the lower right corner, full."""
+    """Draw the mark of a written cell: the lower right corner, full."""
     size = max(3.0, min(7.0, side * 0.3))
     return (
         f'<path d="M{num(x + side)} {num(y + side)}h{num(-size)}l{num(size)} '
@@ -261,9 +262,9 @@ def _draw_mark(x: float, y: float, colour: str, form: str) -> str:
 
 
 def document(width: float, height: float, body: str, title: str = "") -> str:
-    """The picture as a whole; it fits into a page narrower than itself.
+    """Return the whole picture; it shrinks on a narrower page.
 
-    width: at most style.WIDTH. title: what a reader hears who does not see it.
+    width: at most style.WIDTH. title: the text for screen readers.
     """
     width = min(width, WIDTH)
     return (
@@ -276,7 +277,7 @@ def document(width: float, height: float, body: str, title: str = "") -> str:
 
 @dataclass(frozen=True)
 class Slider:
-    """One way through a picture: its name and what each of its stops is called."""
+    """One slider of a picture: its name and the name of each of its stops."""
 
     name: str
     stops: tuple[str, ...]
@@ -284,11 +285,11 @@ class Slider:
 
 @dataclass
 class Drawing:
-    """What stays, and what each position of the sliders draws over it.
+    """The fixed part of a picture, and the parts for each position of the sliders.
 
     frames: by one stop number for each slider, in parts that several may share. start:
-    what the static picture shows. account: the same in words. taken: frames, from
-    (x, y) to (x, y), of what it holds, if that is known.
+    the stops of the static picture. account: the same in words. taken: the occupied
+    frames, from (x, y) to (x, y), if they are known.
     """
 
     title: str
@@ -302,11 +303,11 @@ class Drawing:
     taken: Sequence[tuple[float, float, float, float]] = ()
 
     def svg(self, at: Sequence[int] | None = None) -> str:
-        """One still, in the colour of the page it is put into."""
+        """Draw one still, in the colour of the page that contains it."""
         return document(self.width, self.height, self._write_body(at), self.title)
 
     def image(self) -> str:
-        """The start as an <img>, with a ground of its own, light or dark."""
+        """Draw the start as an <img>, with its own ground, light or dark."""
         body = GROUND + self._write_body(None)
         text = document(self.width, self.height, body, self.title)
         data = base64.b64encode(text.encode()).decode()
@@ -317,7 +318,7 @@ class Drawing:
         )
 
     def html(self) -> str:
-        """The picture for a notebook: an image, and a script that makes it move."""
+        """Return the picture for a notebook: an image, and a script for its sliders."""
         mark = secrets.token_hex(6)  # an output that is shown twice keeps it
         parts: dict[str, int] = {}
         frames = {

@@ -1,4 +1,4 @@
-"""A launch's accesses as one table, and the words for what is in it."""
+"""Collect a launch's accesses in one table, and describe them in words."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Index3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Touches:
-    """n accesses: of which block (linear), thread (linear), where and to what.
+    """n accesses: by block and thread (both linear), with their place and array.
 
     interval: the number of barriers before it. site: into trace.sites. array: into
-    trace.arrays. reads, writes: which of the two; an atomic operation is both.
+    trace.arrays. reads, writes: at least one is set, and both for an atomic operation.
     """
 
     block: np.ndarray
@@ -34,7 +34,7 @@ class Touches:
     writes: np.ndarray
 
     def where(self, chosen: np.ndarray) -> Touches:
-        """The accesses that `chosen` says, a mask or numbers."""
+        """Return the accesses that `chosen` selects, by a mask or by numbers."""
         return Touches(*(getattr(self, name)[chosen] for name in _COLUMNS))
 
     def of(
@@ -45,7 +45,7 @@ class Touches:
         thread: int | None = None,
         array: int | None = None,
     ) -> Touches:
-        """The accesses with these values; None: any."""
+        """Return the accesses with these values; None: any."""
         keep = np.ones(len(self.site), bool)
         wanted = dict(block=block, interval=interval, thread=thread, array=array)
         for name, value in wanted.items():
@@ -54,7 +54,7 @@ class Touches:
         return self.where(keep)
 
     def distinct(self) -> Touches:
-        """Each access once, however often it is repeated; in the order of the first."""
+        """Return each access once, in the order of its first occurrence."""
         rows = (self.block, self.interval, self.thread, self.site, self.element)
         _, first = distinct(np.stack(rows, 1), return_index=True)
         return self.where(np.sort(first))
@@ -67,13 +67,16 @@ _COLUMNS = tuple(Touches.__dataclass_fields__)
 
 
 def distinct(rows: np.ndarray, **options: Any) -> Any:
-    """np.unique(rows, axis=0), in a tenth of the time: an endless loop touches its
-    cells a million times. rows: (n, columns), whole numbers; options: of np.unique."""
+    """Return np.unique(rows, axis=0) in a tenth of the time.
+
+    An endless loop touches its cells a million times. rows: (n, columns), whole
+    numbers; options: of np.unique.
+    """
     if not len(rows):
         return np.unique(rows, axis=0, **options)
     low = rows.min(0)
     sides = (rows.max(0) - low + 1).tolist()
-    if math.prod(sides) >= 1 << 62:  # no int64 for each
+    if math.prod(sides) >= 1 << 62:  # too many for int64
         return np.unique(rows, axis=0, **options)
     keys = np.ravel_multi_index(tuple((rows - low).T), sides)
     found = np.unique(keys, **options)
@@ -83,7 +86,7 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
 
 
 def touches(trace: Trace) -> Touches:
-    """The accesses of all intervals; steps and fences, which touch nothing, apart."""
+    """Return the accesses of all intervals, without steps and fences."""
     parts = [i for i in trace.intervals if len(i.site)]
     lengths = [len(i.site) for i in parts]
     kinds = np.array([s.kind for s in trace.sites] or [READ])
@@ -108,36 +111,36 @@ def _join_columns(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unravel(number: int, sides: Index3) -> Index3:
-    """(x, y, z) of a linear number; x runs fastest."""
+    """Return (x, y, z) of a linear number; x runs fastest."""
     x, rest = number % sides[0], number // sides[0]
     return x, rest % sides[1], rest // sides[1]
 
 
 def ravel(index: Sequence[int], sides: Index3) -> int:
-    """The linear number of (x, y, z), of which the last ones may be missing."""
+    """Return the linear number of (x, y, z); the last ones may be missing."""
     x, y, z = (*index, 0, 0)[:3]
     return x + sides[0] * (y + sides[1] * z)
 
 
 def short(index: Sequence[int], sides: Index3) -> str:
-    """An (x, y, z) as it is said where `sides` are the limits: "3", "3,0", "3,0,1"."""
+    """Write an (x, y, z) within the limits `sides`: "3", "3,0" or "3,0,1"."""
     used = 3 if sides[2] > 1 else 2 if sides[1] > 1 else 1
     return ",".join(str(i) for i in tuple(index)[:used])
 
 
 def block_name(block: int, trace: Trace) -> str:
-    """ "block 3", "block (1, 0)"."""
+    """Write a block's name: "block 3" or "block (1, 0)"."""
     index = short(unravel(block, trace.grid), trace.grid)
     return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
 
 
 def size_of(array: TracedArray) -> str:
-    """ "6 x 8", "15"."""
+    """Write an array's shape: "6 x 8" or "15"."""
     return " × ".join(str(n) for n in array.shape) or "1"
 
 
 def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
-    """What was touched, in words: "4 threads read 4 cells of a and write 4 of c"."""
+    """Describe the accesses: "4 threads read 4 cells of a and write 4 of c"."""
     parts = []
     for number in arrays:
         of = found.of(array=number)
@@ -161,7 +164,7 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
 
 
 def listed(things: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """Write a list: "a", "a and b" or "a, b and c"."""
     *most, last = things
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -169,9 +172,10 @@ def listed(things: Sequence[str]) -> str:
 def names_of(
     trace: Trace, blocks: Sequence[int], threads: Sequence[int], skip: Any = ()
 ) -> list[tuple[str, str]]:
-    """The locals of these threads: (name, "3") or (name, "0 … 7").
+    """Return the locals of these threads: (name, "3") or (name, "0 … 7").
 
-    Not those that change as a thread goes on: only their last values are known.
+    Locals that change while a thread runs are left out: only their last values are
+    known.
     """
     of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
     order = dict.fromkeys(name for names in of for name in names if name not in skip)
@@ -186,9 +190,9 @@ def names_of(
 
 
 def axis_names(text: str, dimensions: int) -> list[str]:
-    """What an access calls the row and the column: ["row", "col"] of c[row, col].
+    """Return an access's names of row and column: ["row", "col"] for c[row, col].
 
-    Of c[row * n + col], drawn with two dimensions, too; [] where it is not plain.
+    c[row * n + col], drawn with two dimensions, has them too; [] for other forms.
     """
     try:
         tree = ast.parse(text, mode="eval").body
@@ -205,7 +209,7 @@ def axis_names(text: str, dimensions: int) -> list[str]:
 
 
 def _split_flat(index: ast.expr) -> list[ast.expr]:
-    """row and col of `row * n + col`; the products stand first, as one writes it."""
+    """Return row and col of `row * n + col`, with the product first."""
     rest: list[ast.expr] = []
     while isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add):
         rest.insert(0, index.right)

@@ -1,6 +1,6 @@
-"""Arrays drawn with the values they hold: in rows, or with rows and columns.
+"""Draw arrays with the values they hold: in rows, or with rows and columns.
 
-Where a value has no room in its cell, the cell is the stronger the larger it is.
+If a cell has no room for its value, the cell is the stronger the larger the value is.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .svg import label, num
 
 BETWEEN = 34.0  # pixels between two arrays side by side
 TALLEST = 300.0  # pixels of an array
-WORDED = 15.0  # pixels of a cell from which on a value may stand in it
-LEVELS = 6  # of strength that the eye can tell apart
+WORDED = 15.0  # pixels from which on a cell has room for a value
+LEVELS = 6  # of strength that the eye can distinguish
 LARGEST = 34.0  # pixels of a cell with its gap
-STEPS = 24  # pieces of a curve that something stands before
-HALOS = 64  # cells of a heat map that are ringed; more are outlined thinly
-NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array that has no place yet
+STEPS = 24  # pieces of a curve with something in front of it
+HALOS = 64  # cells of a heat map that get a ring; more get a thin outline
+NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array without a place yet
 
 
 @dataclass(frozen=True)
 class Values:
-    """An array with what it holds.
+    """An array with its values.
 
-    colour: of what is marked. above: its name stands above it (else left of it).
-    upright: one dimension as a column, beside the rows that it belongs to. note: after
-    its shape and type. blank: elements that hold no value of their own. indices: where
-    those of a row stand. about: instead of shape, type and note.
+    colour: of what is marked. above: its name is above it (else left of it). upright:
+    one dimension as a column, beside its rows. note: follows its shape and type. blank:
+    elements without a value of their own. indices: where those of a row are. about: in
+    place of shape, type and note.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Values:
 
     @property
     def width(self) -> float:
-        """With its name, if that stands above it, and the numbers of its rows."""
+        """The width with its name, if that is above it, and the numbers of its rows."""
         if not self.above:
             return self.grid.width
         return max(self.gutter + self.grid.width, self._add_title)
 
     @property
     def height(self) -> float:
-        """With its name above it, and the numbers of its cells."""
+        """The height with its name above it, and the numbers of its cells."""
         return self.grid.height + (2 * LINE + 6 if self.above else LINE)
 
     @property
@@ -68,7 +68,7 @@ class Values:
 
     @property
     def said(self) -> str:
-        """What stands beside or below its name."""
+        """The text beside or below its name."""
         if self.about:
             return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
@@ -80,18 +80,20 @@ class Values:
         return name + 8 + svg.width_of(self.said, 11)
 
     def at(self, left: float, top: float) -> Values:
-        """The same with its upper left corner there."""
+        """Return the same array with its upper left corner there."""
         down = 2 * LINE + 6 if self.above else 0
         return replace(self, grid=self.grid.at(left + self.gutter, top + down))
 
     def moved(self, right: float, down: float) -> Values:
-        """The same, so many pixels further."""
+        """Return the same array, moved by so many pixels."""
         grid = self.grid
         return replace(self, grid=grid.at(grid.left + right, grid.top + down))
 
     def rows(self) -> list[tuple[float, float, float, float]]:
-        """The frame of each row of cells, with the indices above the first: from
-        (x, y) to (x, y)."""
+        """Return the frame of each row of cells, from (x, y) to (x, y).
+
+        The first frame includes the indices above it.
+        """
         grid, out = self.grid, []
         for row in range(grid.rows):
             count = min(grid.cols, grid.count - row * grid.cols)
@@ -102,13 +104,13 @@ class Values:
         return out
 
     def drawn(self) -> str:
-        """Its name, its cells and what they hold."""
+        """Draw its name, its cells and their values."""
         name = svg.escape(self.name)
         body = self._draw_title() + self._draw_cells() + self._draw_numbers()
         return f'<g data-values="{name}">{body}{self.shades()}{self.held()}</g>'
 
     def _draw_cells(self) -> str:
-        """Empty ones, in a tint of the array's colour if values can stand there."""
+        """Draw empty cells, in a tint of the array's colour if values fit into them."""
         if not self.grid.gap:
             return cells(self.grid, self.name)
         tint = ' fill-opacity=".05"' if self.is_worded else ' fill-opacity="0"'
@@ -132,10 +134,10 @@ class Values:
         return out + label(x, y + 15, said, 11, anchor="end", faint=True)
 
     def _draw_numbers(self) -> str:
-        """Indices: of the cells of a row, else of rows and columns.
+        """Draw the indices of a row's cells, or of rows and columns.
 
-        They stand where no line to another array passes: above the first row, below
-        the last, and nowhere in between.
+        They avoid the lines to other arrays: above the first row or below the last one,
+        never in between.
         """
         grid, out = self.grid, []
         if not self.above:
@@ -163,7 +165,7 @@ class Values:
         return "".join(out)
 
     def _draw_ends(self) -> str:
-        """The index with which each of several rows of one dimension ends."""
+        """Draw the last index of each of several rows of one dimension."""
         grid, out = self.grid, []
         for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
             last = min(grid.count, (row + 1) * grid.cols) - 1
@@ -174,7 +176,7 @@ class Values:
 
     @functools.cached_property
     def is_worded(self) -> bool:
-        """Whether its values can be read."""
+        """Whether its values are readable."""
         if self.grid.side < WORDED:
             return False
         blank = set(map(int, self.blank))
@@ -182,7 +184,7 @@ class Values:
         return all(i in blank or _write_value(v, self.grid.cell) for i, v in values)
 
     def shades(self) -> str:
-        """Strengths instead of values, where these cannot be read."""
+        """Draw strengths in place of values that are not readable."""
         if self.is_worded:
             return ""
         with np.errstate(all="ignore"):  # poison is a signalling NaN
@@ -200,7 +202,7 @@ class Values:
         return "".join(out)
 
     def held(self) -> str:
-        """The values, each in its cell."""
+        """Draw the values, each in its cell."""
         return self._write_words(range(self.array.size)) if self.is_worded else ""
 
     def _write_words(self, elements: Iterable[int], bold: bool = False) -> str:
@@ -234,9 +236,9 @@ class Values:
         colour: str = "",
         empty: bool = False,
     ) -> str:
-        """Cells that the picture speaks of now; empty: outlined only.
+        """Mark the cells that the picture is about now; empty: outlined only.
 
-        kind: what they are to it.
+        kind: their role in the picture.
         """
         elements = np.asarray(list(elements), int)
         path = self.grid.squares(elements)
@@ -244,7 +246,7 @@ class Values:
             return ""
         colour = colour or self.colour
         inside = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
-        # On a heat map a filling would be taken for a value.
+        # On a heat map, a filling would look like a value.
         if not self.is_worded:
             inside = 'fill="none"'
         halo = ""
@@ -263,7 +265,7 @@ class Values:
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{said}"/>'
         )
-        # What they hold, once more: the filling lies over it.
+        # Repeat the values: the filling covers them.
         filled = self.is_worded and not empty
         return mark + (
             self._write_words(elements.tolist(), bold=True) if filled else ""
@@ -273,15 +275,17 @@ class Values:
 def arranged_as(
     wishes: Sequence[Values], top: float, largest: float = LARGEST
 ) -> tuple[list[Values], float]:
-    """In rows if all have one dimension, else in a line, with cells of at most
-    `largest` pixels; and where that ends."""
+    """Arrange arrays in rows if all have one dimension, else in a line.
+
+    largest: pixels of a cell. Also returns where the arrangement ends.
+    """
     if all(one.array.ndim <= 1 for one in wishes):
         return in_rows(wishes, top + 6)
     return in_a_line(wishes, EDGE, top, WIDTH - 2 * EDGE, largest)
 
 
 def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
-    """Arrays of one dimension one below the other; the end of the last."""
+    """Place arrays of one dimension one below the other; also return the end."""
     out = []
     for one in wishes:
         grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
@@ -299,10 +303,9 @@ def in_a_line(
     room: float,
     largest: float = LARGEST,
 ) -> tuple[list[Values], float]:
-    """Arrays side by side, of cells of one size; the lowest end of one.
+    """Place arrays side by side, with cells of one size; also return the lowest end.
 
-    room: pixels they may take together; with cells too small for values they show
-    strengths instead.
+    room: pixels that they may use together; cells too small for values show strengths.
     """
     side = min(largest, LARGEST)
     while True:
@@ -320,7 +323,7 @@ def in_a_line(
 
 
 def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]:
-    """Arrays one below the other, their names above them; the end of the last."""
+    """Place arrays one below the other, their names above; also return the end."""
     out, top = [], 0.0
     for one in wishes:
         made = replace(one, grid=_is_upright(one, side), above=True).at(0, top)
@@ -337,7 +340,7 @@ def _is_upright(one: Values, side: float) -> Grid:
 
 
 def _write_value(value: object, room: float) -> str:
-    """A value in as many digits as fit into `room` pixels; "" if it cannot."""
+    """Write a value in as many digits as fit into `room` pixels; "" if none fits."""
     value = getattr(value, "item", lambda: value)()
     if isinstance(value, bool):
         return "1" if value else "0"
@@ -362,12 +365,12 @@ def _write_value(value: object, room: float) -> str:
 
 
 def _measure_width(text: str) -> float:
-    """Pixels of a number in the smallest size; all digits are equally wide."""
+    """Return pixels of a number in the smallest size; all digits are equally wide."""
     return svg.SMALL * sum(0.34 if letter in ".-" else 0.63 for letter in text)
 
 
 def said(value: object) -> str:
-    """A value in a sentence."""
+    """Write a value for a sentence."""
     return _write_value(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
 
 
@@ -377,10 +380,10 @@ def line(
     colour: str,
     behind: Sequence[tuple[float, float, float, float]] = (),
 ) -> str:
-    """A thin curve from one cell down to another.
+    """Draw a thin curve from one cell down to another.
 
-    behind: what stands before it, from (x, y) to (x, y): there it is faint. All of it
-    is where most of it is: pieces would lead nowhere.
+    behind: the frames in front of it, from (x, y) to (x, y). The curve is faint as a
+    whole if most of it is behind them: pieces would lead nowhere.
     """
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
