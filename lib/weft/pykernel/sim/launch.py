@@ -323,8 +323,7 @@ class SimulatedLaunch:
             self.judge()
 
     def close(self) -> None:
-        """Let the arrays go. What the code finds by name refers to the launch itself,
-        and would keep them until Python looks for such circles."""
+        """Release the arrays, which a cycle through the code's names keeps alive."""
         self.env.clear()
 
     def _blank(self) -> list[np.ndarray]:
