@@ -203,7 +203,7 @@ class Block:
     # ---- warps ----
 
     def meet(self) -> list[tuple[int, Any]]:
-        """Release the lanes whose partners are all there: (thread, value) of each."""
+        """Release lanes whose partners have arrived; return (thread, value) pairs."""
         groups: dict[tuple, list[int]] = {}
         for number, got in self.at_warp.items():
             if got[0] != "activemask":
