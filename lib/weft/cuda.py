@@ -2,9 +2,10 @@
 
 These names have a meaning only inside a kernel, which a runner starts once per thread:
 sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Anywhere else they
-raise an ArgumentError that explains this. In addition, a kernel may use numbers,
-NumPy's types (float32, int32 ...), range, min, max, abs, len, int, float, bool, print
-and the functions of math. Inside a kernel, `numba.cuda` means the same as this module.
+raise an ArgumentError that explains this. A kernel may also use numbers, NumPy's types
+(float32, int32 ...) and the functions of math. Of Python's own functions, it may use
+range, min, max, abs, len, int, float, bool and print. Inside a kernel, `numba.cuda`
+means the same as this module.
 """
 
 from __future__ import annotations
@@ -259,12 +260,12 @@ def shfl_sync(mask: int, value: Any, lane: int) -> Any:
 
 @_inside
 def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` below, or the own value if there is none."""
+    """Return the value of the lane `delta` below, or this lane's own if missing."""
 
 
 @_inside
 def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` above, or the own value if there is none."""
+    """Return the value of the lane `delta` above, or this lane's own if missing."""
 
 
 @_inside

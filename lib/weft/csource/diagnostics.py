@@ -386,7 +386,7 @@ def in_source(
 
 
 def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
-    """Return `found`, preceded by the compiler's first error if it has none."""
+    """Return `found`, with the compiler's first error if it contains no error."""
     if any(one.severity == "error" for one in found):
         return found
     first = re.search(r"(?:error|undefined|cannot)\b.*", log)

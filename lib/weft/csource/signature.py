@@ -255,7 +255,7 @@ def _is_type(word: str, before: str) -> bool:
 
 
 def spell_type(kind: str) -> str:
-    """Normalize C's integer types: `long unsigned int` becomes `unsigned long`."""
+    """Normalise C's integer types: `long unsigned int` becomes `unsigned long`."""
     words = kind.split()
     core = {"unsigned", "signed", "char", "short", "int", "long"}
     if not words or not set(words) <= core:

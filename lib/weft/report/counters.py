@@ -311,7 +311,7 @@ COLUMNS = {
 
 @dataclass
 class CostCell:
-    """A number beside a line; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
+    """A number in a row; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
 
     text: str = ""
     heat: float = 0.0

@@ -183,7 +183,7 @@ def guard(
 
 
 def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; keep one_warp only if all races lie within a warp."""
+    """Return the findings; keep one_warp only if all races are within a warp."""
     races = [one for one in findings if one.kind == "race" and one.thread is not None]
     if all(one.one_warp for one in races):
         return list(findings)

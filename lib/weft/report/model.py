@@ -106,7 +106,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the report has no findings."""
+        """True if the report has no findings."""
         return not self.findings
 
     def verify(self) -> Report:
@@ -199,7 +199,7 @@ class ProgramReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the report has no findings."""
+        """True if the report has no findings."""
         return not self.findings
 
     @property

@@ -1,9 +1,9 @@
 """Map an offset in a library to the line and column of its source.
 
-addr2line (it comes with g++) returns the file, the line and the inlined calls of all
-offsets of a library in a few milliseconds, but no columns. This module reads the
-columns from the library's line table, which costs as much again. (pyelftools can do
-both; importing it takes ten times as long.)
+addr2line (it comes with g++) takes a few milliseconds for all offsets of a library. It
+returns files, lines and inlined calls, but no columns. This module reads the columns
+from the library's line table, which costs as much again. (pyelftools can do both;
+importing it takes ten times as long.)
 
 The format is that of the DWARF standard, versions 4 and 5, section 6.2.
 """

@@ -39,7 +39,7 @@ def original_column(line: str, rewritten: str, column: int) -> int:
     token = old[min(best, len(old) - 1)]
     within = at - new[index].start() if new else 0
     same = new and token.group() == new[index].group()
-    # g++ points just behind a statement that lacks its `;`.
+    # g++ points just past the statement that lacks its `;`.
     offset = token.start() + (min(within, len(token.group())) if same else 0)
     return len(line[:offset].encode()) + 1
 

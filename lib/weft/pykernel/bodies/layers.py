@@ -1,9 +1,9 @@
 """The layers of the CNN as Python kernels, in the order of the network's parts.
 
 Each follows the naive rung of its file in kernels/ line by line: conv2d/conv2d.cu,
-batchnorm2d, relu.cu, maxpool2d.cu, linear.cu, cross_entropy.cu and sgd.cu. gather()
-reads a batch, as in kernels/mnist/layers.cu. THREADS is the block size of
-kernels/common/checks.cuh.
+batchnorm2d/batchnorm2d.cu, relu.cu, maxpool2d.cu, linear.cu, cross_entropy.cu and
+sgd.cu. gather() reads a batch, as in kernels/mnist/layers.cu. THREADS is the block size
+of kernels/common/checks.cuh.
 """
 
 import math

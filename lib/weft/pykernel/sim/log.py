@@ -185,7 +185,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # an endless loop logs more than anybody can view
+        packed = packed[:KEPT]  # an endless loop logs more than a person can view
         loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]

@@ -38,12 +38,12 @@ class Entity:
 
     @property
     def inline(self) -> bool:
-        """Whether its elements are numbers, found by one index per side."""
+        """True if its elements are numbers, found by one index per side."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
     def dynamic(self) -> bool:
-        """Whether the launch determines its length."""
+        """True if the launch determines its length."""
         return self.origin == "shared" and self.shape == (0,)
 
 

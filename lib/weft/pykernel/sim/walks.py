@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
+SHORT, LONG = 3, 1 << 16  # turns of a loop outside of which accesses are logged singly
 
 
 class Odd(Exception):

@@ -1,13 +1,13 @@
 """Meetings of threads: exchanges between lanes, and threads missing at a barrier.
 
-The module describes a barrier that not all threads reach, computes the exchanges of a
-warp's lanes, and finds lanes that a call depends on but that are absent.
+The module describes a barrier that not all threads reach, and computes the exchanges of
+a warp's lanes. It also finds absent lanes that a call depends on.
 
 CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functions"):
-all lanes of the mask that have not exited make the same call, and the value that a
-shuffle reads from any other lane is undefined. So two things are findings: a lane of
-the mask that came to the kernel's end another way, and a shuffle that reads an absent
-lane. The words are those of kernels/simt/watch/absent.cpp.
+all lanes of the mask that have not exited make the same call. The value that a shuffle
+reads from any other lane is undefined. So two things are findings: a lane of the mask
+that came to the kernel's end another way, and a shuffle that reads an absent lane. The
+words are those of kernels/simt/watch/absent.cpp.
 """
 
 from __future__ import annotations

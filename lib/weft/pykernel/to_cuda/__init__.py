@@ -25,20 +25,20 @@ spells out its types (float32(0), int32(1)). The types on each runner are:
 i is a Python int, as are literals, sizes, indices of threads and integer arguments
 (int8 to int64 that fit an int). int32 is an element of an array or int32(...). On sim,
 Python's own i / 0 and i // 0 raise an error. The following are never negative:
-threadIdx and its like, sizes of arrays, loops upwards from such numbers, non-negative
-Python ints as arguments (each sign has its translation), and their sums and products.
-Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
-has one type, which joins those of all its values. Both sides of `a if c else b`, and of
-min and max, are joined, too. On sim, a float that does not fit an int is converted as
-on a GPU: to the nearest number of at least 32 bits, whose low bits are used. On the
-CPU, C++ leaves this case undefined, and also such shifts; a watched launch reports
-where.
+threadIdx and its like, sizes of arrays, loops upwards from such numbers, and their sums
+and products. Non-negative Python ints as arguments are among them, as each sign has its
+translation. Indices and sizes are C's int, so an array has at most 2**31 - 1 elements.
+A variable has one type, which joins those of all its values. Both sides of `a if c else
+b`, and of min and max, are joined, too. On sim, a float that does not fit an int is
+converted as on a GPU: to the nearest number of at least 32 bits, whose low bits are
+used. On the CPU, C++ leaves this case undefined, and also such shifts; a watched launch
+reports where.
 
-Results have the same bits for + - * / // % of numbers, comparisons, bits, conversions,
-sqrt, fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of
-floats, are not rounded exactly; they differ by a few units in the last place. On a GPU,
-a * b + c is rounded once unless a flag changes that: cuda_c(kernel,
-flags="--fmad=false").
+Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
+conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
+functions of math, and ** of floats, are not rounded exactly; they differ by a few units
+in the last place. On a GPU, a * b + c is rounded once unless a flag changes that:
+cuda_c(kernel, flags="--fmad=false").
 
     types                           types of values; the error for untranslatable code
     scope                           one assignment per statement; homes of locals

@@ -152,7 +152,7 @@ class UnitWriter:
         self.lines.append(("    " * self.depth + text, comment.line))
 
     def _beside(self, first: int, last: int) -> str:
-        """Return the comments behind the code of these lines, joined into one."""
+        """Return the comments after the code of these lines, joined into one."""
         found = [c for c in self.comments if first <= c.line <= last]
         for comment in found:
             self.comments.remove(comment)
@@ -216,7 +216,7 @@ class UnitWriter:
     # ---- blocks ----
 
     def write_body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
-        """`head` and its block, on one line if that is short; whether with braces."""
+        """Write `head` and its block, on one line if short; return True if braced."""
         start = len(self.lines)
         line = self.line
         indent = "    " * self.depth

@@ -2,8 +2,8 @@
 
 The source is walked in order until nothing changes. A variable has one type, which
 joins those of all its values. A span is its least and largest value, as far as the
-source shows them. Indices of threads, sizes, loops from 0, and sums and products of
-those are never negative, so that `//` and `%` of them are C's own.
+source shows them. Indices of threads, sizes, loops from 0, and their sums and products
+are never negative. `//` and `%` of them are therefore C's own.
 """
 
 from __future__ import annotations

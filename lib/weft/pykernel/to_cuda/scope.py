@@ -17,7 +17,7 @@ and the declaration precedes it.
 
 warn() reports reads of a local without a value: Python raises UnboundLocalError there,
 and C reads 0. It assumes that loops run, and that a branch under the same condition as
-the assignment has the value, so it reports only what nobody can have meant.
+the assignment has the value. It thus reports only what nobody can have meant.
 """
 
 from __future__ import annotations

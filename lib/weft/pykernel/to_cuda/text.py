@@ -136,7 +136,7 @@ def write_whole(value: int, source: str = "") -> CExpression:
 def join_operands(
     left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
 ) -> CExpression:
-    """Join operands, with the additional brackets that compilers ask for."""
+    """Join operands, with the additional brackets that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
     tight = precedence

@@ -82,7 +82,7 @@ class ScalarType:
 
     @property
     def whole(self) -> bool:
-        """Whether it is an integer or a bool."""
+        """True if it is an integer or a bool."""
         return self.kind != "f"
 
     def __str__(self) -> str:

@@ -173,7 +173,7 @@ class Unit:
 
     @property
     def kernel(self) -> bool:
-        """Whether it is the kernel rather than a helper."""
+        """True if it is the kernel rather than a helper."""
         return self is self.program.units[0]
 
     def fail(self, message: str, hint: str, node: ast.AST) -> NoReturn:
