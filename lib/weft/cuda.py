@@ -1,10 +1,11 @@
-"""The language of a kernel, in Numba's spelling: `from weft import cuda`.
+"""The language of kernels, in Numba's spelling: `from weft import cuda`.
 
-These names mean something inside a kernel, which a runner starts once for each
-thread: sim(kernel)[grid, block](...), numba_jit and cuda_c the same way. Anywhere
-else they raise one error that says so. Beside them a kernel may use numbers, NumPy's
-types (float32, int32 ...), range, min, max, abs, len, int, float, bool, print and
-the functions of math. `numba.cuda` in a kernel means the same as this module.
+These names have a meaning only inside a kernel, which a runner starts once per thread:
+sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Anywhere else they
+raise an ArgumentError that explains this. A kernel may also use numbers, NumPy's types
+(float32, int32 ...) and the functions of math. Of Python's own functions, it may use
+range, min, max, abs, len, int, float, bool and print. Inside a kernel, `numba.cuda`
+means the same as this module.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import Any, NoReturn
 
 from .base.errors import ArgumentError
 
-warpsize = 32  # threads that run together: a warp
+warpsize = 32  # threads that run together as a warp
 
 
 def outside(name: str) -> NoReturn:
-    """Raise the error for a name that is used outside of a kernel."""
+    """Raise ArgumentError for a name that is used outside of a kernel."""
     raise ArgumentError(
         f"cuda.{name} exists inside a kernel: sim(kernel)[grid, block](...) runs one"
     )
 
 
 def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of kernels: it keeps its signature and its text, and raises."""
+    """Make a kernel function raise; keep its signature and its docstring."""
     name = function.__qualname__
 
     @functools.wraps(function)
@@ -37,7 +38,7 @@ def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Vector:
-    """Three whole numbers .x .y .z that a thread finds under this name."""
+    """Three integers .x .y .z that a thread reads under this name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -52,7 +53,7 @@ class Vector:
 
 
 class Number:
-    """A whole number that a thread finds under this name."""
+    """An integer that a thread reads under this name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -74,7 +75,7 @@ class Number:
         return f"<cuda.{self._name}, inside a kernel>"
 
 
-# ---- who am I ----------------------------------------------------------------
+# ---- position in the grid ----------------------------------------------------
 
 threadIdx = Vector("threadIdx", "Which thread of its block this is.")
 blockIdx = Vector("blockIdx", "Which block of the grid this thread's is.")
@@ -85,37 +86,37 @@ laneid = Number("laneid", "Which thread of its warp this is, 0 to 31.")
 
 @_inside
 def grid(ndim: int) -> Any:
-    """This thread among all of the grid: an int for 1, a tuple (x, y) or (x, y, z)."""
+    """Return this thread's position in the grid: an int for 1, a tuple for 2 or 3."""
 
 
 @_inside
 def gridsize(ndim: int) -> Any:
-    """How many threads the grid has: an int for 1, a tuple for 2 or 3."""
+    """Return the number of threads in the grid: an int for 1, a tuple for 2 or 3."""
 
 
 # ---- memory ------------------------------------------------------------------
 
 
 class shared:
-    """Memory that the threads of a block have in common."""
+    """Memory that the threads of a block share."""
 
     @staticmethod
     @_inside
     def array(shape: Any, dtype: Any) -> Any:
-        """An array of a block, with nothing in it yet. shape: constant.
+        """Return an uninitialised array of the block. shape: constant.
 
-        Shape 0: as long as the bytes that the launch gives, [grid, block, stream,
-        bytes]; all such arrays of a kernel begin at the same place.
+        With shape 0, the array is as long as the bytes that the launch gives, [grid,
+        block, stream, bytes]. All such arrays of a kernel begin at the same place.
         """
 
 
 class local:
-    """Memory of one thread."""
+    """Memory that belongs to one thread."""
 
     @staticmethod
     @_inside
     def array(shape: Any, dtype: Any) -> Any:
-        """An array of this thread, with nothing in it yet. shape: constant."""
+        """Return an uninitialised array of this thread. shape: constant."""
 
 
 class const:
@@ -124,129 +125,129 @@ class const:
     @staticmethod
     @_inside
     def array_like(array: Any) -> Any:
-        """A NumPy array from outside of the kernel, to be read."""
+        """Return a NumPy array from outside of the kernel as read-only memory."""
 
 
 class atomic:
-    """array[index] changed in one step, whoever else does so; gives the old value."""
+    """Indivisible updates of array[index]; each returns the old value."""
 
     @staticmethod
     @_inside
     def add(array: Any, index: Any, value: Any) -> Any:
-        """old + value"""
+        """Store old + value."""
 
     @staticmethod
     @_inside
     def sub(array: Any, index: Any, value: Any) -> Any:
-        """old - value"""
+        """Store old - value."""
 
     @staticmethod
     @_inside
     def min(array: Any, index: Any, value: Any) -> Any:
-        """The smaller of old and value; NaN if one of them is."""
+        """Store the smaller of old and value, or NaN if either is NaN."""
 
     @staticmethod
     @_inside
     def max(array: Any, index: Any, value: Any) -> Any:
-        """The larger of old and value; NaN if one of them is."""
+        """Store the larger of old and value, or NaN if either is NaN."""
 
     @staticmethod
     @_inside
     def nanmin(array: Any, index: Any, value: Any) -> Any:
-        """The smaller of old and value; a NaN gives way."""
+        """Store the smaller of old and value, ignoring a NaN."""
 
     @staticmethod
     @_inside
     def nanmax(array: Any, index: Any, value: Any) -> Any:
-        """The larger of old and value; a NaN gives way."""
+        """Store the larger of old and value, ignoring a NaN."""
 
     @staticmethod
     @_inside
     def and_(array: Any, index: Any, value: Any) -> Any:
-        """old & value"""
+        """Store old & value."""
 
     @staticmethod
     @_inside
     def or_(array: Any, index: Any, value: Any) -> Any:
-        """old | value"""
+        """Store old | value."""
 
     @staticmethod
     @_inside
     def xor(array: Any, index: Any, value: Any) -> Any:
-        """old ^ value"""
+        """Store old ^ value."""
 
     @staticmethod
     @_inside
     def exch(array: Any, index: Any, value: Any) -> Any:
-        """value"""
+        """Store value."""
 
     @staticmethod
     @_inside
     def inc(array: Any, index: Any, value: Any) -> Any:
-        """old + 1, and 0 after value"""
+        """Store old + 1, or 0 if old has reached value."""
 
     @staticmethod
     @_inside
     def dec(array: Any, index: Any, value: Any) -> Any:
-        """old - 1, and value after 0 (or where old is above value)"""
+        """Store old - 1, or value if old is 0 or above value."""
 
     @staticmethod
     @_inside
     def cas(array: Any, index: Any, old: Any, value: Any) -> Any:
-        """value if it is `old`, else what it is."""
+        """Store value if array[index] is `old`; leave it unchanged otherwise."""
 
     @staticmethod
     @_inside
     def compare_and_swap(array: Any, old: Any, value: Any) -> Any:
-        """cas() of element 0."""
+        """Apply cas() to element 0."""
 
 
-# ---- waiting -----------------------------------------------------------------
+# ---- barriers and fences -----------------------------------------------------
 
 
 @_inside
 def syncthreads() -> None:
-    """Wait until all threads of the block are here."""
+    """Wait until all threads of the block have arrived."""
 
 
 @_inside
 def syncthreads_count(predicate: Any) -> int:
-    """Wait for the block; for how many of its threads `predicate` is true."""
+    """Wait for the block; return how many of its threads have a true `predicate`."""
 
 
 @_inside
 def syncthreads_and(predicate: Any) -> int:
-    """Wait for the block; whether `predicate` is true for all."""
+    """Wait for the block; return whether `predicate` is true for all its threads."""
 
 
 @_inside
 def syncthreads_or(predicate: Any) -> int:
-    """Wait for the block; whether `predicate` is true for any."""
+    """Wait for the block; return whether `predicate` is true for any thread."""
 
 
 @_inside
 def syncwarp(mask: int = 0xFFFFFFFF) -> None:
-    """Wait until the lanes of the warp that `mask` names are here."""
+    """Wait until the lanes of the warp in `mask` have arrived."""
 
 
 @_inside
 def threadfence() -> None:
-    """What this thread wrote is seen by the grid before what it writes next."""
+    """Make this thread's writes visible to the grid before its later writes."""
 
 
 @_inside
 def threadfence_block() -> None:
-    """What this thread wrote is seen by its block before what it writes next."""
+    """Make this thread's writes visible to its block before its later writes."""
 
 
 @_inside
 def threadfence_system() -> None:
-    """What this thread wrote is seen by the host too, before what it writes next."""
+    """Make this thread's writes visible to the host, too, before its later writes."""
 
 
 @_inside
 def nanosleep(ns: int) -> None:
-    """Let others run for about so long."""
+    """Let other threads run for about `ns` nanoseconds."""
 
 
 # ---- within a warp -----------------------------------------------------------
@@ -254,62 +255,62 @@ def nanosleep(ns: int) -> None:
 
 @_inside
 def shfl_sync(mask: int, value: Any, lane: int) -> Any:
-    """The value of lane `lane` (modulo 32)."""
+    """Return the value of lane `lane` (modulo 32)."""
 
 
 @_inside
 def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
-    """The value of the lane `delta` below; its own where there is none."""
+    """Return the value of the lane `delta` below, or this lane's own if missing."""
 
 
 @_inside
 def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
-    """The value of the lane `delta` above; its own where there is none."""
+    """Return the value of the lane `delta` above, or this lane's own if missing."""
 
 
 @_inside
 def shfl_xor_sync(mask: int, value: Any, bits: int) -> Any:
-    """The value of the lane whose number differs in `bits`."""
+    """Return the value of the lane whose number differs in `bits`."""
 
 
 @_inside
 def all_sync(mask: int, predicate: Any) -> bool:
-    """Whether `predicate` is true for every lane that `mask` names."""
+    """Return whether `predicate` is true for every lane in `mask`."""
 
 
 @_inside
 def any_sync(mask: int, predicate: Any) -> bool:
-    """Whether `predicate` is true for any lane that `mask` names."""
+    """Return whether `predicate` is true for any lane in `mask`."""
 
 
 @_inside
 def eq_sync(mask: int, value: Any) -> bool:
-    """Whether `value` is the same for every lane that `mask` names (true or false)."""
+    """Return whether `value` is true for every lane in `mask`, or false for all."""
 
 
 @_inside
 def ballot_sync(mask: int, predicate: Any) -> int:
-    """A bit for each lane for which `predicate` is true."""
+    """Return a mask of the lanes for which `predicate` is true."""
 
 
 @_inside
 def match_any_sync(mask: int, value: Any) -> int:
-    """A bit for each lane that has the same value as this one."""
+    """Return a mask of the lanes that have the same value as this one."""
 
 
 @_inside
 def match_all_sync(mask: int, value: Any) -> tuple[int, bool]:
-    """(mask, True) if all lanes have the same value, else (0, False)."""
+    """Return (mask, True) if all lanes have the same value, else (0, False)."""
 
 
 @_inside
 def activemask() -> int:
-    """A bit for each lane of the warp that is here now."""
+    """Return a mask of the warp's lanes that are active here."""
 
 
 @_inside
 def lanemask_lt() -> int:
-    """A bit for each lane below this one."""
+    """Return a mask of the lanes below this one."""
 
 
 # ---- numbers -----------------------------------------------------------------
@@ -317,34 +318,34 @@ def lanemask_lt() -> int:
 
 @_inside
 def popc(x: int) -> int:
-    """How many bits of x are set."""
+    """Return the number of bits of x that are set."""
 
 
 @_inside
 def clz(x: int) -> int:
-    """How many zeros stand before the highest bit of x that is set."""
+    """Return the number of zeros above the highest bit of x that is set."""
 
 
 @_inside
 def ffs(x: int) -> int:
-    """The number of the lowest bit of x that is set, from 1; 0 if none is."""
+    """Return the number of the lowest bit of x that is set, from 1; 0 if none is."""
 
 
 @_inside
 def brev(x: int) -> int:
-    """x with its bits in reverse."""
+    """Return x with its bits in reverse order."""
 
 
 @_inside
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once."""
+    """Return a * b + c, rounded once."""
 
 
 @_inside
 def cbrt(a: Any) -> Any:
-    """The cube root of a."""
+    """Return the cube root of a."""
 
 
 @_inside
 def selp(condition: Any, a: Any, b: Any) -> Any:
-    """a if condition else b, both computed."""
+    """Return a if condition else b, after computing both."""

@@ -1,6 +1,6 @@
-"""The one reader of CUDA C: what is in a source, and its translation to C++.
+"""Parse CUDA C, and translate it to C++.
 
-scanner      which characters are code, and which brackets belong together
+scanner      which characters are code, and which brackets match
 signature    the kernels of a source: names, parameters, templates
 diagnostics  compilers' messages, on the reader's own lines, with a hint
 rewriter/    CUDA C to C++ for the CPU, line for line

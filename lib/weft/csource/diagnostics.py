@@ -1,10 +1,9 @@
 """Compilers' messages on the reader's own lines, with a caret and one hint.
 
-One sentence for a usual mistake in a cell.
-
-g++ sees the rewritten cell and NVRTC the cell itself; both are brought to one form.
-What g++ says about the code around a cell (simt's headers, the launcher) is told at
-the line of the cell that led there.
+The module first finds hints for common mistakes in a cell. It then converts the
+messages of g++, which sees the rewritten cell, and of NVRTC, which sees the cell
+itself, to the same form. A message of g++ about the code around a cell (simt's headers,
+the launcher) is moved to the line of the cell that led there.
 """
 
 from __future__ import annotations
@@ -64,9 +63,10 @@ _PTX = (
 
 
 def find_hint(message: str, line: str, source: str) -> str:
-    """What probably was meant; "" if nobody can tell.
+    """Return a hint about the probable mistake; "" if there is none.
 
-    message: the compiler's; line: the one it is about; source: the whole cell.
+    message: the compiler's message. line: the line that it is about. source: the whole
+    cell.
     """
     if message.startswith("inline PTX"):
         return _PTX
@@ -78,7 +78,7 @@ def find_hint(message: str, line: str, source: str) -> str:
 
 
 def find_near_name(name: str, source: str = "") -> str:
-    """The name of CUDA's, or of the source's, that `name` probably should be."""
+    """Return the name of CUDA or of the source that `name` probably should be."""
     squeezed = name.strip("_").lower()
     for known in _CUDA:
         if known.strip("_").lower() == squeezed and known != name:
@@ -136,7 +136,7 @@ def _hint_python(message: str, line: str, source: str) -> str:
         return "%%cuda is a cell's first line, and there is one of it"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
         return _PYTHON["range"]
-    # `a = b // 2` is a comment in C; g++ complains on this line or the next.
+    # `a = b // 2` contains a comment in C; g++ complains on this line or the next.
     for one in source.splitlines():
         if re.search(r"=[^;/]*[\w)\]]\s*//\s*[\w(]+\s*;?\s*$", one) and (
             "expected" in message
@@ -217,8 +217,8 @@ def _hint_syntax(message: str, line: str, source: str) -> str:
     return ""
 
 
-CELL = "weft-cell"  # the cell's name as g++ gets it
-LIMIT = 4  # diagnostics shown; what follows the first errors is rarely news
+CELL = "weft-cell"  # the cell's name for g++
+LIMIT = 4  # diagnostics shown; later ones are rarely news
 
 
 @dataclass(frozen=True)
@@ -237,8 +237,10 @@ class Diagnostic:
 
 
 class CompileError(BuildError):
-    """A cell does not compile. `diagnostics` holds what is wrong, the message shows
-    it; `log` is what the compiler itself said."""
+    """Raised for a cell that does not compile; its message shows the errors.
+
+    `diagnostics` has the parsed messages, and `log` the compiler's own output.
+    """
 
     def __init__(
         self,
@@ -253,12 +255,12 @@ class CompileError(BuildError):
         super().__init__(render(errors or diagnostics, source, name) or log.strip())
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the reader's lines in red, none of our own frames."""
+        """Return the lines that IPython shows: in red, without frames of ours."""
         return colour_red(str(self)).splitlines()
 
 
 def colour_red(text: str) -> str:
-    """`text` in a terminal's and a notebook's red."""
+    """Return `text` in red, for terminals and notebooks."""
     return "\n".join(f"\x1b[31m{line}\x1b[0m" for line in text.splitlines())
 
 
@@ -276,10 +278,10 @@ _VIA = re.compile(
 
 
 def parse_gcc(text: str) -> list[Diagnostic]:
-    """g++'s messages (without its carets); file is as g++ gives it.
+    """Parse g++'s messages (without its carets); file is as g++ gives it.
 
-    A message that is not on the cell's own lines is moved to the line of the cell
-    from which g++ came there, where it says so: before the message (`required
+    A message that is not about one of the cell's own lines is moved to the line of the
+    cell that led there, if g++ names it. It does so before the message (`required
     from`) or in a note after it.
     """
     found: list[Diagnostic] = []
@@ -299,7 +301,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         one = Diagnostic(match["file"], *at, severity, _clean(match["message"]))
         ours = one.file == CELL or not _is_foreign(one.file)
         if re.match(r"variable or field '\w+' declared void", one.message):
-            continue  # what follows says why
+            continue  # the next message gives the reason
         if severity == "note":
             if ours and found and _is_foreign(found[-1].file):
                 found[-1] = replace(found[-1], file=one.file, line=at[0], column=at[1])
@@ -314,7 +316,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
 
 
 def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
-    """NVRTC's messages: `cell(3): error: ...`, the line, a caret beneath it."""
+    """Parse NVRTC's messages: `cell(3): error: ...`, the line, a caret below it."""
     lines = text.splitlines()
     found = []
     pattern = re.compile(
@@ -328,7 +330,7 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
         column = 0
         for j in range(i + 1, min(i + 4, len(lines))):
             if re.fullmatch(r"\s*\^~*\s*", lines[j]):
-                # EDG indents what it quotes by two columns.
+                # EDG indents the quoted line by two columns.
                 column = lines[j].index("^") + 1 - 2
                 break
         file = "" if match["file"] == name else match["file"]
@@ -340,17 +342,17 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
 
 
 def parse_rewriter(text: str) -> list[Diagnostic]:
-    """The `name:line: message` of rewrite.RewriteError."""
+    """Parse the `name:line: message` of rewrite.RewriteError."""
     match = re.match(r"^(.*?):(\d+): (.*)$", text, re.S)
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    message = match[3].partition(": put it under")[0]  # what a rung's file may do
+    message = match[3].partition(": put it under")[0]  # the rest concerns rung files
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 
 def diagnose_undefined(name: str, source: str) -> Diagnostic:
-    """A function that is declared, called, and nowhere defined."""
+    """Diagnose a function that is declared and called but not defined."""
     base = re.sub(r"\(.*", "", name).split("::")[-1]
     where = re.search(rf"\b{re.escape(base)}\b", source)
     line = source.count("\n", 0, where.start()) + 1 if where else 0
@@ -361,7 +363,7 @@ def diagnose_undefined(name: str, source: str) -> Diagnostic:
 def in_source(
     found: Iterable[Diagnostic], source: str, rewritten: str
 ) -> list[Diagnostic]:
-    """g++'s diagnostics of the rewritten cell as those of the cell."""
+    """Convert g++'s diagnostics of the rewritten cell to those of the cell."""
     lines, theirs = source.split("\n"), rewritten.split("\n")[2:]
     out: list[Diagnostic] = []
     found = list(found)
@@ -375,7 +377,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or own:
-                continue  # about code that is not the reader's, or a consequence
+                continue  # not about the reader's code, or only a consequence
             told = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last_line(lines), column=0, message=told)
         if one not in out:
@@ -384,7 +386,7 @@ def in_source(
 
 
 def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
-    """`found`, or the compiler's first error too if none of them is one."""
+    """Return `found`, with the compiler's first error if it contains no error."""
     if any(one.severity == "error" for one in found):
         return found
     first = re.search(r"(?:error|undefined|cannot)\b.*", log)
@@ -393,7 +395,10 @@ def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
 
 
 def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
-    """`t["flaot"]`: what is wrong with it stands before that t does not fit."""
+    """Give the reason for a misfit of template arguments, as in `t["flaot"]`.
+
+    g++ reports the reason in an earlier message than the misfit itself.
+    """
     out: list[Diagnostic] = []
     reason = ""
     for one in found:
@@ -409,12 +414,12 @@ def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def dump(found: Iterable[Diagnostic]) -> str:
-    """As text, for load()."""
+    """Write the diagnostics as text for load()."""
     return json.dumps([asdict(one) for one in found])
 
 
 def load(text: str) -> list[Diagnostic]:
-    """What dump() wrote."""
+    """Read the diagnostics that dump() wrote."""
     return [Diagnostic(**one) for one in json.loads(text)]
 
 
@@ -422,7 +427,7 @@ def load(text: str) -> list[Diagnostic]:
 
 
 def render(diagnostics: Sequence[Diagnostic], source: str, name: str = "cell") -> str:
-    """The messages, each with its line, a caret and one hint where there is one.
+    """Return the messages, each with its line, a caret and a hint if there is one.
 
     cell [7], line 3: error: 'threadidx' was not declared in this scope
         int i = threadidx.x;
@@ -463,12 +468,12 @@ def _show_line(one: Diagnostic, lines: list[str], source: str, name: str) -> str
 
 
 def _is_foreign(file: str) -> bool:
-    """Whether the file is one of ours or the system's, not the reader's."""
+    """Return whether the file is one of ours or the system's, not the reader's."""
     return file.startswith("/") or file in ("weft-launcher", "<command-line>")
 
 
 def _clean(message: str) -> str:
-    """g++'s message without what only the rewritten text has."""
+    """Return g++'s message without the parts that only the rewritten text has."""
     message = message.replace("‘", "'").replace("’", "'")
     message = re.sub(r"simt::[xyz]\((\w+)\)", r"\1", message)
     message = re.sub(r"::<lambda\(\)>", "", message)
@@ -478,5 +483,5 @@ def _clean(message: str) -> str:
 
 
 def _last_line(lines: list[str]) -> int:
-    """The last line with anything in it."""
+    """Return the number of the last line that is not blank."""
     return max((i + 1 for i, line in enumerate(lines) if line.strip()), default=1)

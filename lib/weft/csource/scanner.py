@@ -1,4 +1,4 @@
-"""Looking at CUDA C as text: what is code, and which brackets belong together."""
+"""Scan CUDA C as text: find the code, and match its brackets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .rewriter import preprocess
 
 
 class RewriteError(ValueError):
-    """The source cannot run on the CPU; says where, why and what to do."""
+    """The source cannot run on the CPU; the message gives place, reason and cure."""
 
 
-BLANK = "\x01"  # stands for what is not code; no character of code
+BLANK = "\x01"  # replaces characters that are not code; never occurs in code
 NOT_CODE = re.compile(
     r"""//(?:\\\n|[^\n])*            # a comment, continued lines included
       | /\*.*?\*/
@@ -34,10 +34,10 @@ _IF_NOT_NVCC = re.compile(rf"\s*!\s*defined\s*\(?\s*{_NVCC_ONLY}\s*\)?\s*")
 
 
 class ScannedText:
-    """A source, and the same with all that is not code blanked out.
+    """A source, and a copy in which everything but code is blanked out.
 
-    Both have the same length and the same newlines, so an offset into one is
-    an offset into the other.
+    Both have the same length and the same newlines, so offsets into one are valid in
+    the other.
     """
 
     def __init__(self, raw: str, path: str) -> None:
@@ -47,13 +47,13 @@ class ScannedText:
         self._lines = [m.start() for m in re.finditer("\n", raw)]
 
     def error(self, offset: int, message: str) -> RewriteError:
-        """An error that names the line at `offset`."""
+        """Return an error that names the line at `offset`."""
         path, line = self.path, bisect.bisect_left(self._lines, offset) + 1
         path, line = preprocess.find_position(self.raw, offset) or (path, line)
         return RewriteError(f"{path}:{line}: {message}")
 
     def close(self, start: int, opening: str, closing: str) -> int:
-        """The offset of the bracket that closes the one at `start`."""
+        """Return the offset of the bracket that closes the one at `start`."""
         depth = 0
         brackets = re.compile(f"[{re.escape(opening + closing)}]")
         for match in brackets.finditer(self.code, start):
@@ -63,9 +63,9 @@ class ScannedText:
         raise self.error(start, f"this '{opening}' is never closed")
 
     def open(self, end: int, opening: str, closing: str) -> int:
-        """The offset of the bracket that the one at `end` closes.
+        """Return the offset of the bracket that the one at `end` closes.
 
-        Between < and >, those within parentheses do not count: k<(a > b)>.
+        Between < and >, brackets within parentheses do not count: k<(a > b)>.
         """
         depth, i = 0, end
         while i >= 0:
@@ -82,7 +82,7 @@ class ScannedText:
         raise self.error(end, f"nothing opens this '{closing}'")
 
     def body(self, start: int) -> int | None:
-        """The { of the function declared at `start`, None if it has no body."""
+        """Return the { of the function declared at `start`; None if it has no body."""
         depth = 0
         for match in re.compile(r"[(){};=]").finditer(self.code, start):
             c = match.group()
@@ -98,13 +98,13 @@ class ScannedText:
         return None
 
     def skip_back(self, i: int) -> int:
-        """The offset after the last code before `i`."""
+        """Return the offset after the last code before `i`."""
         while i > 0 and (self.code[i - 1].isspace() or self.code[i - 1] in "\\\x01"):
             i -= 1
         return i
 
     def skip(self, i: int) -> int:
-        """The offset of the first code at or after `i`."""
+        """Return the offset of the first code at or after `i`."""
         while i < len(self.code) and (
             self.code[i].isspace() or self.code[i] in "\\\x01"
         ):
@@ -117,7 +117,7 @@ def _blank_out(match: re.Match[str]) -> str:
 
 
 def _blank_nvcc_only(code: str) -> str:
-    """Blank out what only nvcc sees; g++ will skip it."""
+    """Blank out code that only nvcc sees; g++ will skip it."""
     out, end = [], 0
     skipped: list[bool | None] = []  # per open #if: True, False, None: unknown
     for match in DIRECTIVE.finditer(code):
@@ -138,7 +138,7 @@ def _blank_nvcc_only(code: str) -> str:
 
 
 def _is_skipped(word: str, condition: str) -> bool | None:
-    """Whether g++ skips what follows this directive; None: cannot tell."""
+    """Return whether g++ skips the code after this directive; None if unknown."""
     if word == "if" and re.fullmatch(r"\s*0\s*", condition):
         return True
     if _IF_NVCC.fullmatch(condition) and (word != "if" or "defined" in condition):
@@ -149,7 +149,7 @@ def _is_skipped(word: str, condition: str) -> bool | None:
 
 
 def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
-    """Replace [start, end) by the string, for edits that do not overlap."""
+    """Replace each [start, end) by its string; edits must not overlap."""
     out, done = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         out += [text.raw[done:start], new]
@@ -158,7 +158,7 @@ def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
 
 
 def function_depths(text: ScannedText) -> Callable[[int], bool]:
-    """A function of an offset: whether it lies in a function's body."""
+    """Return a function that reports whether an offset is in a function's body."""
     events, stack = [], []
     for match in re.finditer(r"[{}]", text.code):
         if match.group() == "{":
@@ -180,7 +180,7 @@ def function_depths(text: ScannedText) -> Callable[[int], bool]:
 
 
 def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
-    """The code without comments and line breaks, and the line breaks."""
+    """Return the code without comments and line breaks, and the line breaks."""
     code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
     breaks = "".join(re.findall(r"\\?\n", code))
     return re.sub(r"\\?\n", " ", code), breaks
@@ -192,7 +192,7 @@ def _blank_comment(match: re.Match[str]) -> str:
 
 
 def split_declarators(text: ScannedText, start: int, end: int) -> list[tuple[int, int]]:
-    """[start, end) cut at its commas, those in brackets apart."""
+    """Split [start, end) at its commas, except those in brackets."""
     parts, depth, angle = [], 0, 0
     first = start
     for i in range(start, end):

@@ -1,9 +1,9 @@
-"""The kernels of a cell: their names, parameters and templates, from the source.
+"""Parse the kernels of a cell: their names, parameters and templates.
 
-What Python passes is converted by what is written here, so that 2.0 arrives as a
-float where `float` is written. This reads declarations, not C++: comments,
-strings and macros are set aside, `typedef`, `using` and `#define` of one type are
-followed, and what is stranger than that is left to the compiler.
+Declared types decide how Python's arguments are converted: 2.0 becomes a float where
+`float` is declared. This module reads declarations rather than all of C++. It blanks
+out comments, strings and macros, and follows `typedef`, `using` and `#define` of one
+type. Anything else is left to the compiler.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Param:
     """One parameter. `const float *__restrict__ a` has type float, const, pointer.
 
     type:  without const and without the last *; "float *" for a float **
-    const: what the pointer points at may not be written (False for values)
-    text:  the parameter as it is written
+    const: whether a pointer's target is read-only (False for values)
+    text:  the parameter as written
     """
 
     type: str
@@ -40,7 +40,10 @@ class Param:
 
 @dataclass(frozen=True)
 class TemplateParam:
-    """`class T` is a type (kind ""); `int TILE = 16` is a value of kind int."""
+    """A parameter of a template: `class T` or `int TILE = 16`.
+
+    kind: "" for a type, or the type of a value, such as int.
+    """
 
     kind: str
     name: str
@@ -62,10 +65,11 @@ class Signature:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
     def instantiate(self, args: Sequence[Any]) -> tuple[str, tuple[Param, ...]]:
-        """The C++ name with these template arguments, and its parameters.
+        """Return the C++ name with these template arguments, and its parameters.
 
-        args: strings of C++, ints, bools, NumPy or torch dtypes, the types int,
-        float and bool. Those with a default may be missing. Raises ArgumentError.
+        args: strings of C++, ints, bools, NumPy or torch dtypes, the types int, float
+        and bool. Arguments with a default may be omitted. ArgumentError is raised if
+        they do not fit the template.
         """
         values = [_template_argument(self, arg) for arg in args]
         for param, arg in zip(self.template, args):
@@ -88,9 +92,9 @@ class Signature:
 
 
 def parse(source: str) -> list[Signature]:
-    """The kernels that `source` defines, in their order.
+    """Return the kernels that `source` defines, in their order.
 
-    Declarations without a body, and what stands under `#if 0`, are left out.
+    Declarations without a body and code under `#if 0` are omitted.
     """
     code = blank_comments(source)
     aliases = read_aliases(code)
@@ -104,13 +108,15 @@ def parse(source: str) -> list[Signature]:
 
 
 def blank_comments(source: str) -> str:
-    """`source` with comments, strings and `#if 0` parts as spaces, as long as it."""
+    """Replace comments, strings and `#if 0` parts by as many spaces."""
     return _IF_0.sub(fill_spaces, _NOT_CODE.sub(fill_spaces, source))
 
 
 def find_body(source: str, name: str) -> str | None:
-    """What stands between the braces of a function, without comments and strings;
-    None if it is not in this source (but in a header)."""
+    """Return a function's body without its braces, comments and strings.
+
+    It is None if the source does not define the function (a header may).
+    """
     code = blank_comments(source)
     found = re.search(rf"\b{re.escape(name)}\s*\(", code)
     start = code.find("{", found.end()) if found else -1
@@ -118,7 +124,7 @@ def find_body(source: str, name: str) -> str | None:
 
 
 def close(code: str, start: int) -> int:
-    """The offset of the bracket that closes the one at `start`; -1: none does."""
+    """Return the offset of the bracket that closes the one at `start`, or -1."""
     opening = code[start]
     closing = {"(": ")", "{": "}", "[": "]", "<": ">"}[opening]
     depth = 0
@@ -162,7 +168,7 @@ def fill_spaces(match: re.Match[str]) -> str:
 def _parse_signature(
     source: str, code: str, start: int, end: int, aliases: dict[str, str]
 ) -> Signature | None:
-    """The kernel whose `__global__` stands in [start, end); None: no definition."""
+    """Return the kernel whose `__global__` is [start, end); None if not defined."""
     head = re.compile(r"([^;{}()]*?)\b(\w+)\s*\(")
     at = end
     while True:
@@ -194,7 +200,7 @@ def _parse_signature(
 
 
 def _split(code: str, start: int, end: int) -> list[tuple[int, int]]:
-    """[start, end) cut at the commas outside of brackets."""
+    """Split [start, end) at the commas outside of brackets."""
     parts, depth, first = [], 0, start
     for i in range(start, end):
         depth += (code[i] in "([{<") - (code[i] in ")]}>")
@@ -221,7 +227,7 @@ def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
 
 
 def declare(kind: str, name: str, aliases: dict[str, str]) -> Param:
-    """A Param for a type as it is written, typedefs followed."""
+    """Return a Param for a type as written, following typedefs."""
     for _ in range(8):
         resolved = _substitute(kind, aliases)
         if resolved == kind:
@@ -243,13 +249,13 @@ _WORDS = {
 
 
 def _is_type(word: str, before: str) -> bool:
-    """Whether the last word of a parameter is its type: it has no name then."""
+    """Return whether the last word of a parameter is its type, not its name."""
     word, before = word.strip(), before.strip()
     return word in _WORDS or before in ("", "const") or before.endswith("::")
 
 
 def spell_type(kind: str) -> str:
-    """One spelling for C's integers: `long unsigned int` is `unsigned long`."""
+    """Normalise C's integer types: `long unsigned int` becomes `unsigned long`."""
     words = kind.split()
     core = {"unsigned", "signed", "char", "short", "int", "long"}
     if not words or not set(words) <= core:
@@ -286,7 +292,7 @@ def _parse_template(before: str) -> tuple[TemplateParam, ...]:
 
 
 def scope_at(code: str, end: int) -> str:
-    """The namespaces around the offset `end`, as `outer::inner::`."""
+    """Return the namespaces around the offset `end`, as `outer::inner::`."""
     names: list[str] = []
     for match in re.finditer(r"(?:\bnamespace\s*([\w:]*)\s*)?\{|\}", code[:end]):
         if match.group() == "}":
@@ -298,7 +304,7 @@ def scope_at(code: str, end: int) -> str:
 
 
 def read_aliases(code: str) -> dict[str, str]:
-    """Names that stand for a type: typedef, using, and #define of one type."""
+    """Return aliases of types: typedef, using, enum, and #define of one type."""
     kind = r"((?:[\w:]|[ \t*])+?)"
     found = {}
     for match in re.finditer(rf"\busing\s+(\w+)\s*=\s*{kind}\s*;", code):
@@ -350,16 +356,16 @@ _PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 
 
 def c_type(dtype: Any) -> str | None:
-    """The C type of a NumPy or torch dtype, or of its name; None: it has none."""
+    """Return the C type of a NumPy or torch dtype or its name; None if it has none."""
     text = dtype if isinstance(dtype, str) else shorten_repr(dtype)
     name = getattr(dtype, "name", None) or text.removeprefix("torch.")
-    if isinstance(dtype, type):  # numpy.float32
+    if isinstance(dtype, type):  # such as numpy.float32
         name = dtype.__name__.rstrip("_")
     return _DTYPES.get(name)
 
 
 def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
-    """A type where a value is wanted, or the other way round, is an ArgumentError."""
+    """Raise ArgumentError for a type in place of a value, or the reverse."""
     if isinstance(arg, str):
         return
     is_value = hasattr(arg, "__index__") and not isinstance(arg, type)
@@ -381,7 +387,7 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if isinstance(arg, type) and arg in _PYTHON_TYPES:
         return _PYTHON_TYPES[arg]
     if hasattr(arg, "__index__") and not isinstance(arg, type):
-        with contextlib.suppress(Exception):  # an array has it, and raises
+        with contextlib.suppress(Exception):  # arrays have __index__, but it may raise
             return str(operator.index(arg))
     if found := c_type(arg):
         return found

@@ -1,8 +1,8 @@
-"""A kernel written as a Python function, and everything that runs it.
+"""Kernels written as Python functions, and their runners.
 
-language   what a kernel is; weft.cuda has the names it is written in
+language   what a kernel is; weft.cuda has the names of its language
 bodies/    the lab's kernels in Python
-sim/       runs them thread by thread, and finds faults
-numba/     compiles them with Numba, or runs them on its simulator
-to_cuda/   translates them to readable CUDA C; cuda_c runs that
+sim/       runs kernels thread by thread, and finds faults
+numba/     compiles kernels with Numba, or runs them on its simulator
+to_cuda/   translates kernels to readable CUDA C; cuda_c runs that
 """

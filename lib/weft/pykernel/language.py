@@ -1,16 +1,9 @@
-"""A kernel written as a Python function, and messages for what no runner accepts.
+"""A kernel written as a Python function, and errors that all runners share.
 
-kernel     a kernel and what its launch needs
-messages   what no runner takes: arguments, and names that were probably misspelt
-
-Messages for what no runner accepts: unknown names, and arguments.
-
-What was probably meant by a name that the language of a kernel does not have.
-
-What no runner of a Python kernel takes as an argument, said in the same words.
-
-What every runner of such a kernel shares (sim, numba_jit, cuda_c): where its source
-is, what its names mean, and the errors for what is not a kernel or not a launch.
+The module first explains unknown names and unfit arguments, so that every runner (sim,
+numba_jit, cuda_c) refuses them in the same words. PythonKernel then provides what the
+runners share: the kernel's source, the meaning of its names, and the errors for invalid
+kernels and launches.
 """
 
 from __future__ import annotations
@@ -39,7 +32,7 @@ from ..toolchain.config import LaunchConfig, parse
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
 _CLASSES = ("shared", "local", "const", "atomic")
-# Names from elsewhere, without dots, underscores and capitals.
+# Names from other libraries, without dots, underscores and capitals.
 _ELSEWHERE = {
     **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
     **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},
@@ -51,9 +44,9 @@ LISTED = "weft.cuda lists what there is"
 
 
 def explain_unknown(path: str) -> tuple[str, str]:
-    """(what is wrong, a hint) for cuda.<path>, which is nothing as it stands.
+    """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: "threadidx.x", "syncthread", or "syncthreads" where a number should be.
+    path: "threadidx.x", "syncthread", or "syncthreads" where a number is needed.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -70,7 +63,7 @@ def explain_unknown(path: str) -> tuple[str, str]:
 
 
 def find_near_name(name: str) -> str:
-    """The name of the language that `name` probably should be; "" if none is near."""
+    """Return the language's name that `name` probably means; "" if none is close."""
     base, _, axis = name.partition(".")
     if axis and axis in "xyz":
         vectors = {_bare_name(one): one for one in VECTORS}
@@ -83,15 +76,17 @@ def find_near_name(name: str) -> str:
 
 
 def without_cuda(name: str) -> str:
-    """The name of the language, "threadIdx", that stands without its cuda.; or ""."""
+    """Return the language's name if it lacks its cuda., as in "threadIdx"; else ""."""
     return (
         name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
     )
 
 
 def call(path: str) -> str:
-    """How a function of the language is called: "write cuda.popc(x)"; how a number of
-    it is read: "write cuda.laneid, without brackets"."""
+    """Return how to use a name: "write cuda.popc(x)".
+
+    A number is used as in "write cuda.laneid, without brackets".
+    """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
         return f"write cuda.{path}, without brackets"
@@ -105,7 +100,7 @@ def _bare_name(name: str) -> str:
 
 @functools.cache
 def list_names() -> tuple[str, ...]:
-    """Everything that a kernel may write after cuda."""
+    """List all names that a kernel may write after cuda."""
     found = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
     found += NUMBERS
     for name, value in vars(cuda).items():
@@ -123,9 +118,9 @@ _NUMBERS = "want float32, int32 or the like"
 
 
 def explain_unfit(value: Any, name: str = "x") -> str:
-    """Why no kernel takes this value for its parameter `name`; "" if one may.
+    """Return why no kernel accepts this value for parameter `name`; "" if one may.
 
-    The end of a sentence that begins with the name: "is a list, which ...".
+    The text ends a sentence that begins with the name: "is a list, which ...".
     """
     if isinstance(value, torch.Tensor):
         return _of_tensor(value, name)
@@ -154,16 +149,16 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     spoken = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in spoken):
         return f"is {_describe_kind(value)}: {_WANTED}"
-    return ""  # each runner looks at the array that it makes of it
+    return ""  # each runner checks the array that it makes of it
 
 
 def refuse(
     kernel: str, named: dict[str, Any], written: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise ArgumentError for the first argument that no runner takes.
+    """Raise ArgumentError for the first argument that no runner accepts.
 
-    named: the arguments by parameter. written: gives the parameters into whose
-    elements the kernel stores; asked only where an array is read-only.
+    named: the arguments by parameter. written: returns the parameters into whose
+    elements the kernel stores; called only if an array is read-only.
     """
     for name, value in named.items():
         if why := explain_unfit(value, name):
@@ -177,7 +172,7 @@ def refuse(
 
 
 def list_written(tree: ast.FunctionDef) -> list[str]:
-    """The names into whose elements a function stores, itself or by an atomic."""
+    """List the names into whose elements a function stores, also by an atomic."""
     found = []
     for node in ast.walk(tree):
         target: Any = None
@@ -185,7 +180,7 @@ def list_written(tree: ast.FunctionDef) -> list[str]:
             target = node.value
         elif isinstance(node, ast.Call) and "atomic." in ast.unparse(node.func):
             target = node.args[0] if node.args else None
-        while isinstance(target, ast.Subscript):  # x[row][col]
+        while isinstance(target, ast.Subscript):  # as in x[row][col]
             target = target.value
         if isinstance(target, ast.Name):
             found.append(target.id)
@@ -249,10 +244,10 @@ _OF_NUMBERS = (
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """A function's text, as it stands in its file or cell.
+    """A function's text, as written in its file or cell.
 
-    tree: its definition, with the file's own line numbers and columns. text: its
-    lines, of which the first is number `first`.
+    tree: its definition, with the file's own line numbers and columns. text: its lines,
+    the first of which has the number `first`.
     """
 
     file: str
@@ -261,7 +256,7 @@ class FunctionSource:
     tree: ast.FunctionDef
 
     def line(self, number: int) -> str:
-        """A line of the file by its number; "" outside of the function."""
+        """Return a line of the file by its number; "" outside of the function."""
         lines = self.text.splitlines()
         at = number - self.first
         return lines[at] if 0 <= at < len(lines) else ""
@@ -270,8 +265,8 @@ class FunctionSource:
 class PythonKernel:
     """A kernel as a plain function: its name, its parameters and its source.
 
-    function: a Python function, or what Numba's @cuda.jit made of one. Raises
-    ArgumentError if it is neither, or if its parameters are not all plain names.
+    function: a Python function, or the result of Numba's @cuda.jit. ArgumentError is
+    raised for anything else, and for parameters that are not all plain names.
     """
 
     def __init__(self, function: Any) -> None:
@@ -281,18 +276,19 @@ class PythonKernel:
 
     @functools.cached_property
     def source(self) -> FunctionSource:
-        """Where the kernel is written; ArgumentError if that is nowhere."""
+        """The kernel's source; ArgumentError is raised if there is none."""
         return source_of(self.function)
 
     def value_of(self, name: str) -> Any:
-        """What a name means that is no local of the kernel; LookupError if nothing."""
+        """Return the value of a name that is not local; LookupError if undefined."""
         return value_of(self.function, name)
 
     def config(self, key: Any) -> LaunchConfig:
-        """What stands in the brackets, in Numba's order.
+        """Parse the launch brackets, in Numba's order.
 
-        [grid, block, stream, bytes of shared memory]; the last two may be missing. A
-        stream of 0, Numba's default, is torch's current one, as without any.
+        They are [grid, block, stream, bytes of shared memory]; the last two are
+        optional. Stream 0, Numba's default, means torch's current stream, as does no
+        stream.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if 3 <= len(parts) <= 4:
@@ -305,9 +301,9 @@ class PythonKernel:
     def given(
         self, args: Sequence[Any], named: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A launch's arguments by parameter; ArgumentError for what no runner takes.
+        """Return the arguments by parameter; ArgumentError if no runner accepts one.
 
-        named: what was passed by keyword, which a launch has not.
+        named: arguments passed by keyword, which a launch does not accept.
         """
         if named:
             order = ", ".join(self.parameters)
@@ -326,7 +322,7 @@ class PythonKernel:
             return []
 
     def bind(self, args: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by parameter; ArgumentError if their count is not the same."""
+        """Return the arguments by parameter; ArgumentError if their count is wrong."""
         if len(args) != len(self.parameters):
             takes = ", ".join(self.parameters) or "none"
             raise ArgumentError(
@@ -340,11 +336,11 @@ class PythonKernel:
 
 
 def plain_function(value: Any) -> types.FunctionType:
-    """The Python function that a kernel is, or that Numba wraps.
+    """Return the Python function of a kernel, or of Numba's wrapper.
 
-    ArgumentError where there is none: a lambda, a class, a built-in function.
+    ArgumentError is raised for anything else: a lambda, a class, a built-in function.
     """
-    function = getattr(value, "py_func", value)  # Numba's name for it
+    function = getattr(value, "py_func", value)  # Numba's name for the function
     if isinstance(value, PythonKernel):
         function = value.function
     if not isinstance(function, types.FunctionType):
@@ -363,7 +359,7 @@ def plain_function(value: Any) -> types.FunctionType:
 
 
 def source_of(function: Callable[..., Any]) -> FunctionSource:
-    """The text and the tree of a function; ArgumentError if it has no source."""
+    """Return the text and the tree of a function; ArgumentError if it has no source."""
     name = function.__name__
     try:
         lines, first = inspect.getsourcelines(function)
@@ -373,7 +369,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
         ) from None
     text = "".join(lines)
     indented = text[:1].isspace()
-    # Within an `if`, an indented function parses with its columns as they are.
+    # Within an `if`, an indented function parses with its columns unchanged.
     tree = ast.parse(f"if 1:\n{text}" if indented else text)
     ast.increment_lineno(tree, first - 1 - indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
@@ -383,7 +379,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """What a free name of a function means now; LookupError if it means nothing."""
+    """Return a free name's current value in a function; LookupError if undefined."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]
@@ -397,7 +393,7 @@ def value_of(function: types.FunctionType, name: str) -> Any:
 
 
 def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
-    """An expression without the function's own constants: N where it has N = 8.
+    """Replace the function's own constants in an expression: N by 8 after N = 8.
 
     Such a name is assigned once, in the function's own body, from numbers.
     """
@@ -418,7 +414,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            value = known.pop(name.id, None)  # once: nothing is made of itself
+            value = known.pop(name.id, None)  # not expanded within itself
             if value is None:
                 return name
             made = self.visit(copy.deepcopy(value))
@@ -429,9 +425,9 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
 
 def as_range(node: ast.expr) -> ast.expr:
-    """What a loop runs over: range(-1, 2) for (-1, 0, 1), else as it was.
+    """Return range(-1, 2) for a loop over (-1, 0, 1); return other nodes unchanged.
 
-    Only for whole numbers at equal distances, which every runner counts.
+    Only integers at equal distances are converted; every runner can count those.
     """
     if not isinstance(node, ast.Tuple):
         return node
@@ -452,7 +448,7 @@ def as_range(node: ast.expr) -> ast.expr:
     return made
 
 
-# What to write instead of a loop over anything else.
+# Replacement for a loop over anything else.
 LOOP_HINT = (
     "write for i in range(n), and index with i; values at no equal distances go into "
     "a cuda.const.array_like(...)"

@@ -1,16 +1,16 @@
-"""What was seen of a launch: faults, and what each line of the source cost.
+"""Reports of launches: faults, and the cost of each source line.
 
-One form for the Python simulator and for the watch build of CUDA C. Counters have the
-definitions of Nsight Compute (ncu), whose names stand beside each.
+The Python simulator and the watch build of CUDA C fill the same report. Counters follow
+the definitions of Nsight Compute (ncu); each counter's documentation gives ncu's name.
 
     model        a report, its findings and sources; the report of a whole program
-    cures        the kinds of findings, and what usually cures each
+    cures        the kinds of findings, and the usual cure for each
     places       lines, indices, and the column where an access begins
-    counters     what a launch cost, by place in the source, by line and by array
-    turns        loops, and in which turn of one the accesses of a race were
+    counters     the cost of a launch, by place in the source, by line and by array
+    turns        loops, and the loop turns in which a race's accesses happened
     text, html   a report for a terminal, for a page, and below a cell
-    raw          the watch build's JSON, as reports on the reader's lines
-    symbols      from an offset in a library to a line of the source
+    raw          converts the watch build's JSON to reports on the reader's lines
+    symbols      maps an offset in a library to a line of the source
 """
 
 from .counters import CostPlace, Counters, Line, Sums

@@ -1,8 +1,7 @@
-"""What a launch cost: by place, line and array, with sentences that say why.
+"""The cost of a launch by place, line and array, with sentences that explain it.
 
-The definitions are those of Nsight Compute (ncu), whose names stand beside each.
-
-A source text with what each of its lines cost, and the sentences that say why.
+The definitions are those of Nsight Compute (ncu), whose names are given with each. The
+second half annotates a source text with the cost of each line.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import Any
 
 @dataclass
 class Sums:
-    """What was counted at one place in the source, on a line, or at several.
+    """Counts for one place in the source, for a line, or for several.
 
     accesses: by threads. requests: by warps (an instruction that a warp executes).
     sectors: of 32 bytes, of global memory; ncu has l1tex__t_sectors_pipe_lsu_mem_
     global_op_{ld,st,red,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
-    An atomic takes a sector as often as lanes name one and the same element of it.
-    (Where an integer's address is the same for all lanes, nvcc may let one of them act
-    for its warp: then ncu has 1.) wavefronts: of shared memory,
-    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum; an atomic takes as
-    many as lanes want one bank, the same word or another. conflicts:
-    l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
+    An atomic takes a sector once for each lane that names the same element of it. (If
+    an integer's address is the same for all lanes, nvcc may let one lane act for its
+    warp; ncu then counts 1.) wavefronts: of shared memory,
+    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum; an atomic takes one
+    for each lane that uses the same bank, whether or not the word is the same.
+    conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
     """
 
     accesses: int = 0
@@ -34,32 +33,33 @@ class Sums:
     conflicts: int = 0
 
     def add(self, other: Sums) -> None:
-        """Add another's sums to these."""
+        """Add the other's sums to these."""
         for name in ("accesses", "requests", "sectors", "wavefronts", "conflicts"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def lanes(self) -> float:
-        """Threads for each request; of 32."""
+        """Mean number of active threads per request, of 32."""
         return self.accesses / self.requests if self.requests else 0.0
 
     @property
     def needed(self) -> int:
-        """Wavefronts that are no conflicts."""
+        """Wavefronts that are not caused by bank conflicts."""
         return self.wavefronts - self.conflicts
 
     @property
     def sectors_per_request(self) -> float:
-        """Sectors for each request; 4 is what 32 neighbouring floats take."""
+        """Sectors per request; 32 neighbouring floats take 4."""
         return self.sectors / self.requests if self.requests else 0.0
 
 
 @dataclass
 class CostPlace(Sums):
-    """What one place in the source did to an array (a step: to none).
+    """Counts for the accesses of one place in the source to an array.
 
-    kind: "read", "write", "atomic" or "step". space: "global", "shared", "local" or "".
-    size: bytes of an element. line, last: the first and (a step's) last line.
+    kind: "read", "write", "atomic" or "step"; a step accesses no array. space:
+    "global", "shared", "local" or "". size: bytes per element. line, last: the first
+    line and (for a step) the last.
     """
 
     kind: str = "read"
@@ -74,21 +74,21 @@ class CostPlace(Sums):
 
     @property
     def bytes(self) -> int:
-        """What its threads asked for."""
+        """Bytes that the threads requested."""
         return self.accesses * self.size
 
 
 @dataclass
 class Line:
-    """What one line of the source did.
+    """Counts for one line of the source.
 
-    places: its single accesses, and the steps that it is part of.
+    places: its accesses, and the steps that include it.
     """
 
     places: list[CostPlace] = field(default_factory=list)
 
     def of(self, space: str = "", kind: str = "") -> Sums:
-        """The sums over its accesses to a space, of a kind ("": any)."""
+        """Sum the accesses to a space and of a kind ("" matches any)."""
         return _sum(
             p
             for p in self.places
@@ -125,20 +125,20 @@ class Line:
 
     @property
     def lanes(self) -> float:
-        """Threads for each execution by a warp; 0 if it was not seen."""
+        """Mean active threads per warp execution; 0 if the line did not run."""
         steps = [p for p in self.places if p.kind == "step"]
         return _sum(steps or self.places).lanes
 
 
 @dataclass
 class Counters:
-    """What a launch cost, by place in the source; by array through the properties.
+    """The cost of a launch by place in the source; properties give it by array.
 
-    blocks, threads, warps: launched. barriers: times that a block met at one. copied:
-    bytes that cp.async has brought. copied_past: for each of them the barriers that its
-    block met while it was under way, summed. shared: bytes of a block's static shared
-    memory. (The simulator of Python kernels leaves these three at 0.) file: the
-    kernel's own.
+    blocks, threads, warps: launched. barriers: how often blocks reached one. copied:
+    bytes that cp.async copied. copied_past: for each of these bytes, the barriers that
+    its block passed during the copy, summed. shared: bytes of static shared memory per
+    block. (The simulator of Python kernels leaves these three at 0.) file: the file
+    that contains the kernel.
     """
 
     blocks: int = 0
@@ -153,37 +153,37 @@ class Counters:
 
     @property
     def reads(self) -> dict[str, int]:
-        """Elements read, by array: one for each thread that reads one."""
+        """Element reads by array; each thread's read counts once."""
         return self._by_array("accesses", kind="read")
 
     @property
     def writes(self) -> dict[str, int]:
-        """Elements written, by array."""
+        """Element writes by array."""
         return self._by_array("accesses", kind="write")
 
     @property
     def atomics(self) -> dict[str, int]:
-        """Atomic updates, by array."""
+        """Atomic updates by array."""
         return self._by_array("accesses", kind="atomic")
 
     @property
     def reads_per_thread(self) -> dict[str, float]:
-        """The mean over all threads launched."""
+        """Mean reads per launched thread, by array."""
         return self._each_thread(self.reads)
 
     @property
     def writes_per_thread(self) -> dict[str, float]:
-        """The mean over all threads launched."""
+        """Mean writes per launched thread, by array."""
         return self._each_thread(self.writes)
 
     @property
     def atomics_per_thread(self) -> dict[str, float]:
-        """The mean over all threads launched."""
+        """Mean atomic updates per launched thread, by array."""
         return self._each_thread(self.atomics)
 
     @property
     def requests(self) -> dict[str, int]:
-        """Times that a warp touched an array."""
+        """Warp-level requests by array."""
         return self._by_array("requests")
 
     @property
@@ -193,7 +193,7 @@ class Counters:
 
     @property
     def sectors_per_request(self) -> dict[str, float]:
-        """By array in global memory; 4 is best for 4-byte elements, 32 is worst."""
+        """Sectors per request by array; for 4-byte elements 4 is best, 32 is worst."""
         return self._sectors_per_request("")
 
     @property
@@ -208,46 +208,46 @@ class Counters:
 
     @property
     def bytes(self) -> dict[str, int]:
-        """Bytes moved: whole sectors, by array in global memory."""
+        """Bytes moved, in whole sectors, by array in global memory."""
         return {name: 32 * count for name, count in self.sectors.items()}
 
     @property
     def wavefronts(self) -> dict[str, int]:
-        """Turns that requests took, by array in shared memory."""
+        """Wavefronts that requests took, by array in shared memory."""
         return self._by_array("wavefronts", space="shared")
 
     @property
     def bank_conflicts(self) -> dict[str, int]:
-        """Turns beyond what the requests need anyhow, by array in shared memory."""
+        """Wavefronts beyond the minimum for the requests, by array in shared memory."""
         return self._by_array("conflicts", space="shared")
 
     @property
     def copies_ahead(self) -> float:
-        """Barriers that a block met while a copy by cp.async was under way, on average.
+        """Mean number of barriers that a block passes during one cp.async copy.
 
-        Of a ring with one barrier a tile: the tiles that lie between a copy and its
-        tile's turn. 0 if each is waited for before the next barrier.
+        For a ring with one barrier per tile, this is how many tiles ahead the copy
+        runs. It is 0 if each copy is waited for before the next barrier.
         """
         return self.copied_past / self.copied if self.copied else 0.0
 
     @property
     def active_lanes(self) -> float | None:
-        """Threads for each instruction of a warp, of 32; None if steps were not noted.
+        """Mean active threads per warp instruction, of 32; None without steps.
 
-        ncu: smsp__thread_inst_executed_per_inst_executed.ratio; here an instruction is
-        a straight piece of the source. sim(kernel, steps=True) notes them, and so does
-        every picture: accesses alone say nothing of a branch that touches no array.
+        ncu: smsp__thread_inst_executed_per_inst_executed.ratio. Here an instruction is
+        a straight piece of the source. sim(kernel, steps=True) and every picture record
+        steps; accesses alone do not reveal a branch that touches no array.
         """
         steps = [p for p in self.places if p.kind == "step"]
         return _sum(steps).lanes if steps else None
 
     @property
     def lines(self) -> dict[int, Line]:
-        """By line number, in the kernel's own file."""
+        """Line counts by line number, for the kernel's own file."""
         return self.lines_of(self.file)
 
     def lines_of(self, file: str) -> dict[int, Line]:
-        """What each line of a file did. A step counts for all of its lines."""
+        """Return the counts of each line; a step counts for all of its lines."""
         found: dict[int, Line] = {}
         for place in self.places:
             if place.file == file:
@@ -256,7 +256,7 @@ class Counters:
         return found
 
     def json(self) -> dict[str, Any]:
-        """The counters by array, as numbers and dictionaries of numbers."""
+        """Return the counters by array, as numbers and dictionaries of numbers."""
         names = ("reads", "writes", "atomics", "requests", "sectors", "bytes")
         names += ("load_sectors_per_request", "store_sectors_per_request")
         names += ("wavefronts", "bank_conflicts", "active_lanes")
@@ -289,9 +289,9 @@ def _sum(some: Iterable[Sums]) -> Sums:
 
 WARP = 32
 SECTOR = 32  # bytes
-HOT = 0.12  # of a cell's heat, from where it is marked
-WASTED = 2.0  # times what was needed, from where it is worth a word
-# Why atomics take more than they need.
+HOT = 0.12  # heat from which a cell is marked
+WASTED = 2.0  # ratio to the minimum cost from which a remark is made
+# Reasons why atomics take more than the minimum.
 TURNS = {
     "global": "lanes that update one address go one after the other, and addresses "
     "that lie apart take a sector each",
@@ -311,7 +311,7 @@ COLUMNS = {
 
 @dataclass
 class CostCell:
-    """A number beside a line; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
+    """A number in a row; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
 
     text: str = ""
     heat: float = 0.0
@@ -320,7 +320,7 @@ class CostCell:
 
 @dataclass
 class LineCost:
-    """A line of the source and its numbers, by column."""
+    """A line of the source and its numbers by column."""
 
     number: int
     text: str
@@ -328,9 +328,9 @@ class LineCost:
 
 
 def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[LineCost]:
-    """The lines of a text, of which the first has the number `first`.
+    """Annotate the lines of a text whose first line has the number `first`.
 
-    lines: what each did, by number, as Counters.lines_of has it.
+    lines: the counts of each line by number, as Counters.lines_of returns them.
     """
     return [
         LineCost(number, source, _make_cells(lines[number]) if number in lines else {})
@@ -339,7 +339,7 @@ def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[LineCo
 
 
 def select_columns(rows: list[LineCost]) -> list[str]:
-    """The columns in which some row says something."""
+    """Return the columns in which at least one row has a number."""
     return [
         c for c in COLUMNS if any(row.cells.get(c, CostCell()).text for row in rows)
     ]
@@ -348,16 +348,17 @@ def select_columns(rows: list[LineCost]) -> list[str]:
 def select_near(
     rows: list[LineCost], wanted: Callable[[LineCost], bool], around: int = 1
 ) -> list[LineCost]:
-    """The rows that are wanted, and so many before and after each."""
+    """Return the wanted rows, with `around` rows before and after each."""
     at = [i for i, row in enumerate(rows) if wanted(row)]
     kept = {j for i in at for j in range(i - around, i + around + 1)}
     return [row for i, row in enumerate(rows) if i in kept]
 
 
 def list_remarks(counters: Counters, most: int = 3) -> list[str]:
-    """What is worth a word about the cost, the worst first, in one sentence each.
+    """List the costs worth a remark, the worst first, in one sentence each.
 
-    They name the file where there are several."""
+    At most `most` remarks are returned. They name the file if there are several.
+    """
     several = len({place.file for place in counters.places if place.file}) > 1
     found = []
     for place in counters.places:
@@ -370,24 +371,24 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
 
 
 def sectors_needed(place: CostPlace) -> float:
-    """Sectors that one request needs if its threads touch neighbours."""
+    """Return the sectors that one request needs if its threads touch neighbours."""
     return max(1.0, place.lanes * place.size / SECTOR)
 
 
 def turns_needed(place: Sums) -> float:
-    """Wavefronts that one request needs if no two words share a bank."""
+    """Return the wavefronts that one request needs without bank conflicts."""
     return place.needed / place.requests if place.requests else 1.0
 
 
 def write_short(number: float) -> str:
-    """A number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
+    """Write a number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def _list_wastes(place: CostPlace) -> list[tuple[float, str]]:
-    """What a place wastes, as the ratio to what it needs, and a sentence."""
+    """List the wastes of a place as pairs of ratio to the minimum and sentence."""
     if not place.requests or place.space not in ("global", "shared"):
         return []
     if place.space == "global":
@@ -430,7 +431,7 @@ def _make_cells(line: Line) -> dict[str, CostCell]:
 
 
 def _memory_cell(line: Line, space: str) -> CostCell:
-    """A line's cost in a space: the ratios of its arrays, hot as the worst is."""
+    """Return a line's cost in a space: the ratios of its arrays, and the worst heat."""
     places = [
         p
         for p in line.places

@@ -1,8 +1,6 @@
-"""The kinds of findings, and what usually cures each: in weft.cuda's words, and in C's.
+"""The kinds of findings, and the usual cure for each.
 
-The kinds of findings, each with what it means.
-
-What usually cures a finding: in the words of weft.cuda, and in those of CUDA C.
+Cures are worded for kernels in Python (weft.cuda) and for kernels in CUDA C.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ if TYPE_CHECKING:
     from .model import Finding
 
 
-UPDATE = "update"  # of a race: each thread reads one element, and writes it again
+UPDATE = "update"  # race: each thread reads one element and writes it back
 
-IN_PLACE = "in place"  # ... one statement reads what another thread's one overwrites
+IN_PLACE = "in place"  # race: one statement reads what another thread overwrites
 
 KINDS = {
     "bounds": "an access outside of an array",
@@ -92,7 +90,7 @@ _BYTES = (
     "kernel[grid, block, bytes]"
 )
 _ONE_STEP = "{add} or its like: read, change and write as one step"
-# A barrier cannot stand within a statement that reads, and overwrites what is read.
+# A barrier cannot split one statement that both reads and overwrites an element.
 _FIRST_READ = (
     "read into a variable, {barrier} reached by all, then write{again}; or write into "
     "a second array"
@@ -120,7 +118,7 @@ _CONVERSION = (
 
 
 def in_python(one: Finding) -> str:
-    """What usually cures a finding in a kernel in Python; "" if there is no rule."""
+    """Return the usual cure for a finding in Python; "" if there is no rule."""
     if one.cure:
         return one.cure
     if one.kind == "race" and one.pattern:
@@ -136,7 +134,7 @@ def in_python(one: Finding) -> str:
 
 
 def in_c(one: Finding, space: str, waits: bool = False) -> str:
-    """What usually cures a finding in a kernel in CUDA C; "" if there is no rule.
+    """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
     space: of its array, "global" or "shared". waits: whether the kernel has barriers.
     """
@@ -162,10 +160,10 @@ def in_c(one: Finding, space: str, waits: bool = False) -> str:
 def guard(
     array: str, parts: Sequence[str], at: Sequence[int], lines: str, form: str
 ) -> str:
-    """What cures an access outside of an array; "" if there is nothing to add.
+    """Return a cure for an access outside of an array; "" if there is nothing to add.
 
-    parts: the indices as they are written; at: their values; lines: the source up to
-    there. form: of an if, "if ({})" or "if {}:".
+    parts: the indices as written. at: their values. lines: the source up to the access.
+    form: of an if, "if ({})" or "if {}:".
     """
     if not parts or len(parts) != len(at):
         return ""
@@ -185,8 +183,7 @@ def guard(
 
 
 def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; what would cure a race within a warp is offered only where all of
-    them are such."""
+    """Return the findings; keep one_warp only if all races are within a warp."""
     races = [one for one in findings if one.kind == "race" and one.thread is not None]
     if all(one.one_warp for one in races):
         return list(findings)
@@ -194,7 +191,7 @@ def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
-    """Return where the missing barrier of a block's race belongs; "" if anywhere."""
+    """Describe where the missing barrier of a block's race belongs; "" if anywhere."""
     if one.one_warp:
         return _WARP.format(warp=of_warp)
     turns = one.turns
@@ -207,7 +204,7 @@ def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
 
 
 def _of_pattern(one: Finding, add: str, barrier: str) -> str:
-    """What cures a race whose two sides are known to belong together."""
+    """Return the cure for a race whose two sides form a known pattern."""
     if one.pattern == UPDATE:
         return _ONE_STEP.format(add=add)
     assert one.pattern == IN_PLACE

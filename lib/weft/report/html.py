@@ -1,11 +1,9 @@
-"""A report as HTML, legible on light and on dark pages, and shown below a cell.
+"""Write a report as HTML, and show it below the cell that made it.
 
-What is no word, number, string or comment keeps the colour of its page.
-
-Text has the colour of its page; colours are the lab's own, each beside a word or a
-mark. Nothing but elements and inline styles, so that every front end shows it.
-
-A report below the cell that made it, or on stderr where there is no notebook.
+The page must be legible on light and dark backgrounds. Plain text therefore keeps the
+colour of its page, and each colour of the lab accompanies a word or a mark. Only
+elements and inline styles are used, so that every front end shows them. Outside a
+notebook, the report goes to stderr.
 """
 
 from __future__ import annotations
@@ -46,26 +44,26 @@ if TYPE_CHECKING:
 
 
 def highlight_text(text: str, language: str = "cuda") -> str:
-    """The text in colour. language: "cuda", "python", "ptx" or "diff"."""
+    """Return the text in colour. language: "cuda", "python", "ptx" or "diff"."""
     inside = colour_text(text.strip("\n") + "\n", language)
     return f'<pre style="{style.PRE}">{inside}</pre>'
 
 
 def with_code(sentence: str) -> str:
-    """A sentence as HTML: what stands between two backticks is code."""
+    """Return a sentence as HTML; text between two backticks becomes code."""
     code = rf'<code style="{style.PRE};padding:0">\1</code>'
     return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 
 def colour_text(text: str, language: str = "cuda") -> str:
-    """The same without an element around it: a line stays a line."""
+    """Return the highlighted text without an enclosing element; a line stays a line."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES
 
     parts = []
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     for token, value in lexer.get_tokens(text):
-        short = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is its kind
+        short = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
         colour = style.CODE.get(short) or style.CODE.get(short[:1])
         shown = html.escape(value)
         parts.append(
@@ -87,7 +85,7 @@ BOLD = "font-weight:600;"
 
 
 def write_html(report: Report) -> str:
-    """The report: its verdict, findings at their lines, costs, and the listing."""
+    """Return the report as HTML: verdict, findings at their lines, costs, listing."""
     said = write_costs(report.counters) if report.counters else []
     parts = [write_top(report, write_head(report), said), *write_findings(report)]
     if report.counters:
@@ -97,7 +95,7 @@ def write_html(report: Report) -> str:
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
-    """The first findings, and how many there are beyond them."""
+    """Return the first findings, and the number of further ones."""
     parts = [_write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         more = len(report.findings) - SHOWN
@@ -106,7 +104,7 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 
 
 def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
-    """Any source text with its lines' counters beside it, folded under a title."""
+    """Return a source text with its lines' counters, folded below a title."""
     rows = annotate_lines(text, first, lines)
     shown = select_columns(rows)
     if not shown:
@@ -124,14 +122,14 @@ def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) 
 
 
 def write_top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
-    """What it was, whether all is well, and what it cost."""
+    """Return the name, the verdict and the cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
     told = f"{mark} {escape(write_verdict(report))}"
     return write_title(name, said, f'<span style="color:{colour};{BOLD}">{told}</span>')
 
 
 def write_title(name: str, said: list[str], more: str = "") -> str:
-    """A launch or a program, more HTML behind it, and what it cost below."""
+    """Return the name of a launch or program, with more HTML, above its cost."""
     costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;{BOLD}">'
@@ -154,7 +152,7 @@ def _write_finding(report: Report | ProgramReport, one: Finding) -> str:
 
 
 def _write_excerpt(report: Report | ProgramReport, one: Finding) -> str:
-    """The finding's line with its caret, and the other thread's line if another."""
+    """Return the finding's line with a caret, and the other thread's line."""
     rows = {one.line: report.line(one.file, one.line)} if one.line else {}
     if one.other_line and not one.other_file:
         rows[one.other_line] = report.line(one.file, one.other_line)
@@ -178,7 +176,7 @@ def _number_lines(number: int, text: str) -> str:
 
 
 def write_remark(said: str, word: str = "slow") -> str:
-    """A sentence on what costs more than it needs to, or that asks for attention."""
+    """Return a sentence about an avoidable cost, or one that deserves attention."""
     return (
         f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
         f'margin:4px 0"><b>{word}</b> {escape(said)}</div>'
@@ -186,7 +184,7 @@ def write_remark(said: str, word: str = "slow") -> str:
 
 
 def write_listings(report: Report | ProgramReport) -> list[str]:
-    """Each source with what its lines cost, open if there is something to see."""
+    """Return each source with the cost of its lines, open if a line is worth seeing."""
     assert report.counters
     shown = []
     for source in report.sources:
@@ -210,11 +208,11 @@ def _warm_colour(one: CostCell) -> str:
     return make_cell(one.text, look=look, hint=one.why)
 
 
-# ---- what the lab's other views are made of, too ------------------------------------
+# ---- shared with the lab's other views ----------------------------------------------
 
 
 def make_page(parts: list[str]) -> str:
-    """The parts of a view as one piece of a page."""
+    """Join the parts of a view into one piece of a page."""
     inside = "\n".join(parts)
     return (
         f'<div style="color:inherit;font-size:13px;line-height:1.5;max-width:920px">'
@@ -223,7 +221,7 @@ def make_page(parts: list[str]) -> str:
 
 
 def make_table(rows: Iterable[Iterable[str]]) -> str:
-    """Return a table, as HTML, of rows of cells that make_cell() wrote."""
+    """Return an HTML table of rows of cells that make_cell() wrote."""
     body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
     return (
         f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
@@ -240,7 +238,7 @@ def make_cell(
 ) -> str:
     """Return a cell for make_table().
 
-    look: more CSS. hint: shown where the mouse rests on it.
+    look: additional CSS. hint: text shown while the mouse is over the cell.
     """
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
@@ -248,7 +246,7 @@ def make_cell(
 
 
 def show(report: Any) -> None:
-    """Show a Report or ProgramReport."""
+    """Show a Report or ProgramReport below its cell, or on stderr."""
     running = running_shell()
     if not hasattr(running, "kernel"):
         text = str(report)

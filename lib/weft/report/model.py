@@ -1,8 +1,7 @@
-"""A report: findings, sources and counters, of launches or of a whole program.
+"""Reports, findings and sources: of launches, and of a whole program.
 
-What a notebook's cell and its headers are called, and what stands in them.
-
-The report of a whole program: what went wrong in it, what each kernel cost.
+Report covers the launches of one kernel, and ProgramReport all kernels of a program.
+CellSource maps the files that a compiler names to a notebook's cell and its headers.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ class Listing:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault, told at the first place and thread where it was seen.
+    """One fault, described at the first place and thread where it occurred.
 
-    kind: one of KINDS. text: one sentence with the numbers. file, line, column: where
-    (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
+    kind: one of KINDS. text: one sentence with the numbers. file, line, column: the
+    place (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
     block, thread: (x, y, z). other: the second thread of a race (the second block, if
-    the race is between blocks), other_line: where it is. count: how often the same was
-    seen. cure: what usually cures it, where more is known than its kind; or "".
-    pattern: what both sides of a race make together: UPDATE, IN_PLACE, or "".
-    kernel: in which it was; "" if that is clear. other_file: of other_line, if it is
-    not the same. turns: of a race, in which turns of a loop its sides are, if known.
-    one_warp: whether all such races of the launch are within a warp.
+    the race is between blocks); other_line: its line. count: number of occurrences.
+    cure: the usual cure, if more is known than the kind; or "". pattern: the pattern
+    that both sides of a race form: UPDATE, IN_PLACE, or "". kernel: the kernel with the
+    fault; "" if that is clear. other_file: the file of other_line, if different. turns:
+    the loop turns of a race's two sides, if known. one_warp: whether all such races of
+    the launch are within a warp.
     """
 
     kind: str
@@ -73,7 +72,7 @@ class Finding:
     one_warp: bool = False
 
     def json(self) -> dict[str, Any]:
-        """The finding as `python -m weft inspect --json` writes it."""
+        """Return the finding as `python -m weft inspect --json` writes it."""
         keys = ("kind", "file", "line", "column", "block", "thread", "other")
         keys += ("array", "index", "count", "text")
         return {key: getattr(self, key) for key in keys}
@@ -81,13 +80,13 @@ class Finding:
 
 @dataclass
 class Report:
-    """What one launch did: faults, cost, and the trace where one was kept.
+    """The faults and cost of a launch, and its trace if one was kept.
 
-    Or several launches of a kernel: their sum, and the shape of the last.
+    For several launches of a kernel, it has their sums and the shape of the last.
 
-    seconds: of the launch. sources: the texts to show, the kernel's own first. What
-    is shown of a file that is not among them comes from Python's linecache. cell: the
-    number of the notebook's cell below which it stands already, if any.
+    seconds: of the launch. sources: the texts to show, the kernel's own first; lines of
+    other files come from Python's linecache. cell: the number of the notebook's cell
+    that has already shown the report, if any.
     """
 
     kernel: str
@@ -107,28 +106,28 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found wrong."""
+        """True if the report has no findings."""
         return not self.findings
 
     def verify(self) -> Report:
-        """Return this report. Raises Mismatch with its text if it has findings."""
+        """Return this report; raise Mismatch with its text if it has findings."""
         if not self.ok:
             raise Mismatch(self.text())
         return self
 
     def text(self) -> str:
-        """The report for a terminal."""
+        """Return the report as text for a terminal."""
         return text.write_text(self)
 
     def json(self) -> dict[str, Any]:
-        """The report as `python -m weft inspect --json` writes it."""
+        """Return the report as `python -m weft inspect --json` writes it."""
         return {
             "findings": [one.json() for one in self.findings],
             "kernels": [self.kernel_json()],
         }
 
     def kernel_json(self) -> dict[str, Any]:
-        """What it says of its kernel."""
+        """Return the kernel's name, launch shape and counters."""
         return {
             "name": self.kernel,
             "launches": self.launches,
@@ -138,7 +137,7 @@ class Report:
         }
 
     def line(self, file: str, number: int) -> str:
-        """A line of a source, without its newline; "" if that is not known."""
+        """Return a line of a source, without its newline; "" if it is not known."""
         return find_line(self.sources, file, number)
 
     def __repr__(self) -> str:
@@ -148,14 +147,14 @@ class Report:
         return html.write_html(self)
 
     def _ipython_display_(self) -> None:
-        """Show nothing as the last value of a cell that has shown it."""
+        """Show nothing if the report is the last value of a cell that has shown it."""
         running = running_shell()
         if running is None or running.execution_count != self.cell:
-            raise NotImplementedError  # IPython asks for the HTML then
+            raise NotImplementedError  # makes IPython request the HTML
 
 
 class CellSource:
-    """A cell's source, and those of the headers that it includes."""
+    """The sources of a cell and of the headers that it includes."""
 
     def __init__(
         self, name: str, text: str, headers: Mapping[str, str] | None = None
@@ -184,10 +183,10 @@ LISTINGS = ("all", "hot", "none")
 
 @dataclass
 class ProgramReport:
-    """What the kernels of a program did, each summed over its launches.
+    """The faults and cost of a program's kernels, each summed over its launches.
 
-    findings: of all kernels, in the order in which they were made. kernels: one
-    Report each, without findings. sources: the program's files that say something.
+    findings: of all kernels, in the order in which they were made. kernels: one Report
+    each, without findings. sources: the program's files with findings or costs.
     listing: which lines the text shows with their costs: "all", "hot" ones, "none".
     """
 
@@ -200,7 +199,7 @@ class ProgramReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found wrong."""
+        """True if the report has no findings."""
         return not self.findings
 
     @property
@@ -213,7 +212,7 @@ class ProgramReport:
         return total
 
     def json(self) -> dict[str, Any]:
-        """The report as `python -m weft inspect --json` writes it."""
+        """Return the report as `python -m weft inspect --json` writes it."""
         return {
             "findings": [
                 {**one.json(), "kernel": one.kernel or None} for one in self.findings
@@ -222,11 +221,11 @@ class ProgramReport:
         }
 
     def line(self, file: str, number: int) -> str:
-        """A line of a source, without its newline; "" if that is not known."""
+        """Return a line of a source, without its newline; "" if it is not known."""
         return find_line(self.sources, file, number)
 
     def text(self) -> str:
-        """The report for a terminal."""
+        """Return the report as text for a terminal."""
         parts = [f"{self.program}: {text.write_verdict(self)}"]
         parts += text.write_findings(self)
         for one in self.kernels:
@@ -264,5 +263,5 @@ class ProgramReport:
 
 
 def write_costs(one: Report) -> list[str]:
-    """What a kernel cost, in a few phrases."""
+    """Describe the cost of a kernel in a few phrases."""
     return text.write_costs(one.counters) if one.counters else []

@@ -1,11 +1,8 @@
 """Places in a source: lines, indices, and the column where an access begins.
 
-Lines of sources, and indices of threads and elements, as a report writes them.
-
-Where on a line of the reader's source an access, or a shift, begins.
-
-The compiler's columns are those of the rewritten line, and point at a bracket of x[i]
-or at the `=` of what is written; a reader looks for the x.
+The compiler's columns are those of the rewritten line. They point at a bracket of x[i]
+or at the `=` of an assignment, but a reader looks for the x. This module therefore
+finds the column in the reader's line at which an access, or a shift, begins.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ Index = tuple[int, ...]
 
 
 def find_line(sources: Sequence[Source], file: str, number: int) -> str:
-    """A line of one of these sources, or of a file that is not among them."""
+    """Return a line of one of these sources, or of a file that is not among them."""
     for source in sources:
         lines = source.text.splitlines()
         if source.file == file and 0 <= number - source.first < len(lines):
@@ -34,20 +31,20 @@ def find_line(sources: Sequence[Source], file: str, number: int) -> str:
 
 
 def text_before(source: str, column: int) -> str:
-    """What stands in a line before a column, which counts bytes of UTF-8."""
+    """Return the text of a line before a column, which counts bytes of UTF-8."""
     return source.encode()[:column].decode(errors="ignore")
 
 
 def unflatten(number: int, shape: Index) -> Index:
-    """The (x, y, z) of a linear number: x runs fastest."""
+    """Return the (x, y, z) of a linear number; x runs fastest."""
     x, y = shape[0], shape[1]
     return number % x, number // x % y, number // (x * y)
 
 
 def write_index(index: Index, shape: Index) -> str:
-    """A thread or block as a person would name it: 4, (1,2) or (0,1,2).
+    """Write a thread or block as a person would: 4, (1,2) or (0,1,2).
 
-    shape: of its block or grid; sides of 1 at the end are left out.
+    shape: of its block or grid; trailing sides of 1 are left out.
     """
     sides = max([n for n, side in enumerate(shape, 1) if side > 1], default=1)
     return str(index[0]) if sides == 1 else f"({','.join(map(str, index[:sides]))})"
@@ -58,11 +55,11 @@ _OPENING = {"]": "[", ")": "("}
 
 
 def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> int:
-    """The column (from 0, in bytes) at which an access begins.
+    """Return the column (from 0, in bytes) at which an access begins.
 
-    compiled: the compiler's column (from 1, in bytes; 0: unknown). array: what is
-    accessed, as the reader calls it. callee: the function that was inlined here and
-    that makes the access; "" if the line does it itself.
+    compiled: the compiler's column (from 1, in bytes; 0: unknown). array: the accessed
+    array, by the reader's name. callee: the inlined function that makes the access; ""
+    if the line makes it itself.
     """
     at = original_offset(line, compiled)
     called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
@@ -70,7 +67,7 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
         return len(line[: called.start()].encode())
     found = None if at is None else _start(line, at)
     if array and (found is None or not _is_named(line, found, array)):
-        indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be x
+        indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be named x
         every = re.finditer(rf"\b{re.escape(array)}\b", line)
         places = [m.start() for m in every if m.start() not in indices]
         near = len(line) if at is None else at
@@ -81,8 +78,10 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
 
 
 def only_array(line: str, column: int) -> str:
-    """The array that has its one index behind it at a column (from 0, in bytes); ""
-    if none or several stand there: s[i][j]."""
+    """Return the array with a single index at a column (from 0, in bytes), or "".
+
+    The result is "" if there is no index, or if there are several: s[i][j].
+    """
     found = find_element(line, column)
     indexed = re.match(r"\w+(?=\s*\[)", found)
     rest = line.encode()[column:].decode(errors="ignore")[len(found) :]
@@ -90,8 +89,10 @@ def only_array(line: str, column: int) -> str:
 
 
 def find_element(line: str, column: int) -> str:
-    """The x[i] that begins at a column (from 0, in bytes), up to its first index; ""
-    if none does."""
+    """Return the x[i] that begins at a column (from 0, in bytes), or "".
+
+    Only the first index is included.
+    """
     text = line.encode()[column:].decode(errors="ignore")
     named = re.match(r"\w+(?=\s*\[)", text)
     depth = 0
@@ -103,7 +104,7 @@ def find_element(line: str, column: int) -> str:
 
 
 def split_subscript(line: str, column: int, array: str) -> list[str]:
-    """The indices of array[i][j], which begins at a column; [] if it does not."""
+    """Return the indices of array[i][j] at a column; [] if it does not begin there."""
     rest = line.encode()[column:].decode(errors="ignore")
     if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
         return []
@@ -120,22 +121,24 @@ def split_subscript(line: str, column: int, array: str) -> list[str]:
 
 
 def one_statement(rows: Sequence[str], start: int, end: int) -> bool:
-    """Whether no statement ends between two columns (from 0, in bytes): the first is
-    one of the first row, the other of the last."""
+    """Return whether no statement ends between two columns (from 0, in bytes).
+
+    The first column is in the first row, the second in the last.
+    """
     *before, last = (row.encode() for row in rows)
     text = b"\n".join([*before, last[:end]])[start:]
     return re.search(rb"[;{}]", text) is None
 
 
 def plain_callee(function: str) -> str:
-    """The plain name of a function as C++ has it: atomicAdd of int atomicAdd(...)."""
+    """Return the plain name of a C++ function: atomicAdd for int atomicAdd(...)."""
     head = re.sub(r"<.*", "", function.partition("(")[0])
     name = re.search(r"(\w+)\s*$", head)
     return name[1] if name and name[1] != "operator" else ""
 
 
 def original_offset(line: str, column: int) -> int | None:
-    """The offset in the reader's line of a column of the rewritten line."""
+    """Return the offset in the reader's line for a column of the rewritten line."""
     if not column:
         return None
     rewritten = _INDEX.sub(r"simt::\2(\1)", line)
@@ -145,15 +148,15 @@ def original_offset(line: str, column: int) -> int | None:
 
 
 def _is_named(line: str, start: int, array: str) -> bool:
-    """Whether the array is named by what begins there: s, (s), &s, t.s"""
+    """Return whether the text at `start` names the array: s, (s), &s, t.s"""
     return bool(re.match(rf"[\w.&*(\s>-]*?\b{re.escape(array)}\b", line[start:]))
 
 
 def _start(line: str, at: int) -> int:
-    """Where the expression begins whose bracket or assignment operator is at `at`."""
+    """Return where the expression begins whose bracket or assignment is at `at`."""
     if line[at] == "]":
         return _find_lvalue(line, at + 1)
-    if line[at] == "[":  # in a template
+    if line[at] == "[":  # within a template
         return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
         before = len(line[:at].rstrip())
@@ -163,7 +166,7 @@ def _start(line: str, at: int) -> int:
 
 
 def _find_lvalue(line: str, end: int) -> int:
-    """Where the x[i], s[i][j], p->x, or *p begins that ends before `end`."""
+    """Return where the x[i], s[i][j], p->x or *p begins that ends before `end`."""
     at = end
     while at > 0:
         last = line[at - 1]
@@ -179,13 +182,13 @@ def _find_lvalue(line: str, end: int) -> int:
             break
     while at > 0 and line[at - 1] == "*":
         if at > 1 and re.match(r"[\w)\]]\s*$", line[: at - 1][-1:]):
-            break  # a product
+            break  # a product, not a dereference
         at -= 1
     return at
 
 
 def _find_opening(line: str, at: int) -> int:
-    """The offset of the bracket that the one at `at` closes; 0: on a line before."""
+    """Return the offset of the bracket that `at` closes; 0 if on an earlier line."""
     depth = 0
     for i in range(at, -1, -1):
         depth += (line[i] == line[at]) - (line[i] == _OPENING[line[at]])
@@ -198,7 +201,7 @@ _BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")
 
 
 def one_way(text: str, line: str, compiled: int) -> str:
-    """The sentence for the shift in the reader's line; any other as it is.
+    """Select the sentence for the reader's shift; return any other text unchanged.
 
     compiled: the compiler's column (from 1, in bytes; 0: unknown).
     """

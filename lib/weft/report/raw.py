@@ -1,8 +1,8 @@
-"""What the watch build's runtime saw, JSON text, as reports on the reader's lines.
+"""Convert the watch build's JSON to reports on the reader's lines.
 
-kernels/simt/watch/simt_check.h says what the text holds. Its places are offsets in
-libraries, which symbols.py turns into lines; that takes a few milliseconds, and is done
-when a report is looked at.
+kernels/simt/watch/simt_check.h documents the JSON. Its places are offsets in libraries,
+which symbols.py turns into lines. That takes a few milliseconds, so it is done only
+when a report is viewed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .places import (
 from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
-# One function here is one instruction there: what counts is who calls it.
+# A function of these files is one instruction: only its caller counts.
 _INSTRUCTIONS = {
     *(str(COMMON / name) for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h")),
     str(KERNELS / "matmul" / "wgmma.cuh"),
@@ -42,25 +42,25 @@ _INSTRUCTIONS = {
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
 _LONGEST = 1 << 12  # bytes of a basic block
-_NEAR = 40  # lines above an access where its guard may stand
+_NEAR = 40  # lines above an access in which its guard is searched
 
 
 class Readers(Protocol):
-    """Which files are the reader's own."""
+    """Selects the files that belong to the reader."""
 
     def name(self, file: str) -> str:
-        """What a file is called, as the compiler names it; "" if it is not theirs."""
+        """Return the display name of a file; "" if it is not the reader's."""
         ...
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
-        """The texts of these files, as far as they are known."""
+        """Return the texts of these files, as far as they are known."""
         ...
 
 
 class Files:
     """The files of a program: all but the system's, kernels/simt's and PTX's.
 
-    They are called as they lie below the working folder.
+    Their names are paths relative to the working folder.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -101,9 +101,9 @@ def launch_report(
     seconds: float = 0.0,
     more: Sequence[Finding] = (),
 ) -> Report:
-    """The report of one launch of a cell's kernel; shape: its grid and its block.
+    """Return the report of one launch of a cell's kernel.
 
-    more: findings that the text does not have.
+    shape: its grid and block. more: findings that the text does not have.
     """
     whole = _Raw(text, readers)
     counters = Counters()
@@ -120,7 +120,7 @@ def launch_report(
 
 
 def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
-    """The report of a program, whose kernels are summed over their launches."""
+    """Return the report of a program, with each kernel summed over its launches."""
     whole = _Raw(text, readers)
     findings = whole.findings()
     kernels = []
@@ -141,7 +141,7 @@ def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
 
 
 def list_findings(text: str) -> list[dict[str, Any]]:
-    """The findings as they are in the text, whose places are not looked up."""
+    """Return the findings of the JSON text, without looking up their places."""
     return json.loads(text)["findings"]
 
 
@@ -150,8 +150,10 @@ def list_findings(text: str) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Where:
-    """A place in a reader's file. compiled: the compiler's column; callee: the
-    function inlined there that made the access."""
+    """A place in a reader's file.
+
+    compiled: the compiler's column. callee: the inlined function that made the access.
+    """
 
     file: str = ""
     line: int = 0
@@ -160,7 +162,7 @@ class _Where:
 
 
 class _Raw:
-    """The parsed text, its sites looked up."""
+    """The parsed JSON and the source places of its sites."""
 
     def __init__(self, text: str, readers: Readers) -> None:
         self.raw = json.loads(text)
@@ -188,7 +190,7 @@ class _Raw:
         return [(site[0], site[1]) for site in every if site]
 
     def where(self, site: Sequence[int] | None) -> _Where:
-        """The innermost place of a site that is in the reader's own source."""
+        """Return the innermost place of a site that is in the reader's own source."""
         frames = self._frames.get((site[0], site[1]), []) if site else []
         inner = ""
         for depth, frame in enumerate(frames):
@@ -199,11 +201,11 @@ class _Raw:
         return _Where()
 
     def line(self, where: _Where) -> str:
-        """The reader's line."""
+        """Return the reader's line."""
         return find_line(self._listings(where.file), where.file, where.line)
 
     def _listings(self, file: str) -> list[Listing]:
-        """The text of a file of the reader's."""
+        """Return the text of one of the reader's files."""
         if file not in self._texts:
             self._texts[file] = self.readers.sources([file])
         return self._texts[file]
@@ -214,13 +216,13 @@ class _Raw:
     # ---- findings
 
     def findings(self) -> list[Finding]:
-        """Those at one place told once: the compiler may have made it several."""
+        """Merge findings at one place: the compiler may have duplicated the access."""
         known: dict[Any, Finding] = {}
         for raw in self.raw["findings"]:
             one = self._finding(raw)
             key = (one.kind, one.kernel, one.file, one.line, one.column)
             key += (one.array, one.other_file, one.other_line, one.thread is None)
-            key += (raw.get("column"),)  # a line may be rewritten past recognition
+            key += (raw.get("column"),)  # the rewriter may have changed much of a line
             if not one.line:
                 key += (one.text,)
             if key in known:
@@ -235,14 +237,14 @@ class _Raw:
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
         where, array = self.where(raw.get("site")), raw.get("array") or ""
         if raw["kind"] == "stack" and not where.line and raw.get("site"):
-            # A large frame has no room for the first call in it, which is not the
-            # reader's.
+            # A large frame overflows at its first call, which is not in the reader's
+            # source.
             module, start = raw["site"]
             where = self._first(module, start, start + _LONGEST)
         other = self.where(raw.get("other_site"))
         file, line, column = where.file, where.line, 0
         named = self.readers.name(raw.get("file") or "")
-        if raw.get("line") and named:  # the compiler's own word, for array bounds
+        if raw.get("line") and named:  # the compiler gives the place of array bounds
             where = _Where(named, raw["line"], raw.get("column") or 0)
             file, line = where.file, where.line
         index, text = raw.get("index"), raw["text"]
@@ -281,7 +283,7 @@ class _Raw:
         return one
 
     def _cured(self, one: Finding) -> Finding:
-        """A finding with what usually cures it."""
+        """Return a finding with its usual cure."""
         cure = self._guard(one) if one.kind == "bounds" and one.line else ""
         if not cure:
             waits = self._barriers(one.kernel)
@@ -310,7 +312,7 @@ class _Raw:
         return find_turns(loops, left, one.line, one.other_line)
 
     def _guard(self, one: Finding) -> str:
-        """Return the guard for an access outside of an array; "" if none is special."""
+        """Return the guard for an access outside of an array; "" if there is none."""
         if "since the launch gave" in one.text:
             return ""
         line = self.line(_Where(one.file, one.line))
@@ -329,7 +331,7 @@ class _Raw:
         return any(one.get("barriers") and one["name"] == kernel for one in every)
 
     def _pattern(self, one: Finding, other: _Where) -> str:
-        """What both sides of a race make together: s[0] += x[i], or x[i] = x[i + 1]."""
+        """Return the pattern of both sides of a race: s[0] += 1, or x[i] = x[i + 1]."""
         if one.other_file or not other.line:
             return ""
         ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
@@ -358,7 +360,7 @@ class _Raw:
     # ---- counters
 
     def counters(self, kernel: Mapping[str, Any]) -> Counters:
-        """A kernel's counters, by place in the reader's source."""
+        """Return a kernel's counters, by place in the reader's source."""
         places: dict[Any, CostPlace] = {}
         for raw in kernel.get("sites", ()):
             _gather(places, self._place(raw))
@@ -377,8 +379,11 @@ class _Raw:
         return Counters(**sums, places=list(places.values()))
 
     def _steps(self, sites: Sequence[Sequence[int]]) -> list[_Where]:
-        """Where steps are. The first of a kernel begins in what calls the kernel: then
-        it is where the reader's own source comes first, before the next step."""
+        """Return the places of steps.
+
+        A kernel's first step begins in the code that calls the kernel. Its place is the
+        first one in the reader's source before the next step.
+        """
         ends = sorted((site[0], site[1]) for site in sites if site)
         found = []
         for site in sites:
@@ -393,7 +398,7 @@ class _Raw:
         return found
 
     def _first(self, module: int, start: int, end: int) -> _Where:
-        """The reader's place that comes first between two offsets."""
+        """Return the reader's first place between two offsets."""
         path = self.raw["modules"][module]
         offsets = symbols.list_following(path, start, end)
         for at, frames in symbols.find_places(path, offsets).items():
@@ -423,9 +428,9 @@ class _Raw:
 
 
 def _is_moving(line: str, array: str) -> bool:
-    """Whether a line sets an element of an array from another one: x[i] = x[i + 1].
+    """Return whether a line sets an element of an array from another: x[i] = x[i + 1].
 
-    The columns of a line that the rewriter changes much may be those of one of them.
+    If the rewriter changed the line much, both columns may belong to the same element.
     """
     named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: name.start()].encode()) for name in named]
@@ -436,7 +441,7 @@ def _is_moving(line: str, array: str) -> bool:
 
 
 def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
-    """Add a place to those known: the compiler makes several of one in the source."""
+    """Add a place to the known ones; the compiler may duplicate a source place."""
     key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
     if key in places:
         places[key].add(one)
@@ -447,7 +452,7 @@ def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
 def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
-    """The files that are spoken of, the most spoken of first."""
+    """Return the files in the findings and counters, the most frequent first."""
     every = [one.file for one in findings]
     every += [place.file for one in counters if one for place in one.places]
     known = dict.fromkeys(file for file in every if file)
@@ -455,7 +460,7 @@ def _rank_files(
 
 
 def _parse_indices(value: int | Sequence[int] | None) -> Index | None:
-    """An index into an array: a number, or several."""
+    """Convert an index into an array: a number, or several."""
     return (value,) if isinstance(value, int) else _parse_index(value)
 
 

@@ -1,8 +1,8 @@
-"""From an offset in a library to the line and column of the source it came from.
+"""Map an offset in a library to the line and column of its source.
 
-addr2line (it comes with g++) says file, line and the calls that were inlined, a few
-milliseconds for all offsets of a library; its answers have no columns. These are read
-from the library's line table here, which costs as much again. (pyelftools can do both;
+addr2line (it comes with g++) takes a few milliseconds for all offsets of a library. It
+returns files, lines and inlined calls, but no columns. This module reads the columns
+from the library's line table, which costs as much again. (pyelftools can do both;
 importing it takes ten times as long.)
 
 The format is that of the DWARF standard, versions 4 and 5, section 6.2.
@@ -25,7 +25,7 @@ from pathlib import Path
 class Frame:
     """A place in the source. line, column: from 1, 0: unknown; column in bytes.
 
-    function: its name as in C++ ("" if unknown). file: as the compiler had it.
+    function: its name as in C++ ("" if unknown). file: as the compiler recorded it.
     """
 
     function: str
@@ -36,7 +36,7 @@ class Frame:
 
 @dataclass
 class _Library:
-    """What is known of a library so far."""
+    """The frames and line table of a library, as far as they have been read."""
 
     frames: dict[int, list[Frame]] = field(default_factory=dict)
     rows: list[tuple[int, int, int]] | None = None  # address, line, column
@@ -47,32 +47,32 @@ _aliases: dict[str, str] = {}
 
 
 def note_alias(opened: str, path: str) -> None:
-    """Say that the library opened as `opened`, a file gone since, is `path`."""
+    """Record that the library opened as `opened`, a file since deleted, is `path`."""
     _aliases[opened] = path
 
 
 def find_places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
-    """The frames of each offset, the innermost (inlined last) first.
+    """Return the frames of each offset, the innermost (inlined last) first.
 
-    module: the path of a library or executable. A call is told by the address of any
-    of its bytes, not by where it returns to. Offsets of which nothing is known have
-    no frames. Nothing is raised for a file that is no library or has no line table.
+    module: the path of a library or executable. Any byte of a call identifies it, but
+    its return address does not. Unknown offsets have no frames. A file that is not a
+    library, or has no line table, raises no error.
     """
     known = _libraries.setdefault(module, _Library())
     offsets = list(offsets)
     missing = sorted({at for at in offsets if at not in known.frames})
     if missing:
         path = _aliases.get(module, module)
-        # At once: another thread must not take an offset without frames for known.
+        # One update, so that no other thread sees an offset before its frames.
         found = {at: [] for at in missing} | _find_frames(path, missing, known)
         known.frames.update(found)
     return {at: known.frames[at] for at in offsets}
 
 
 def list_following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
-    """Where the code after an offset comes to another line, up to `end`.
+    """Return the offsets up to `end` at which the code moves to another line.
 
-    At most so many offsets; none where the line table leaves off before.
+    At most `most` offsets are returned, and none past the end of the line table.
     """
     known = _libraries.setdefault(module, _Library())
     if known.rows is None:
@@ -109,7 +109,7 @@ def _find_frames(
 
 
 def _parse_answers(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
-    """addr2line's answers: an address, then pairs of a function and a place."""
+    """Parse addr2line's answers: an address, then pairs of function and place."""
     starts = [i for i, line in enumerate(lines) if _is_address(line)]
     for start, end in zip(starts, [*starts[1:], len(lines)]):
         pairs = zip(lines[start + 1 : end : 2], lines[start + 2 : end : 2])
@@ -134,7 +134,7 @@ def _parse_frame(function: str, place: str) -> Frame:
 def _with_column(
     at: int, frames: list[Frame], rows: list[tuple[int, int, int]]
 ) -> list[Frame]:
-    """The frames, the innermost with the column of the line table's row."""
+    """Return the frames with the innermost one's column from the line table."""
     i = bisect.bisect_right(rows, (at, 1 << 60, 0)) - 1
     if not frames or i < 0 or rows[i][1] != frames[0].line:
         return frames
@@ -146,21 +146,22 @@ def _with_column(
 
 
 def line_table(path: str) -> list[tuple[int, int, int]]:
-    """(address, line, column) of an ELF file's rows, sorted; line 0 ends a sequence.
+    """Return an ELF file's sorted rows (address, line, column).
 
-    Empty for a file that is not ELF, has no line table, or one that is not understood.
+    Line 0 ends a sequence. The list is empty for a file that is not ELF, or that has no
+    readable line table.
     """
     try:
         table = read_section(Path(path).read_bytes(), b".debug_line")
         rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
-    rows = sorted(rows, key=lambda row: row[0])  # stable: the last of an address counts
+    rows = sorted(rows, key=lambda row: row[0])  # stable: an address's last row counts
     return rows
 
 
 def read_section(data: bytes, name: bytes) -> bytes:
-    """The contents of a section of a little-endian 64-bit ELF file; b"" without."""
+    """Return a section of a little-endian 64-bit ELF file; b"" if it is missing."""
     if data[:6] != b"\x7fELF\x02\x01":
         return b""
     (start,) = struct.unpack_from("<Q", data, 40)
@@ -173,7 +174,7 @@ def read_section(data: bytes, name: bytes) -> bytes:
         at = names + head[0]
         if data[at : data.index(b"\0", at)] == name:
             found = data[head[4] : head[4] + head[5]]
-            if head[2] & 0x800:  # SHF_COMPRESSED, by zlib
+            if head[2] & 0x800:  # SHF_COMPRESSED, with zlib
                 return zlib.decompress(found[24:])
             return found
     return b""
@@ -221,7 +222,7 @@ def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
 
 @dataclass
 class _Head:
-    """What a line number program says of itself, named as in the standard."""
+    """The header of a line number program, with the standard's names."""
 
     minimum_instruction_length: int
     line_base: int
@@ -235,18 +236,18 @@ class _Head:
 
 
 def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]:
-    """The rows of one line number program. wide: bytes of its offsets."""
+    """Yield the rows of one line number program. wide: bytes per offset."""
     version = reader.number(2)
     if not 2 <= version <= 5:
         return
     if version == 5:
-        reader.at += 2  # sizes of an address and of a segment's number
+        reader.at += 2  # sizes of an address and of a segment selector
     length = reader.number(wide)
     program = reader.at + length
     least = reader.number(1)
     if version >= 4:
         reader.at += 1  # operations of a VLIW instruction
-    reader.at += 1  # where statements begin, by default
+    reader.at += 1  # default for where statements begin
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
     counts = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
@@ -254,7 +255,7 @@ def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]
 
 
 def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
-    """The rows that the operations of a program make."""
+    """Yield the rows that the operations of a program produce."""
     first, least = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):

@@ -1,6 +1,6 @@
-"""A report as text: one line where all is well, findings with their source lines.
+"""Write a report as text: one line if all is well, findings with their source lines.
 
-In a terminal it has colours: red where it is wrong, yellow where slow.
+In a terminal, faults are red and slow places are yellow.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .places import text_before, write_index
 if TYPE_CHECKING:
     from .model import Finding, ProgramReport, Report
 
-SHOWN = 8  # findings; what follows is rarely news
+SHOWN = 8  # findings shown; later ones are rarely news
 
 
 def write_text(report: Report) -> str:
-    """The whole report for a terminal."""
+    """Return the whole report for a terminal."""
     parts = [write_summary(report), *write_findings(report)]
     if report.counters:
         parts += [f"slow: {said}" for said in list_remarks(report.counters)]
@@ -39,7 +39,7 @@ def write_text(report: Report) -> str:
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
-    """The first findings, and how many there are beyond them."""
+    """Return the first findings, and the number of further ones."""
     parts = [write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
@@ -47,10 +47,10 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 
 
 def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
-    """Any source text with its lines' counters beside it; hot ones have a mark.
+    """Return a source text with its lines' counters; hot numbers have a mark.
 
-    lines: what each did, by number, as Counters.lines_of has it. hot: only the hot
-    lines with their neighbours; "" if there are none.
+    lines: the counts of each line by number, as Counters.lines_of returns them. hot:
+    whether to show only the hot lines with their neighbours; "" if there are none.
     """
     rows = annotate_lines(text, first, lines)
     shown = select_columns(rows)
@@ -75,12 +75,12 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
 
 
 def _mark_number(cell: CostCell | None) -> str:
-    """A number as it stands in the listing; a hot one has a mark."""
+    """Return a number for the listing, with a mark if it is hot."""
     return f"{cell.text}{' !' * (cell.heat > HOT)}" if cell else ""
 
 
 def write_summary(report: Report) -> str:
-    """One line: the launch, its verdict, and what each thread did to memory."""
+    """Return one line: the launch, its verdict, and each thread's memory accesses."""
     parts = [write_head(report), write_verdict(report)]
     if report.counters:
         parts += write_costs(report.counters)
@@ -88,24 +88,24 @@ def write_summary(report: Report) -> str:
 
 
 def write_head(report: Report) -> str:
-    """The kernel and its launch, as `tiled[(4,4), (16,16)]`."""
+    """Return the kernel and its launch, as `tiled[(4,4), (16,16)]`."""
     sides = [write_index(shape, shape) for shape in (report.grid, report.block)]
     times = f" x{report.launches}" if report.launches > 1 else ""
     return f"{report.kernel}[{', '.join(sides)}]{times}"
 
 
 def write_verdict(report: Report | ProgramReport) -> str:
-    """How many findings, in words."""
+    """Return the number of findings in words."""
     return how_many(len(report.findings))
 
 
 def how_many(count: int) -> str:
-    """3 findings; nothing wrong"""
+    """Return "3 findings" or "nothing wrong"."""
     return count_things(count, "finding") if count else "nothing wrong"
 
 
 def write_costs(counters: Counters) -> list[str]:
-    """What a launch did to memory, in a few phrases with the numbers."""
+    """Describe the memory accesses of a launch in a few phrases with numbers."""
     said = []
     each = {
         "reads": counters.reads_per_thread,
@@ -128,7 +128,7 @@ def _write_amounts(of: dict[str, float]) -> str:
 
 
 def write_finding(report: Report | ProgramReport, one: Finding) -> str:
-    """A finding: the sentence, its source line with a caret, what usually cures it."""
+    """Return a finding: its sentence, its source line with a caret, and its cure."""
     where = f"{short_file(one.file)}:{one.line}: " if one.line else ""
     times = f" ({one.count} times)" if one.count > 1 else ""
     rows = [f"{where}{one.kind}: {one.text}{times}"]
@@ -147,12 +147,12 @@ def write_finding(report: Report | ProgramReport, one: Finding) -> str:
 
 
 def write_caret(source: str, column: int) -> str:
-    """A caret under a column, its tabs and width those of the line."""
+    """Return a caret under a column, with the tabs and width of the line."""
     return "".join(c if c == "\t" else " " for c in text_before(source, column)) + "^"
 
 
 def short_file(file: str) -> str:
-    """A file as its name; a cell of a notebook as `cell`."""
+    """Return the name of a file, or `cell` for a notebook's cell."""
     name = os.path.basename(file)
     cell = name.startswith("<") or "ipykernel" in file
     return "cell" if cell else name or "kernel"
@@ -176,7 +176,7 @@ _MARKS = [
 
 
 def colour_report(text: str) -> str:
-    """The text with ANSI colours; NO_COLOR leaves it as it is (no-color.org)."""
+    """Add ANSI colours to the text, unless NO_COLOR is set (no-color.org)."""
     if os.environ.get("NO_COLOR"):
         return text
     for pattern, made in _MARKS:

@@ -1,14 +1,13 @@
-"""Loops of a source, and the turn of a loop in which an access happened.
+"""Loops of a source, and the loop turn in which an access happened.
 
-The loops of a source in CUDA C, by its lines.
+The module finds the loops of CUDA C and Python sources by line. It then derives the
+turn of an access from the barriers that its block has left.
 
-Find the loop turn of an access from the barriers that its block has left.
-
-The two accesses of a race lie between the same barriers, and often in two turns of a
-loop: one thread still reads what the turn before wrote, another one writes what the
-next turn needs. A loop each of whose turns has a barrier is counted by it: what stands
-below the last barrier belongs to the turn of that barrier, what stands above it to the
-next turn.
+The two accesses of a race happen between the same barriers, and often in two turns of a
+loop. One thread still reads what the previous turn wrote, while another writes what the
+next turn needs. If each turn has a barrier, that barrier counts the turns. Code below
+the last barrier belongs to the turn of that barrier, and code above it to the next
+turn.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ _WORDS = re.compile(r"\b(for|while|do)\b")
 
 
 def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
-    """The loops of a text whose first line has that number; those alone whose bodies
-    are in braces: a barrier and an access are two statements."""
+    """Find the loops of a CUDA C text whose first line has the number `first`.
+
+    Only loops with bodies in braces count: a barrier and an access are two statements.
+    """
     text = ScannedText(source, "")
     spans = []
     for word in _WORDS.finditer(text.code):
@@ -39,7 +40,7 @@ def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
 
 
 def _find_span(text: ScannedText, word: re.Match[str]) -> tuple[int, int, int] | None:
-    """Return where a loop begins and its body's braces; None if it has no braces."""
+    """Return a loop's start and its body's braces; None if it has no braces."""
     at = text.skip(word.end())
     if word[1] != "do":
         if text.code[at : at + 1] != "(":
@@ -56,7 +57,7 @@ def _nest_loops(
     code = DIRECTIVE.sub(_blank_comments, text.code.replace(BLANK, " "))
     barriers = [one.start() for one in _BARRIER.finditer(code)]
     loops: list[SourceLoop] = []
-    ends: list[tuple[int, SourceLoop]] = []  # of the loops that are open
+    ends: list[tuple[int, SourceLoop]] = []  # end and loop, for each loop that is open
     for start, brace, end in spans:
         while ends and ends[-1][0] < start:
             ends.pop()
@@ -70,7 +71,7 @@ def _nest_loops(
 
 
 def _list_lines_once(body: str, line: int) -> frozenset[int]:
-    """The lines of what each turn runs once, in a body that begins at `line`."""
+    """List the lines that each turn runs once, in a body that begins at `line`."""
     if re.search(r"\b(?:continue|goto)\b", body):
         return frozenset()
     found: set[int] = set()
@@ -102,10 +103,10 @@ _RACE = re.compile(
 
 @dataclass(frozen=True)
 class SourceLoop:
-    """A loop of a source. first, last: its lines, the head's among them.
+    """A loop of a source. first, last: its lines, including the head.
 
-    once: lines to which each turn comes exactly once. waits: those of them with a
-    barrier, as far as its name says so. outer: the loop around it.
+    once: lines that each turn runs exactly once. waits: those of them whose call is
+    named like a barrier. outer: the loop around it.
     """
 
     first: int
@@ -123,7 +124,7 @@ class Barriers:
     """The barriers that a block has left, by line.
 
     last: the line of the last one; 0: none yet. visits: how often each was left.
-    before: of each line, the visits of all when it was last left.
+    before: for each line, the visits of all lines when it was last left.
     """
 
     last: int = 0
@@ -173,26 +174,28 @@ def _turn(
     counting: int,
     line: int,
 ) -> int:
-    """The turn in which a line is run next; 0: not known. counting: a barrier's line
-    that each turn comes to once."""
+    """Return the turn in which a line runs next; 0 if unknown.
+
+    counting: the line of a barrier that each turn reaches once.
+    """
     outer, last, seen = loop.outer, barriers.last, barriers.visits.keys()
     if outer and all(n in loop for n in outer.waits | outer.once & seen):
-        return 0  # where the outer loop's next turn begins is not known
+        return 0  # the start of the outer loop's next turn is unknown
     if last not in loop:
         return int(line < counting)
     inner = [one for one in loops if one.first in loop and one is not loop]
     if line == last or any(line in one and last in one for one in inner):
-        return 0  # of this turn or the next, or of an inner loop's
+        return 0  # either this turn or the next, or an inner loop's
     entered = [
         at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
     ]
     turns = barriers.visits.get(counting, 0) - max(entered, default=0)
-    turns += counting > last  # to which this turn has not come yet
+    turns += counting > last  # this turn has not reached the barrier yet
     return turns + (line < last)
 
 
 def add_turns(text: str, turns: Turns) -> str:
-    """Return the sentence about a race with the turns of its two accesses inserted."""
+    """Insert the turns of its two accesses into the sentence about a race."""
     race = _RACE.fullmatch(text)
     if race is None:
         return text

@@ -1,7 +1,7 @@
-"""CUDA C -> C++ for the CPU, line for line: for libraries, cells, whole programs.
+"""Translate CUDA C to C++ for the CPU, line for line: libraries, cells, programs.
 
-rewrite      what is not C++ becomes C++ on top of kernels/simt
-shared       __shared__ declarations, and lanes that go on in step
-preprocess   a program with its headers as one text, and back to the reader's column
-unsupported  what a CPU cannot do
+rewrite      turns CUDA's extensions into C++ on top of kernels/simt
+shared       __shared__ declarations, and warp lanes that run in lockstep
+preprocess   a program with its headers as one text, and the reader's columns
+unsupported  refuses features that a CPU does not have
 """

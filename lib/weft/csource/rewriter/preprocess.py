@@ -1,11 +1,9 @@
-"""A program's source with its headers as one text, and columns of it mapped back.
+"""Preprocess a program with its headers, and map columns back to the reader's.
 
-From a column of a rewritten line back to the reader's line.
-
-g++'s own preprocessor resolves macros, conditions and includes, whatever they
-are. What it leaves is sorted here: the program's own text, which is rewritten,
-and that of system headers and of kernels/simt, which is put aside meanwhile.
-Lines keep their numbers, and `# line "file"` says where a file begins or goes on.
+g++'s own preprocessor resolves all macros, conditions and includes. This module sorts
+its output. The program's own text is rewritten; the text of system headers and of
+kernels/simt is set aside meanwhile. Lines keep their numbers, and `# line "file"` marks
+where a file begins or resumes.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\w+|[^\w\s]')
 
 
 def original_column(line: str, rewritten: str, column: int) -> int:
-    """The column of `line` that became this one of `rewritten` (both in bytes)."""
+    """Return the column of `line` that became `column` of `rewritten` (in bytes)."""
     if line == rewritten or not column:
         return column
     old, new = list(_TOKEN.finditer(line)), list(_TOKEN.finditer(rewritten))
@@ -41,7 +39,7 @@ def original_column(line: str, rewritten: str, column: int) -> int:
     token = old[min(best, len(old) - 1)]
     within = at - new[index].start() if new else 0
     same = new and token.group() == new[index].group()
-    # g++ points just behind what lacks its `;`.
+    # g++ points just past the statement that lacks its `;`.
     offset = token.start() + (min(within, len(token.group())) if same else 0)
     return len(line[:offset].encode()) + 1
 
@@ -50,7 +48,7 @@ MARKER = re.compile(r'# (\d+) "((?:\\.|[^"\\])*)"((?: \d)*)')
 _ASIDE = re.compile(r"^//@aside (\d+)$", re.M)
 _QUOTED = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = {b"n": b"\n"}
-_GAP = 99  # blank lines that stand for what the preprocessor skipped, at most
+_GAP = 99  # maximum number of blank lines that replace skipped lines
 
 
 @dataclass(frozen=True)
@@ -59,22 +57,22 @@ class PreprocessedSource:
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
-    files: tuple[str, ...]  # every file read, system headers included
+    files: tuple[str, ...]  # every file read, including system headers
 
     def restore(self, own: str) -> str:
-        """`own`, after it was rewritten, with the system headers back in place."""
+        """Return the rewritten `own` with the system headers back in place."""
         return _ASIDE.sub(lambda match: self.aside[int(match[1])], own)
 
 
 def split(text: str, simt: str) -> PreprocessedSource:
-    """Sort what `g++ -E -include SIMT/program.h` printed.
+    """Sort the output of `g++ -E -include SIMT/program.h`.
 
-    The files under `simt` are not the program's own, and program.h is left out:
-    the rewritten text includes it again, for its macros.
+    Files under `simt` are not the program's own. program.h is omitted, because the
+    rewritten text includes it again for its macros.
     """
     lines = text.split("\n")
     marks = [MARKER.fullmatch(line) for line in lines]
-    # A system header's macro, too, marks its words as a system header's: 3.
+    # Flag 3 marks a system header, and also the words of its macros.
     own = {m[2] for m in marks if m and "3" not in m[3]}
     own = {name for name in own if not name.startswith(("<", simt))}
     sorter = _Sorter()
@@ -91,7 +89,7 @@ def split(text: str, simt: str) -> PreprocessedSource:
 
 
 def unquote_name(name: str) -> str:
-    """The file that a `# line "file"` names, without the backslashes of g++."""
+    """Return the file that a `# line "file"` names, without g++'s backslashes."""
 
     def plain(match: re.Match[bytes]) -> bytes:
         word = match[1]
@@ -101,7 +99,7 @@ def unquote_name(name: str) -> str:
 
 
 def find_position(text: str, offset: int) -> tuple[str, int] | None:
-    """The file and line at `offset` of a text with `# line "file"` in it."""
+    """Return the file and line at `offset` of a text with `# line "file"` in it."""
     before = text[:offset].split("\n")[:-1]
     for back, row in enumerate(reversed(before)):
         if mark := MARKER.fullmatch(row):
@@ -112,13 +110,13 @@ def find_position(text: str, offset: int) -> tuple[str, int] | None:
 def merge(
     host: PreprocessedSource, device: PreprocessedSource, kind: Callable[[int], str]
 ) -> PreprocessedSource:
-    """What the two passes of nvcc saw, as one text.
+    """Merge the texts that nvcc's two passes see into one.
 
-    host, device: without and with __CUDA_ARCH__. Where they differ, device code
-    is what the second saw and other functions what the first saw; between
-    functions, whatever either of them saw, except for device code that only
-    the first saw: that is for GPUs that lack something. kind(offset into
-    device.own) is "device", "host" or "" for between.
+    host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
+    code comes from the second and other functions from the first. Between functions,
+    text of either is kept. Device code that only the first has is an exception: it is
+    for GPUs that lack a feature. kind(offset into device.own) returns "device", "host",
+    or "" between functions.
     """
     a, b = host.own.split("\n"), device.own.split("\n")
     starts = [0]
@@ -135,8 +133,8 @@ def merge(
             between = where == "" and empty and "__device__" not in "".join(ours)
             theirs = ours if where == "host" or between else theirs
         out += theirs
-    # Both passes read the same system headers in the same order, or the text
-    # would name one that the device's list does not have.
+    # Both passes must read the same system headers in the same order. Otherwise the
+    # text could name one that is missing from the device's list.
     if host.aside != device.aside:
         return device
     files = tuple(sorted({*host.files, *device.files}))
@@ -162,7 +160,7 @@ class _Sorter:
         self._away: list[str] | None = None  # the system header's lines so far
         self._glue = False  # the next line continues the last one
         self._file = ""
-        self._next = 0  # the number, in its file, of the line that comes next
+        self._next = 0  # the number of the next line in its file
 
     def line(self, text: str) -> None:
         if self._away is not None:
@@ -176,7 +174,7 @@ class _Sorter:
         self._glue = False
 
     def mark(self, text: str, number: int, file: str, flags: str, own: bool) -> None:
-        """A `# number "file" flags`."""
+        """Process a `# number "file" flags`."""
         if not own:
             self._away = [] if self._away is None else self._away
             self._away.append(text)
@@ -186,12 +184,12 @@ class _Sorter:
         if here and number >= self._next:
             self.own += [""] * (number - self._next)
         elif here and not self.own[-1].startswith("#"):
-            # Words of a macro, or what follows them: the line before goes on.
+            # Words of a macro, or the text after them, continue the previous line.
             self._glue = True
             return
         else:
             self.end_aside()
-            # Flags say which file was entered or left: gcc counts them.
+            # The flags must stay: gcc uses them to count the files entered and left.
             self.own.append(text)
         self._file, self._next = file, number
 

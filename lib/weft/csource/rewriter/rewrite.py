@@ -1,6 +1,6 @@
-r"""CUDA C -> C++ that g++ takes on top of kernels/simt, line for line.
+r"""Translate CUDA C to C++ for g++ and kernels/simt, line for line.
 
-Only what is not C++ is changed, and only within its line:
+Only constructs that are not C++ are changed, and only within their line:
 
     k<<<grid, block>>>(a, b)     (simt::Launch(grid, block), k(a, b))
     __global__ void k(int n) {   void k(int n) {SIMT_PARAMETERS("n", n) SIMT_BODY;
@@ -16,10 +16,10 @@ Only what is not C++ is changed, and only within its line:
                                  where s is volatile: see shared.py
     __noinline__                 SIMT_NOINLINE
 
-So `threadIdx` stays a name like any other, a launch evaluates its arguments
-once, as an ordinary call does, and the compiler's messages name the lines of
-the source. Comments, strings and what stands under `#ifdef __CUDACC__` are left
-alone. Inline PTX is refused: it has no meaning on a CPU.
+So `threadIdx` stays a name like any other, and a launch evaluates its arguments once,
+as an ordinary call does. The compiler's messages name the lines of the source.
+Comments, strings and code under `#ifdef __CUDACC__` are left alone. Inline PTX is
+refused, because it has no meaning on a CPU.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ __all__ = ["RewriteError", "rewrite", "rewrite_program"]
 
 
 def rewrite(source: str, path: str) -> str:
-    """The C++ for the CUDA C in `source`, whose name in messages is `path`.
+    """Return the C++ for the CUDA C in `source`; messages call it `path`.
 
-    The result is two lines (an #include and a #line) and then the lines of the
-    source, as many as it has. Raises RewriteError with `path:line`.
+    The result is two lines (an #include and a #line), followed by as many lines as the
+    source has. RewriteError names the `path:line` of a construct that cannot be
+    rewritten.
     """
     text = ScannedText(source, path)
     for match in ASM.finditer(text.code):
@@ -62,21 +63,21 @@ def rewrite(source: str, path: str) -> str:
 
 
 def rewrite_program(source: PreprocessedSource, path: str) -> str:
-    """The C++ for a whole program's preprocessed source, headers and all.
+    """Return the C++ for the preprocessed source of a whole program.
 
-    Compile it with kernels/simt in the include path and nothing of the
-    program's own. Raises RewriteError with the file and line, as the reader has
-    them, of the first thing that a CPU cannot do.
+    Compile it with kernels/simt in the include path and none of the program's own
+    folders. RewriteError names the reader's file and line of the first construct that a
+    CPU does not support.
     """
     text = ScannedText(source.own, path)
     refuse(text)
     names = " ".join(sorted(_device_variables(text)))
-    device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # no line of the reader's moves
+    device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # keeps the reader's line numbers
     return '#include "program.h"\n' + source.restore(_apply_steps(text).raw) + device
 
 
 def _device_variables(text: ScannedText) -> set[str]:
-    """The names in declarations of __device__ variables, and some words besides."""
+    """Return the names of __device__ variables, and a few unrelated words."""
     names: set[str] = set()
     for match in re.finditer(r"\b__(?:device|constant|managed)__\b", text.code):
         end, code = match.end(), text.code
@@ -109,7 +110,7 @@ def _apply_steps(text: ScannedText) -> ScannedText:
 
 
 def _rewrite_clocks(text: ScannedText) -> str:
-    """On the device clock() is not the host's, which counts microseconds."""
+    """Replace clock() in device code: the host's clock() counts microseconds."""
     found = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     found = list(found)
     bodies = device_bodies(text) if found else []
@@ -125,7 +126,7 @@ _KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+
 
 
 def _rewrite_casts(text: ScannedText) -> str:
-    """Have simt::typed() note a kernel's type where a cast would forget it."""
+    """Insert simt::typed() so that a cast does not lose a kernel's type."""
     found = list(_KERNEL_CAST.finditer(text.code))
     kernels = _kernel_names(text) if found else set()
     edits = []
@@ -150,7 +151,7 @@ def _kernel_names(text: ScannedText) -> set[str]:
 
 
 def _angle_end(text: ScannedText, start: int) -> int:
-    """The offset after the > that closes the < at `start`."""
+    """Return the offset after the > that closes the < at `start`."""
     depth, i = 0, start
     while i < len(text.code):
         c = text.code[i]
@@ -181,7 +182,7 @@ def _rewrite_launches(text: ScannedText) -> str:
 
 
 def _find_callee(text: ScannedText, end: int) -> int:
-    """Where the expression that is launched begins; it ends before `end`."""
+    """Return the start of the launched expression, which ends before `end`."""
     code = text.code
     i = text.skip_back(end)
     while True:
@@ -209,9 +210,9 @@ def _find_callee(text: ScannedText, end: int) -> int:
 
 
 def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
-    """Where the >>>, before a (, that closes this <<< begins and ends."""
+    """Return the start and end of the >>> that closes this <<< before a (."""
     depth, start = 0, opening.start()
-    # Editors that do not know CUDA make << < and >> > of them.
+    # Editors that do not support CUDA split these into << < and >> >.
     closing = re.compile(">>>" if opening.group() == "<<<" else r">>\s*>")
     for i in range(opening.end(), len(text.code)):
         c = text.code[i]
@@ -221,7 +222,8 @@ def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]
         found = closing.match(text.code, i) if depth == 0 else None
         if found:
             after = text.skip(found.end())
-            # In <<<size<B<C<int>>>(n)>>> the first would do, but for the rest.
+            # In <<<size<B<C<int>>>(n)>>> the first >>> is followed by a ( but is not
+            # the end.
             if text.code[after : after + 1] == "(" and not text.code.startswith(
                 ">", found.end()
             ):
@@ -238,7 +240,7 @@ def _rewrite_kernels(text: ScannedText) -> str:
         edits.append((match.start(), match.end(), ""))
         brace = text.body(match.end())
         if brace is None:
-            continue  # a declaration
+            continue  # only a declaration
         directive = _directive_end(text, match.start())
         if directive is not None and brace > directive:
             raise text.error(
@@ -256,9 +258,9 @@ def _rewrite_kernels(text: ScannedText) -> str:
 
 
 def _rewrite_returns(text: ScannedText) -> str:
-    """Have functions of the device say that they are left before their end.
+    """Mark each early `return;` of a device function for the runtime.
 
-    Kernels need not: a thread that comes to the end of one says so (SIMT_END).
+    Kernels need no mark: SIMT_END reports a thread that reaches the end of one.
     """
     found = [*re.finditer(r"\breturn[ \t]*;", text.code)]
     bodies = device_bodies(text) if found else []
@@ -272,10 +274,9 @@ def _rewrite_returns(text: ScannedText) -> str:
 
 
 def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
-    """The names of a kernel's parameters that are references.
+    """Return the names of a kernel's parameters that are references.
 
-    A copy, which is what [=] takes, would keep from the caller what the kernel
-    writes.
+    [=] captures copies, so the caller would not see what the kernel writes.
     """
     names = []
     for declared in _list_declarations(text, start, brace):
@@ -284,7 +285,7 @@ def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     return names
 
 
-# What stands before a parameter's name: a type, or the end of one.
+# The text before a parameter's name: a type, or the end of one.
 _PARAMETER = re.compile(
     r"(?:[*&>]|[\w>]\s)(?:\s|\b(?:const|volatile|__restrict__|__restrict)\b)*"
     r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$"
@@ -300,7 +301,7 @@ _ONLY_WORDS = re.compile(
 
 
 def _list_parameters(text: ScannedText, start: int, brace: int) -> list[str]:
-    """The names of a kernel's parameters, of those that have one; no packs."""
+    """Return the names of a kernel's named parameters, without packs."""
     names = []
     for declared in _list_declarations(text, start, brace):
         found = _PARAMETER.search(declared)
@@ -312,9 +313,9 @@ def _list_parameters(text: ScannedText, start: int, brace: int) -> list[str]:
 
 
 def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
-    """The declarations of a kernel's parameters, without what they default to."""
+    """Return the declarations of a kernel's parameters, without default values."""
     close = text.code.rfind(")", start, brace)
-    if close < 0:  # `__global__ void k {`
+    if close < 0:  # as in `__global__ void k {`
         return []
     opening = text.open(close, "(", ")")
     parts = split_declarators(text, opening + 1, close)
@@ -322,7 +323,7 @@ def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
 
 
 def _directive_end(text: ScannedText, offset: int) -> int | None:
-    """Where the # directive around `offset` ends; None outside of one."""
+    """Return where the # directive around `offset` ends; None outside of one."""
     for match in DIRECTIVE.finditer(text.code):
         if match.start() <= offset < match.end():
             return match.end()
@@ -351,12 +352,12 @@ def _rewrite_names(text: ScannedText) -> str:
             if not before.endswith("(") and not before.endswith(","):
                 edits.append((match.start(), match.end(), "SIMT_NOINLINE"))
         elif match["forceinline"]:
-            # g++, unlike nvcc, refuses a second `inline`.
+            # Unlike nvcc, g++ refuses a second `inline`.
             twice = _INLINE_BESIDE.search(text.code[: match.start()][-200:])
             if twice or _INLINE_AFTER.match(text.code, match.end()):
                 edits.append((match.start(), match.end(), ""))
         elif match["cast"]:
-            # The kernel's type says what its arguments are.
+            # The kernel's type determines those of its arguments.
             edits.append((match.start("cast"), match.end("cast"), ""))
         elif not before.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"

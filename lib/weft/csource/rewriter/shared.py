@@ -1,18 +1,16 @@
-"""Shared memory and lockstep warps: rewritten for a runtime that places and steps them.
+"""Rewrite __shared__ declarations and lockstep warps for the simt runtime.
 
-Warp-synchronous code of old: lanes that go on in step without a __syncwarp().
-
-Kernels from before 2017 add the halves of a warp by
+Kernels from before 2017 sum the halves of a warp without a __syncwarp():
 
     volatile float *s = shared;
     s[i] += s[i + 32];
     s[i] += s[i + 16];
 
-and count on all lanes reading before one writes. `volatile` is how they say it.
-Such a statement becomes s[i] += simt::lockstep([&] { return s[i + 32]; }), which
-has the lanes that are here together meet before the write and after it.
+They rely on every lane reading before any lane writes, and mark this by `volatile`.
+Such a statement becomes s[i] += simt::lockstep([&] { return s[i + 32]; }). The lanes
+that reach it together then meet before the write and after it.
 
-__shared__ declarations -> members of a struct that the runtime places.
+__shared__ declarations become members of a struct that the runtime places.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def rewrite_lockstep(text: ScannedText) -> str:
     for match in re.finditer(_ASSIGNED.format(names=names), text.code):
         end = text.code.find(";", match.end())
         value = text.code[match.end() : end]
-        # One statement, on its own, that reads what other lanes write.
+        # A single statement that reads elements that other lanes write.
         balanced = value.count("(") == value.count(")")
         plain = balanced and not re.search(r"[{}#]", value)
         if not (end > 0 and plain and is_volatile(match)):
@@ -66,7 +64,7 @@ def rewrite_lockstep(text: ScannedText) -> str:
         if any(
             is_volatile(read) for read in reads.finditer(text.code, match.end(), end)
         ):
-            # s[i]=s[j]; has no space of its own that would follow `return`.
+            # In s[i]=s[j]; no space precedes the value, but `return` needs one.
             space = "" if value[0].isspace() else " "
             before = f" simt::lockstep([&] {{ return{space}"
             edits.append((match.end(), match.end(), before))
@@ -75,10 +73,10 @@ def rewrite_lockstep(text: ScannedText) -> str:
 
 
 def _scope_before(text: ScannedText, offset: int) -> range:
-    """Where the name that is declared before `offset` means what it does there.
+    """Return the range in which a name declared before `offset` has that meaning.
 
-    A parameter's is its function's body, that of any other the rest of the braces
-    around it, or of the file: so it is for a class's member.
+    A parameter's range is the body of its function. Any other name's is the rest of the
+    enclosing braces, or of the file. A class's member has the rest of the file, too.
     """
     opened: list[int] = []
     for match in re.finditer(r"[(){}]", text.code[:offset]):
@@ -103,7 +101,7 @@ def _scope_before(text: ScannedText, offset: int) -> range:
         return everything
 
 
-# What may stand before __shared__: `static`, which says nothing, and words that
+# Text that may precede __shared__: `static`, which has no effect here, and words that
 # belong to the type.
 _BEFORE_SHARED = re.compile(
     rf"(?:(?:{ATTRIBUTE.pattern}|\b[A-Za-z_]\w*(?:\s*::\s*\w+)*)\s*)+$"
@@ -124,7 +122,7 @@ def rewrite_shared(text: ScannedText) -> str:
         start, before = _before_shared(text, match.start())
         after = match.end()
         inside = depths(start)
-        # `__shared__ extern` is the same as `extern __shared__`.
+        # `__shared__ extern` means the same as `extern __shared__`.
         rest = re.match(r"\s*extern\b", text.code[after:end])
         after += rest.end() if rest else 0
         kind = _NOT_OF_THE_TYPE.sub("", before).strip()
@@ -151,7 +149,7 @@ def rewrite_shared(text: ScannedText) -> str:
 
 
 def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
-    """Where a declaration whose __shared__ is at `end` begins, and that part."""
+    """Return where the declaration with a __shared__ at `end` begins, and that part."""
     begin = max(text.code.rfind(c, 0, end) for c in "\n;{}")
     line = text.code[begin + 1 : end].replace(BLANK, " ")
     found = _BEFORE_SHARED.search(line)
@@ -163,7 +161,7 @@ def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
 def _rewrite_dynamic(
     text: ScannedText, start: int, after: int, end: int, inside: bool, before: str
 ) -> str:
-    """What `extern before __shared__ T name[];` becomes."""
+    """Return the replacement for `extern before __shared__ T name[];`."""
     raw, breaks = on_one_line(text, after, end)
     raw = f"{before} {raw}"
     found = re.fullmatch(
@@ -183,7 +181,7 @@ def _rewrite_dynamic(
 
 
 def _declared_name(text: ScannedText, start: int, end: int) -> str:
-    """The name that the declarator in [start, end) declares."""
+    """Return the name that the declarator in [start, end) declares."""
     code = ATTRIBUTE.sub(" ", text.code[start:end].replace(BLANK, " "))
     code = re.sub(r"\b(?:struct|union|class|enum)\b.*\}", " ", code, flags=re.S)
     if "=" in code or "{" in code:

@@ -1,4 +1,4 @@
-"""What a CUDA program may hold that a CPU cannot do: one error, with its line."""
+"""Refuse the features of CUDA programs that a CPU does not have, with their line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LIBRARIES = {
 
 
 def refuse(text: ScannedText) -> None:
-    """Raise RewriteError for the first thing in `text` that has no meaning here."""
+    """Raise RewriteError for the first construct in `text` without a CPU meaning."""
     for pattern, message in _UNSUPPORTED:
         if found := pattern.search(text.code):
             raise text.error(
@@ -81,7 +81,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
     """Raise RewriteError for the first call of the driver API in `printed`.
 
     printed: a preprocessed source with its line markers
-    simt: the folder of kernels/simt, whose cuda.h has types alone
+    simt: the folder of kernels/simt, whose cuda.h declares only types
     """
     if not re.search(rf'"{re.escape(simt)}/(?:include/)?cuda\.h"', printed):
         return
@@ -101,7 +101,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
 
 
 def missing_header(name: str) -> str:
-    """Why a header that g++ did not find is not there."""
+    """Explain why a header that g++ did not find is missing."""
     for start, library in LIBRARIES.items():
         if name.startswith(start):
             return f"{library} needs a GPU, there is none for the CPU: '{name}'"
@@ -109,7 +109,7 @@ def missing_header(name: str) -> str:
 
 
 def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
-    """Bodies of functions of the device: start, end, "device" or "both"."""
+    """List the bodies of device functions: start, end, "device" or "both"."""
     found = []
     for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
         brace = text.body(match.end())
@@ -122,7 +122,7 @@ def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
 
 
 def device_names(text: ScannedText) -> set[str]:
-    """The names of functions and variables that live on the device alone."""
+    """Return the names of functions and variables that only the device has."""
     names = set()
     for match in re.finditer(
         r"\b__(?:device|constant|managed)__\b([^;={(]*?)(\w+)\s*[\[(;={]", text.code
@@ -133,7 +133,7 @@ def device_names(text: ScannedText) -> set[str]:
 
 
 def kind_of_code(text: ScannedText) -> Callable[[int], str]:
-    """A function of an offset: "device", "host" or, between functions, ""."""
+    """Return a function that maps an offset to "device", "host" or "" (neither)."""
     bodies = device_bodies(text)
     inside = function_depths(text)
 
@@ -151,5 +151,5 @@ def _is_within(bodies: list[tuple[int, int, str]], offset: int) -> bool:
 
 
 def _is_empty(text: ScannedText, offset: int) -> bool:
-    """Whether this asm() only keeps the compiler from moving things."""
+    """Return whether this asm() only keeps the compiler from moving code."""
     return bool(re.match(r'[\s\w]*\(\s*""', text.raw[offset:]))

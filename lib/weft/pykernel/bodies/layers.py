@@ -1,20 +1,9 @@
-"""The layers of the CNN as Python kernels: the naive rungs of kernels/, line by line.
+"""The layers of the CNN as Python kernels, in the order of the network's parts.
 
-How many threads the bodies are launched with, as in kernels/common/checks.cuh.
-
-Convolution and its gradients: the naive rung of kernels/conv2d/conv2d.cu.
-
-max(x, 0) and its gradient: the naive rung of kernels/relu.cu.
-
-Maxima of windows and their gradient: the naive rung of kernels/maxpool2d.cu.
-
-A fully connected layer and its gradients: kernels/linear.cu, rung naive.
-
-Softmax and loss, and their gradient: the naive rung of kernels/cross_entropy.cu.
-
-A step of gradient descent: the naive rung of kernels/sgd.cu.
-
-A batch as the network reads it: gather() of kernels/mnist/layers.cu.
+Each follows the naive rung of its file in kernels/ line by line: conv2d/conv2d.cu,
+batchnorm2d/batchnorm2d.cu, relu.cu, maxpool2d.cu, linear.cu, cross_entropy.cu and
+sgd.cu. gather() reads a batch, as in kernels/mnist/layers.cu. THREADS is the block size
+of kernels/common/checks.cuh.
 """
 
 import math
@@ -23,11 +12,11 @@ from numpy import float32
 
 from ... import cuda
 
-THREADS = 256  # of a block
+THREADS = 256  # threads per block
 
 
 def blocks_for(count: int) -> int:
-    """How many blocks of THREADS threads cover `count` elements."""
+    """Return the number of blocks of THREADS threads that cover `count` elements."""
     return -(-count // THREADS)
 
 

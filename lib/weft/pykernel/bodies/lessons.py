@@ -1,13 +1,13 @@
-"""What the first lessons build: grey values, and two matrix products.
+"""Kernels of the first lessons: grey values, and two matrix products.
 
-The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the first.
+The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the first product.
 """
 
 from numpy import float32
 
 from ... import cuda
 
-TILE = 16  # side of matmul_tiled's tiles, and of its blocks
+TILE = 16  # side of matmul_tiled's tiles and blocks
 
 
 def grey(y, x, n):

@@ -1,12 +1,12 @@
-"""numba_jit(kernel)[grid, block](*args): a Python kernel compiled by Numba.
+"""Compile a Python kernel with Numba: numba_jit(kernel)[grid, block](*args).
 
 The kernel is a plain function in the names of weft.cuda. On a machine with a GPU it
-runs there, compiled for each combination of argument types; elsewhere on Numba's own
-simulator, which is another process here.
+runs there, compiled for each combination of argument types. Elsewhere it runs on
+Numba's own simulator, in another process.
 
-    arguments         what Numba takes, where it lies, and launches without Numba
-    meaning           what the names in a kernel mean; names of cuda that are none
-    simulator, child  the other process, from here and from inside
+    arguments         arguments on the host and the GPU, and launches without Numba
+    meaning           the meaning of the names in a kernel; misspelt names of cuda
+    simulator, child  the simulator's process, from outside and from inside
     gpu               launches on a GPU
     reading           types and PTX, which need no GPU, and Numba's errors in a sentence
 """
@@ -30,14 +30,14 @@ _KEPT = "__weft_numba__"
 
 
 def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
-    """The kernel for Numba: numba_jit(kernel)[grid, block, stream, shared](*args).
+    """Return the kernel for Numba: numba_jit(kernel)[grid, block](*args).
 
-    kernel: a function, or what Numba's @cuda.jit made of one. args: torch tensors and
-    NumPy arrays (those on the host are copied to a GPU and back), numbers, tuples of
-    numbers. Nothing is returned, results are written into the arrays. On a GPU a
-    launch is only queued, on torch's current stream; the stream and the bytes of
-    dynamic shared memory may be left out. timeout: seconds that Numba's simulator may
-    take; None is 60. Raises ArgumentError for what is not a kernel.
+    The brackets may also have a stream and the bytes of dynamic shared memory. kernel:
+    a function, or the result of Numba's @cuda.jit. args: torch tensors and NumPy arrays
+    (those on the host are copied to a GPU and back), numbers, tuples of numbers. A
+    launch returns nothing; results are written into the arrays. On a GPU it is only
+    queued, on torch's current stream by default. timeout: seconds that Numba's
+    simulator may take; None is 60. ArgumentError is raised if `kernel` is not a kernel.
     """
     function = plain_function(kernel)
     kept = function.__dict__.get(_KEPT)
@@ -50,10 +50,10 @@ def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
 
 
 class NumbaKernel:
-    """A kernel for Numba; [grid, block] gives what is called with the arguments.
+    """A kernel for Numba; [grid, block] returns a function of the arguments.
 
-    kernel: the PythonKernel. A name that the kernel uses and that means something else
-    since (a cell was run again) is seen at the next launch.
+    kernel: the PythonKernel. If a name that the kernel uses has changed its meaning (a
+    cell was run again), the next launch uses the new one.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        except Exception:  # a new one; a list has no hash, which others may raise
+        except Exception:  # a new key; a list has no hash, and others may raise, too
             pass
         made = self._launcher(self.kernel.config(key))
         with contextlib.suppress(Exception):
@@ -81,11 +81,11 @@ class NumbaKernel:
         return made
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
-        """What Numba compiles for arguments like these; this needs no GPU."""
+        """Return the PTX that Numba compiles for such arguments, without a GPU."""
         return reading.compile_ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
-        """The type that Numba gives each name, for arguments like these; no GPU."""
+        """Return Numba's type of each name for such arguments, without a GPU."""
         return reading.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
@@ -105,7 +105,7 @@ class NumbaKernel:
         return self._simulated(config)
 
     def _simulated(self, config: LaunchConfig) -> Callable[..., None]:
-        """The launch on Numba's simulator."""
+        """Return the launch on Numba's simulator."""
         part = self._part
         simulator.refuse_unknown(self.name, part)
         long = simulator.refuse_endless(self.name, config, self.timeout)
@@ -131,6 +131,6 @@ class NumbaKernel:
 
 
 def on_gpu() -> bool:
-    """Whether kernels run on a GPU: there is one, and Numba is not told otherwise."""
+    """Return whether kernels run on a GPU: there is one, and CUDASIM is not set."""
     told = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
     return torch.cuda.is_available() and not told

@@ -1,18 +1,14 @@
-"""The arguments of a launch by Numba, and launches of its kernels without Numba.
+"""Check and copy the arguments of a launch, and launch Numba's kernels directly.
 
-Numba's compiled kernels launched without Numba, and its arrays over torch's memory.
+Numba's own launch prepares each argument again, which takes tens of microseconds. The
+driver's format is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel). Numbers are
+passed as they are. An array is two null pointers, its size and itemsize, its address,
+its shape and its strides in bytes. This module packs them at once.
 
-Numba's own launch makes each argument ready again, which takes tens of microseconds.
-What it hands to the driver is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel):
-numbers as they are, and for an array two null pointers, its size and itemsize, its
-address, its shape and its strides in bytes. Here they are packed at once.
+Numba also takes tens of microseconds to inspect a tensor. Its view of each GPU tensor
+is therefore kept for as long as the tensor lives.
 
-Numba's arrays over the memory of torch's tensors on a GPU.
-
-Numba takes tens of microseconds to see what a tensor is. So its view of each is kept
-for as long as the tensor lives.
-
-What overlaps there must overlap for the kernel, too: such arrays travel together, as
+Host arrays that overlap must also overlap for the kernel. They are copied together, as
 the bytes from the first to the last of them.
 """
 
@@ -48,10 +44,10 @@ STREAM, NO_CONTEXT = launch.STREAM, launch.NO_CONTEXT
 
 @dataclass
 class Ready:
-    """A kernel for arguments of these types, in one shape: all that a launch takes.
+    """A kernel for given types and one shape, with all that a launch needs.
 
-    pack: a Struct's pack_into, from the configuration's stream on. rooms: memory for
-    launches, one for each that is under way at a time.
+    pack: a Struct's pack_into, beginning with the configuration's stream. rooms: memory
+    for launches, one for each concurrent launch.
     """
 
     kernel: Any
@@ -61,7 +57,7 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """How struct packs a kernel's parameters of Numba's types; None if it cannot."""
+    """Return struct's codes for parameters of Numba's types; None if one has none."""
     found = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):
@@ -74,10 +70,10 @@ def pack_codes(types: Sequence[Any]) -> str | None:
 
 
 def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
-    """A compiled kernel of Numba, loaded on the current device, for this shape.
+    """Load a compiled kernel of Numba on the current device, for this shape.
 
-    None where only Numba can launch it: its grid waits for itself, or it takes tuples
-    or complex numbers.
+    None is returned if only Numba can launch it: a cooperative kernel, or one that
+    takes tuples or complex numbers.
     """
     each = pack_codes(kernel.argument_types)
     if each is None or kernel.cooperative or kernel.launch_config_sensitive:
@@ -95,23 +91,26 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
 
 
 def array_words(array: Any) -> tuple[int, ...]:
-    """What a kernel gets of one of Numba's arrays on a GPU."""
+    """Return the words that a kernel receives for a Numba array on a GPU."""
     address = array.device_ctypes_pointer.value or 0
     sizes = array.size, array.dtype.itemsize
     return 0, 0, *sizes, address, *array.shape, *array.strides
 
 
 def queue() -> Any:
-    """cuLaunchKernelEx(configuration, function, arguments, 0) -> status."""
+    """Return the driver's cuLaunchKernelEx(configuration, function, arguments, 0).
+
+    It returns a status.
+    """
     return driver.open_library().cuLaunchKernelEx
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor that a launch has had, and what a launch needs to know of it.
+    """A tensor from an earlier launch, and what another launch needs of it.
 
-    ref: to the tensor, not keeping it. kind: the number of its type. view: Numba's
-    array. words: what a kernel gets.
+    ref: a weak reference to the tensor. kind: the number of its type. view: Numba's
+    array. words: the words that a kernel receives.
     """
 
     ref: weakref.ref
@@ -125,18 +124,18 @@ class SeenTensor:
     words: tuple[int, ...]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether all of this is true of the tensor still."""
+        """Return whether all of this still holds for the tensor."""
         now = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         was = self.address, self.shape, self.strides, self.dtype
         return self.ref() is tensor and now == was
 
 
 SEEN: dict[int, SeenTensor] = {}  # by id(tensor)
-_kinds: dict[Any, int] = {}  # Numba's types of arrays, whose hash takes long
+_kinds: dict[Any, int] = {}  # Numba's array types, whose hash is slow
 
 
 def of_tensor(tensor: torch.Tensor) -> Any:
-    """Numba's array over a tensor's memory, kept while the tensor lives."""
+    """Return Numba's array over a tensor's memory, kept while the tensor lives."""
     key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
     found = SEEN.get(key)
     if found and found.holds(tensor):
@@ -146,7 +145,7 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     if not tensor.is_contiguous():
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
     view = view_memory(address, tuple(shape), strides, dtype)
-    # A module's names are gone before the last tensors are, at the program's end.
+    # At exit, a module's names are gone before the last tensors are.
     ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
     kind = _kinds.setdefault(view._numba_type_, len(_kinds))
     SEEN[key] = SeenTensor(
@@ -162,7 +161,7 @@ def view_memory(
     strides: tuple[int, ...] | None,
     dtype: np.dtype,
 ) -> Any:
-    """Numba's array there. It owns no memory: else no tensor would ever end."""
+    """Return Numba's array there. It owns no memory, so that tensors can be freed."""
     from numba import cuda
 
     return cuda.from_cuda_array_interface(
@@ -175,22 +174,22 @@ def view_memory(
 
 
 def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
-    """The arguments by parameter as numbers, tuples, NumPy arrays and GPU arrays.
+    """Return the arguments as numbers, tuples, NumPy arrays and GPU arrays.
 
-    NumPy arrays are the memory of what was passed: arrays and tensors on the host.
-    GPU arrays are as they were: torch tensors and what has __cuda_array_interface__.
-    Raises ArgumentError for anything else.
+    NumPy arrays share the memory of the arrays and tensors on the host. GPU arrays are
+    returned unchanged: torch tensors and objects with __cuda_array_interface__.
+    ArgumentError is raised for anything else.
     """
     return [_check_argument(kernel, name, value) for name, value in named.items()]
 
 
 def on_gpu(value: Any) -> bool:
-    """Whether a checked argument is an array on a GPU."""
+    """Return whether a checked argument is an array on a GPU."""
     return isinstance(value, torch.Tensor) or hasattr(value, "__cuda_array_interface__")
 
 
 def say_once(text: str) -> None:
-    """One line for the reader, the first time only."""
+    """Print one line for the reader, the first time only."""
     if text not in _said:
         _said.add(text)
         print(f"weft: {text}", file=sys.stderr)
@@ -228,7 +227,7 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            describe(value)  # refuses one that is none, and one without a GPU
+            describe(value)  # refuses invalid arrays, and any array without a GPU
             return value
         if hasattr(value, "__array_interface__"):
             return _check_array(kernel, name, np.asarray(value))
@@ -242,12 +241,12 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
     return value
 
 
-_ALIGNED = 256  # bytes, as torch's memory on a GPU is
+_ALIGNED = 256  # bytes; the alignment of torch's memory on a GPU
 
 
 @dataclass
 class PlacedArray:
-    """An array within the memory of `owner`, bytes on a device."""
+    """An array within the memory of `owner`, a tensor of bytes on a device."""
 
     owner: torch.Tensor
     address: int
@@ -258,19 +257,19 @@ class PlacedArray:
 
 @dataclass
 class Sent:
-    """Copies of arrays: where each is, by its id; back() what returns the results."""
+    """Copies of arrays, by the id of each; back() returns the results."""
 
     where: dict[int, torch.Tensor | PlacedArray] = field(default_factory=dict)
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def back(self) -> None:
-        """Put what the copies hold into the arrays that may be written."""
+        """Copy the contents of the copies back to the arrays that are writable."""
         for step in self.steps:
             step()
 
 
 def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> Sent:
-    """Copy arrays to a device. ArgumentError for arrays of structures."""
+    """Copy arrays to a device; raise ArgumentError for arrays of structures."""
     sent = Sent()
     spans, offsets = spans_of(arrays)
     together: list[list[np.ndarray]] = [[] for _ in spans]
@@ -282,11 +281,11 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
             )
         if id(array) in offsets:
             together[offsets[id(array)][0]].append(array)
-        else:  # it has no elements
+        else:  # the array has no elements
             empty = torch.from_numpy(np.empty(array.shape, array.dtype))
             sent.where[id(array)] = empty.to(device)
     for span, group in zip(spans, together):
-        # An array of more bytes than it spans lies over itself.
+        # An array with more bytes than its span overlaps itself.
         if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
             _send_one(sent, group, device)
         else:
@@ -295,7 +294,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
 
 
 def address_bounds(array: np.ndarray) -> tuple[int, int]:
-    """The addresses of an array's first byte and behind its last."""
+    """Return the addresses of an array's first byte and just past its last."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return int(low), int(high)
 
@@ -303,10 +302,10 @@ def address_bounds(array: np.ndarray) -> tuple[int, int]:
 def spans_of(
     arrays: list[np.ndarray],
 ) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
-    """The memory of arrays as (start, length), overlapping ones together.
+    """Return the memory of arrays as (start, length), overlapping ones merged.
 
-    And for each array, by its id, in which span and how far from its beginning its
-    first element lies.
+    The second result maps each array's id to the number of its span and the offset of
+    its first element there.
     """
     spans: list[list[int]] = []
     for low, high in sorted(address_bounds(array) for array in arrays if array.size):
@@ -324,13 +323,13 @@ def spans_of(
 
 
 def _place(array: np.ndarray) -> tuple[object, ...]:
-    """The same for arrays that are the same elements."""
+    """Return a key that is equal for arrays of the same elements."""
     address = array.__array_interface__["data"][0]
     return address, array.shape, array.strides, array.dtype
 
 
 def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
-    """An array, perhaps under several names: its elements, one after the other."""
+    """Copy the elements of an array that may have several names, in order."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     there = tensor.to(device, copy=True)
@@ -357,9 +356,9 @@ def _send_span(
     offsets: dict[int, tuple[int, int]],
     device: torch.device | str,
 ) -> None:
-    """Arrays that overlap."""
+    """Copy arrays that overlap, as one span of bytes."""
     start, length = span
-    shift = start % _ALIGNED  # every element lies as it may lie on a GPU
+    shift = start % _ALIGNED  # keeps the alignment of each element
     there = torch.empty(shift + length, dtype=torch.uint8, device=device)
     host = np.frombuffer(arena.view_memory(start, length), np.uint8)
     there[shift:].copy_(torch.from_numpy(host))

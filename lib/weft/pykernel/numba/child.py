@@ -1,9 +1,9 @@
 """Numba's simulator, in a process of its own: `python child.py FD`.
 
-The pipe FD brings launches and takes back what came of them. Nothing of weft is
-imported, as PyTorch alone would take seconds. Two faults of the simulator are made
-good: two shared arrays written on one line were one array, and threads that came to a
-shared array at the same time could get one each.
+The pipe FD brings launches and returns their results. Nothing of weft is imported, as
+PyTorch alone would take seconds. The module corrects two faults of the simulator. Two
+shared arrays on one line were the same array, and threads that reached a shared array
+at the same time could get one each.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """What a thread ends with whose own exception is noted already."""
+    """Ends a thread whose own exception has been recorded."""
 
 
 class Refused(Exception):
-    """What is wrong with a kernel itself, in whatever thread it came up."""
+    """A fault of the kernel itself, whichever thread found it."""
 
 
 class Cuda:
-    """Numba's module as a kernel sees it during a launch, under any name."""
+    """Numba's module as a kernel uses it during a launch, under any name."""
 
     def __init__(self, current, shared):
         self._current, self.shared = current, shared
@@ -49,7 +49,7 @@ class Cuda:
 
 
 class Shared:
-    """cuda.shared: an array for each place in the code, the same for all threads."""
+    """cuda.shared: one array per place in the code, the same for all threads."""
 
     def __init__(self, current):
         self._current = current
@@ -85,7 +85,7 @@ class Shared:
 
 
 class Writer(io.TextIOBase):
-    """What threads print, sent on line by line: none breaks into another's line."""
+    """Sends the threads' output by whole lines, so that lines do not mix."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which
@@ -103,7 +103,7 @@ class Writer(io.TextIOBase):
         return len(text)
 
     def rest(self):
-        """Send what no end of a line has followed, once all threads are done."""
+        """Send the incomplete lines, once all threads are done."""
         for parts in list(self._parts.values()):
             if parts:
                 self._send(("print", self._which, "".join(parts)))
@@ -145,14 +145,14 @@ def main():
 
 
 def end_with(parent):
-    """End when the parent is gone, whatever is running."""
+    """End the process when its parent is gone, whatever is running."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def perform(job, cuda, device, current, kernels):
-    """A launch: ("done", bytes of each span) or ("fault", ...)."""
+    """Run a launch: return ("done", bytes of each span) or ("fault", ...)."""
     code, grid, block, shared, spans, args = job
     if code not in kernels:
         kernels.clear()
@@ -160,10 +160,10 @@ def perform(job, cuda, device, current, kernels):
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
     given = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
-    # As arrays on a device: of others each would be copied, and overlap no longer.
+    # Device arrays: the simulator copies others one by one, which ends their overlap.
     given = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in given]
     faults = []
-    # Not by name: Numba's own switch of modules is not needed.
+    # Passed as arguments, because Numba's own switch of modules is not needed.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):
@@ -175,7 +175,7 @@ def perform(job, cuda, device, current, kernels):
 
 
 def watched(function, faults):
-    """The kernel, with a note of what went wrong in which thread."""
+    """Wrap the kernel to record its exceptions, and the thread of each."""
 
     def kernel(*args):
         with np.errstate(all="ignore"):
@@ -190,7 +190,7 @@ def watched(function, faults):
 
 
 def left(before):
-    """Whether threads of a failed launch go on."""
+    """Return whether threads of a failed launch still run."""
     end = time.monotonic() + 0.5
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.005)
@@ -214,7 +214,7 @@ def array(memory, span, offset, shape, strides, dtype, writable):
 
 
 def make(code, current):
-    """The kernel that meaning.portable() has sent."""
+    """Rebuild the kernel that meaning.serialise_kernel() has sent."""
     parts = pickle.loads(code)
     cuda = Cuda(current, Shared(current))
     made = []
@@ -244,7 +244,7 @@ def value(kind, what, cuda, made):
 
 
 class Late:
-    """`from weft.cuda import threadIdx`: looked up when a thread asks for it."""
+    """A name of `from weft.cuda import threadIdx`, looked up when a thread uses it."""
 
     def __init__(self, cuda, name):
         self._cuda, self._name = cuda, name

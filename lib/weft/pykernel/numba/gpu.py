@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
-A launch with tensors that were seen before, and with numbers, is packed here and
-queued by the driver (direct.py). All others go the careful way, through Numba.
+A launch with numbers and known tensors is packed here and queued by the driver
+(arguments.py). All others take the careful path, through Numba.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...toolchain.config import LaunchConfig
 from ..language import PythonKernel
 from . import arguments, meaning, reading
 
-_DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
+_DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to request more
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )
@@ -33,7 +33,7 @@ _NUMBERS = frozenset(
 
 @functools.cache
 def load_numba() -> Any:
-    """numba.cuda, seen to work; KernelError with the cure if it does not."""
+    """Return numba.cuda after a test; raise KernelError with the cure if it fails."""
     why = explain_unusable()
     if why:
         raise KernelError(why)
@@ -43,7 +43,7 @@ def load_numba() -> Any:
 
 
 def explain_unusable() -> str:
-    """Why Numba cannot use this machine's GPU, and the cure; "" if it can."""
+    """Return why Numba cannot use this GPU, with the cure; "" if it can."""
     cure = f"pip install 'numba-cuda[cu{(torch.version.cuda or '13')[:2]}]'"
     try:
         from numba import cuda
@@ -74,7 +74,7 @@ class NumbaTarget:
         self.dispatcher = cuda.jit(self.function)
 
     def launcher(self, config: LaunchConfig) -> Callable[..., None]:
-        """What takes the arguments and queues the kernel in this shape."""
+        """Return a function that takes the arguments and queues the kernel."""
         launch = NumbaLaunch(self, config)
         return launch.quick() if launch.is_quick else launch.careful
 
@@ -95,7 +95,10 @@ class NumbaLaunch:
         self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
-        """Launch what is known, on torch's current stream; the rest carefully."""
+        """Return a quick launch for known arguments on torch's current stream.
+
+        It passes all others to careful().
+        """
         seen, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
@@ -128,12 +131,13 @@ class NumbaLaunch:
                         kinds.append(kind)
                     else:
                         return careful(*args)
-                # With several GPUs, Numba's own idea of the current one may differ.
+                # With several GPUs, Numba's current device may differ from torch's.
                 if device or current():
                     return careful(*args)
                 found = ready[tuple(kinds)]
                 room = found.rooms.pop()
-                # An int of more than 64 bits does not fit: Numba has other types then.
+                # struct refuses an int of more than 64 bits; Numba uses other types
+                # then.
                 found.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
             except (KeyError, IndexError, struct.error):
                 return careful(*args)
@@ -168,7 +172,7 @@ class NumbaLaunch:
             self._ready[key] = made
 
     def careful(self, *args: Any, **named: Any) -> None:
-        """Check the arguments, take arrays of the host to the GPU and back, launch."""
+        """Check the arguments, launch, and copy host arrays to the GPU and back."""
         if native._lost:
             raise DeviceLost(native._lost)
         kernel = self.target.kernel
@@ -197,7 +201,7 @@ class NumbaLaunch:
                 arg.record_stream(torch.cuda.ExternalStream(number, device=device))
 
     def fail(self, error: Exception) -> None:
-        """Raise what `error`, of Numba or of the driver, means."""
+        """Raise the error that explains `error`, which Numba or the driver raised."""
         raise reading.explain(self.name, self.target.part, error) from None
 
     @contextlib.contextmanager
@@ -208,20 +212,20 @@ class NumbaLaunch:
             self.fail(error)
 
     def _configured(self, number: int) -> Callable[..., None]:
-        """Numba's launch on a stream."""
+        """Return Numba's launch on a stream."""
         if number not in self.configured:
             config, cuda = self.config, load_numba()
             stream = cuda.external_stream(number) if number else 0
             key = config.grid, config.block, stream, config.shared
             with warnings.catch_warnings():
-                # Few blocks are usual in a lesson.
+                # Small grids are usual in a lesson.
                 warnings.simplefilter("ignore")
                 self.configured[number] = self.target.dispatcher[key]
         return self.configured[number]
 
     @contextlib.contextmanager
     def _stream(self, device: int) -> Iterator[int]:
-        """The launch's stream as a number, made torch's current one."""
+        """Make the launch's stream torch's current one; yield its number."""
         if self.own_stream is None:
             yield torch._C._cuda_getCurrentRawStream(device)
             return
@@ -229,7 +233,7 @@ class NumbaLaunch:
             yield self.own_stream
 
     def _on_device(self, checked: list[Any]) -> tuple[list[Any], arguments.Sent]:
-        """The arguments for Numba, and what is to come back."""
+        """Return the arguments for Numba, and the copies to return afterwards."""
         arrays = [value for value in checked if isinstance(value, np.ndarray)]
         if arrays:
             arguments.say_once(
@@ -252,7 +256,7 @@ class NumbaLaunch:
         return given, sent
 
     def _allow_shared(self, given: list[Any]) -> None:
-        """More than 48 KB of dynamic shared memory must be asked for."""
+        """Permit more than 48 KB of dynamic shared memory, if the launch needs it."""
         if self.config.shared <= _DEFAULT_SHARED:
             return
         dispatcher = self.target.dispatcher
@@ -276,11 +280,11 @@ class NumbaLaunch:
         self._allowed.add(types)
 
 
-# ---- where ----------------------------------------------------------------------
+# ---- devices and streams --------------------------------------------------------
 
 
 def _device_of(kernel: str, named: dict[str, Any]) -> int:
-    """Where the arrays lie: all on one GPU, or the current one."""
+    """Return the GPU of the arrays, or the current one; refuse arrays on several."""
     found: dict[int, str] = {}
     for name, value in named.items():
         if isinstance(value, torch.Tensor):
@@ -295,17 +299,17 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Numba's idea of the current device, too."""
+    """Make the device Numba's current one, too."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]
 
 
 def _stream_number(stream: Any) -> int | None:
-    """A stream's number; None for torch's current one."""
+    """Return a stream's number; None for torch's current one."""
     if stream is None:
         return None
-    handle = getattr(stream, "handle", None)  # Numba's
+    handle = getattr(stream, "handle", None)  # Numba's stream
     if handle is not None and not isinstance(handle, int):
         return int(getattr(handle, "value", None) or handle)
     return launches.stream_number(stream)

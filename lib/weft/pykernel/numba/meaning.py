@@ -1,19 +1,13 @@
-"""Names in a kernel: in full, misspelt ones refused, and what Numba takes them for.
+"""Resolve the names in a kernel, and refuse misspelt ones.
 
-Parts of `cuda` that a kernel has imported one by one, by their full names.
+A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
+module and device functions instead. Its simulator, which is another process, requires
+all of it by value. read() resolves the names; build() makes a function for the GPU, and
+serialise_kernel() makes the bytes for the simulator.
 
-Numba's compiler knows cuda.threadIdx, and no threadIdx alone: the name stands for a
-class of its own, which has no type. So a function that was written with such names is
-compiled from its source again, with `cuda.` before them, line for line.
-
-Names of the language that a kernel writes wrongly, before Numba sees them.
-
-What the names in a kernel mean, as Numba and its simulator are told.
-
-A kernel is written in the names of weft.cuda, and calls plain functions. Numba wants
-its own module and device functions instead, and its simulator, which is another
-process, wants all of it by value. read() says what there is; build() makes a function
-of it for the GPU, serialise_kernel() what is sent to the simulator.
+Numba's compiler knows cuda.threadIdx, but no threadIdx alone: that name is a class
+without a type. A function with such names is therefore compiled again from its source,
+with `cuda.` before them, line for line.
 """
 
 from __future__ import annotations
@@ -46,14 +40,15 @@ from ..language import (
     without_cuda,
 )
 
-CUDA_NAME = "__cuda__"  # what the module is called in the new code
+CUDA_NAME = "__cuda__"  # the module's name in the new code
 
 
 def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeType:
-    """The function's code with MODULE.threadIdx for threadIdx.
+    """Return the function's code with MODULE.threadIdx for threadIdx.
 
-    names: what each name is in the module, {"threadIdx": "threadIdx"}. All names that
-    are no locals are globals in the new code. ArgumentError without a source.
+    names: maps each name to its name in the module, {"threadIdx": "threadIdx"}. All
+    names that are not local are globals in the new code. ArgumentError is raised if
+    there is no source.
     """
     source = source_of(function)
     tree = _Longer(names).visit(_strip_defaults(source.tree))
@@ -82,7 +77,7 @@ class _Longer(ast.NodeTransformer):
 
 
 def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """Without what is computed where the function is defined."""
+    """Remove everything that is computed where the function is defined."""
     tree.decorator_list, tree.returns = [], None
     arguments = tree.args
     arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
@@ -95,9 +90,9 @@ def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def refuse(function: types.FunctionType, modules: Container[str]) -> None:
-    """ArgumentError at cuda.threadidx, cuda.syncthread() and the like, as sim has it.
+    """Raise ArgumentError for cuda.threadidx, cuda.syncthread() etc., as sim does.
 
-    modules: the function's names for cuda. A function without a source is let through.
+    modules: the function's names for cuda. A function without a source is accepted.
     """
     try:
         source = source_of(function)
@@ -122,14 +117,14 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
 
 
 def explain_undefined(name: str) -> str:
-    """What to say of a name that means nothing."""
+    """Return the message about a name that is not defined."""
     if language := without_cuda(name):
         return f"{name} is not defined: a kernel writes cuda.{language}"
     return f"{name} is not defined"
 
 
 def _is_known(path: str) -> bool:
-    """Whether it is in the language, or in Numba's own module."""
+    """Return whether the path is in the language, or in Numba's own module."""
     return path in list_names() or any(
         _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
     )
@@ -138,7 +133,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # weft.cuda's own names say that they are for kernels
+    except Exception:  # weft.cuda's own names raise outside of kernels
         return module is cuda and path in VECTORS
     return module is not None
 
@@ -151,9 +146,9 @@ _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
 class KernelPart:
     """A kernel, or a function that it calls.
 
-    names: what its free names mean, as (kind, what): CUDA and the name of something in
-    the module ("" for the module itself), MODULE and its name, HELPER and a Part,
-    VALUE and the value. watched: where these were found, and what was there.
+    names: the meaning of its free names, as (kind, what): CUDA and a name in the module
+    ("" for the module itself), MODULE and its name, HELPER and a KernelPart, VALUE and
+    the value. watched: where these were found, and the values at the time.
     """
 
     function: types.FunctionType
@@ -161,7 +156,7 @@ class KernelPart:
     watched: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     def parts(self) -> Iterator[KernelPart]:
-        """This one and all that it calls, each once."""
+        """Iterate over this part and all parts that it calls, once each."""
         seen: dict[int, KernelPart] = {}
         waiting: list[KernelPart] = [self]
         while waiting:
@@ -172,13 +167,13 @@ class KernelPart:
         return iter(seen.values())
 
     def stale(self) -> bool:
-        """Whether a name means something else by now: a cell was run again."""
+        """Return whether a name has a new meaning: a cell was run again."""
         return any(
             _value_now(where, name) is not was for where, name, was in self.watched
         )
 
     def uses(self) -> Iterator[tuple[str, int]]:
-        """What of weft.cuda is used, and on which line: ("shfl_sync", 12)."""
+        """Yield the names of weft.cuda in use, with their lines: ("shfl_sync", 12)."""
         for one in self.parts():
             module, line = False, one.function.__code__.co_firstlineno
             for code in _walk_codes(one.function.__code__):
@@ -194,9 +189,9 @@ class KernelPart:
 
 
 def read(function: types.FunctionType) -> KernelPart:
-    """What the names in a kernel mean now, and in all that it calls.
+    """Resolve the current names in a kernel and in all functions that it calls.
 
-    Raises ArgumentError for a name that means nothing, or nothing to Numba.
+    ArgumentError is raised for a name that is undefined, or that Numba cannot use.
     """
     known = _map_language()
     done: dict[types.FunctionType, KernelPart] = {}
@@ -208,9 +203,9 @@ def read(function: types.FunctionType) -> KernelPart:
 def build(
     root: KernelPart, cuda: Any, device: Callable[[Any], Any]
 ) -> types.FunctionType:
-    """The kernel as a function in which `cuda` is Numba's module.
+    """Return the kernel as a function in which `cuda` is Numba's module.
 
-    device: makes of a function that it calls what Numba can call.
+    device: converts a called function to one that Numba can call.
     """
     made: dict[int, types.FunctionType] = {
         id(p): _rename_function(p) for p in root.parts()
@@ -229,7 +224,7 @@ def build(
 
 
 def serialise_kernel(root: KernelPart) -> bytes:
-    """The kernel for another process of this Python: what child.py makes one of."""
+    """Return the kernel for another process of this Python; child.py rebuilds it."""
     parts = list(root.parts())
     numbers_of = {id(part): number for number, part in enumerate(parts)}
     sent = []
@@ -243,7 +238,7 @@ def serialise_kernel(root: KernelPart) -> bytes:
     return pickle.dumps(sent)
 
 
-# ---- reading --------------------------------------------------------------------
+# ---- resolving names ------------------------------------------------------------
 
 
 def _read(
@@ -283,7 +278,7 @@ def _read(
 
 
 def _map_language() -> dict[int, str]:
-    """What is weft.cuda's or Numba's, by identity: "" for the module itself."""
+    """Map objects of weft.cuda and Numba to names, by id; the module itself is ""."""
     known: dict[int, str] = {}
     names = [n for n, v in vars(language).items() if _is_ours(v)]
     for module in (sys.modules.get("numba.cuda"), language):
@@ -304,7 +299,7 @@ _NOTHING = object()
 
 
 def _free(function: types.FunctionType) -> dict[str, int]:
-    """The names that are no locals, and the line where each is read first."""
+    """Return the names that are not local, with the line of each one's first use."""
     found: dict[str, int] = {}
     line = function.__code__.co_firstlineno
     for code in _walk_codes(function.__code__):
@@ -350,7 +345,7 @@ def _value_now(where: Any, name: str) -> Any:
 
 
 def _constant_of(value: Any) -> Any:
-    """The value if Numba takes it from outside of a kernel."""
+    """Return the value if Numba accepts it from outside of a kernel."""
     if isinstance(value, type):
         known = issubclass(value, (np.generic, numbers.Number))
         return value if known or value in (range, tuple) else _NOTHING
@@ -363,19 +358,19 @@ def _constant_of(value: Any) -> Any:
     if isinstance(value, tuple):
         return _NOTHING if _NOTHING in map(_constant_of, value) else value
     if isinstance(value, types.BuiltinFunctionType | np.ufunc):
-        return value  # from math import sqrt
+        return value  # as after from math import sqrt
     if type(value).__module__.startswith("numba."):
-        # numba.float32 and the like: NumPy's of that name means the same.
+        # numba.float32 and the like mean the same as NumPy's types of that name.
         name = {"boolean": "bool_"}.get(str(value), str(value))
         return getattr(np, name, _NOTHING)
     return _NOTHING
 
 
-# ---- making ---------------------------------------------------------------------
+# ---- building functions ---------------------------------------------------------
 
 
 def _rename_function(part: KernelPart) -> types.FunctionType:
-    """The function with names of its own, which mean nothing yet."""
+    """Return the function with globals of its own, which are still empty."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
     code = in_full(old, short) if short else old.__code__

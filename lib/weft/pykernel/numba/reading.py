@@ -1,6 +1,6 @@
-"""What Numba makes of a kernel, types and PTX, and its errors as one sentence.
+"""Numba's types and PTX for a kernel, and its errors as one sentence.
 
-What Numba's compiler and the driver say, in one sentence at the reader's line.
+The errors of Numba's compiler and of the driver name the reader's line.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def compile_ptx(
     cc: tuple[int, int],
     lines: bool = False,
 ) -> str:
-    """The PTX for arguments like `args`, for a compute capability.
+    """Return the PTX for arguments like `args`, for a compute capability.
 
-    lines: with the lines of the Python source, which change no instruction.
-    Raises ArgumentError where Numba does not take the kernel, and KernelError where
-    Numba, or NVVM, is missing.
+    lines: whether to include the lines of the Python source, which change no
+    instruction. ArgumentError is raised if Numba does not accept the kernel, and
+    KernelError if Numba or NVVM is missing.
     """
 
     def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
@@ -43,11 +43,11 @@ def compile_ptx(
 
 
 def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
-    """The type of each of the kernel's names, for arguments like `args`.
+    """Return the type of each of the kernel's names, for arguments like `args`.
 
-    In the order of the text: {"c": "float32[1D]", "acc": "float32", ...}. A name that
-    is of one type here and of another there has both, "int64, float64". Raises as
-    compile_ptx() does.
+    The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
+    A name that changes its type has both, "int64, float64". Errors are those of
+    compile_ptx().
     """
     cc = (8, 0)
 
@@ -60,21 +60,21 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {
         name: {} for name in kernel.function.__code__.co_varnames
     }
-    for name, kind in typemap.items():  # a, and a.1, a.2 where it is assigned again
+    for name, kind in typemap.items():  # a, then a.1, a.2 for later assignments
         if (base := name.partition(".")[0]) in found:
             found[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
 
 
 def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Numba's types of arguments that arguments.checked() has seen."""
+    """Return Numba's types of arguments that check_arguments() has returned."""
     import numba
 
     return tuple(_type_of(numba, value) for value in values)
 
 
 def _name_type(kind: Any) -> str:
-    """A type's name as the reader knows it; a constant's is that of its value."""
+    """Return a type's name for the reader; a constant has the type of its value."""
     kind = getattr(kind, "literal_type", kind)
     if hasattr(kind, "dtype") and hasattr(kind, "ndim"):
         return f"{kind.dtype}[{kind.ndim}D]"
@@ -87,7 +87,7 @@ def _read(
     cc: tuple[int, int],
     look: Callable[[Any, Any, tuple[Any, ...]], Any],
 ) -> Any:
-    """look(numba.cuda, the kernel for it, the arguments' types), errors explained."""
+    """Return look(numba.cuda, kernel, argument types), with errors explained."""
     part = meaning.read(kernel.function)
     checked = arguments.check_arguments(kernel.name, kernel.given(args))
     try:
@@ -118,7 +118,7 @@ def _type_of(numba: Any, value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fix_capability(cc: tuple[int, int]) -> Iterator[None]:
-    """Numba asks the GPU for its capability as soon as a kernel has helpers."""
+    """Set the capability that Numba would request from a GPU for helper functions."""
     if torch.cuda.is_available():
         yield
         return
@@ -136,11 +136,11 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# ptxas, through whichever linker Numba has found.
+# The message of ptxas, through whichever linker Numba has found.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
-# What Numba lets its reader guess.
+# Plain words for messages of Numba that leave the reader guessing.
 _PLAIN = {
     "insert_unresolved_ref": "a function that calls itself, in a way it does not know",
     "return_dynamic_user_exc": "an exception in a kernel takes constants only",
@@ -149,10 +149,10 @@ _PLAIN = {
 
 
 def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
-    """The exception for what compiling or launching a kernel has raised.
+    """Return the exception that explains an error of compiling or launching a kernel.
 
-    ArgumentError where the kernel is not what Numba takes; DeviceLost, OutOfMemory or
-    KernelError from the driver.
+    It is an ArgumentError if Numba does not accept the kernel. Errors of the driver
+    become DeviceLost, OutOfMemory or KernelError.
     """
     if isinstance(error, KernelError):
         return error
@@ -180,12 +180,12 @@ def _is_compilers(error: BaseException) -> bool:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"NumbaError", "UnsupportedBytecodeError"}:
         return True
-    # Numba's compiler lets through what Python itself raises about a name or a type.
+    # Numba's compiler does not catch Python's own errors about a name or a type.
     return isinstance(error, (AttributeError, NotImplementedError, TypeError))
 
 
 def _message_sentence(error: BaseException) -> str:
-    """The one line of Numba's message that says what is wrong."""
+    """Return the one line of Numba's message that describes the problem."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     for part, plain in _PLAIN.items():
         if part in text:
@@ -200,7 +200,7 @@ def _message_sentence(error: BaseException) -> str:
 
 
 def _no_implementation(line: str, text: str) -> str:
-    """Which operation there is none of, and why, from a page of candidates."""
+    """Return the operation that is not implemented, and why, from the candidates."""
     found = re.search(
         r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
     )
@@ -209,7 +209,7 @@ def _no_implementation(line: str, text: str) -> str:
     given = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if why:  # the last ones are said of types, not of single values
+        if why:  # the last ones concern types rather than single values
             return why[-1]
         what = "read by an index" if name == "getitem" else "stored there"
         return f"this cannot be {what}: {given}"
@@ -233,11 +233,11 @@ def _tidy_message(text: str) -> str:
     return text.strip().rstrip(".")
 
 
-# ---- where ----------------------------------------------------------------------
+# ---- places in the source -------------------------------------------------------
 
 
 def _describe_place(part: KernelPart, error: BaseException) -> str:
-    """ ", line 12 (c[i] = x.foo)": the innermost line of the reader's functions."""
+    """Return ", line 12 (c[i] = x.foo)": the innermost of the reader's lines."""
     files = {one.function.__code__.co_filename for one in part.parts()}
     said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
     found = [(file, int(line)) for file, line in said]
@@ -254,7 +254,7 @@ def _describe_place(part: KernelPart, error: BaseException) -> str:
 
 
 def _walk_locations(error: BaseException) -> Iterator[Any]:
-    """Numba's Loc objects in an exception and in the frames it came through."""
+    """Yield Numba's Loc objects in an exception and in its traceback's frames."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -276,7 +276,7 @@ def _walk_locations(error: BaseException) -> Iterator[Any]:
 
 
 def _find_status(error: BaseException) -> int:
-    """The CUresult in an exception of the driver; 0 if there is none."""
+    """Return the CUresult in an exception of the driver; 0 if there is none."""
     code = getattr(error, "code", None)
     if code is not None and type(error).__name__ == "CudaAPIError":
         return int(getattr(code, "value", code))

@@ -1,9 +1,9 @@
 """Launches on Numba's own simulator, in a process of its own.
 
-Numba decides on import, by an environment variable, whether numba.cuda is the real
-one: the notebook's own process must not. The process starts with the first launch
-and stays for the next ones. Arrays go there and come back through its pipe, after a
-launch that went well; after any other they are as they were.
+On import, Numba reads an environment variable to select the real numba.cuda or the
+simulator. The notebook's own process must not select the simulator. The process starts
+with the first launch and stays for later ones. Arrays travel through its pipe in both
+directions. After a failed launch, they are unchanged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .meaning import KernelPart
 
 START = 60.0  # seconds that the process may take to start
 TIMEOUT = 60.0  # seconds that a launch may take
-PER_THREAD = 400e-6  # seconds, about: each is a thread of Python; barriers cost more
-WORTH_SAYING = 5.0  # seconds, from which on a launch is announced
+PER_THREAD = 400e-6  # seconds, roughly: each is a Python thread; barriers cost more
+WORTH_SAYING = 5.0  # seconds from which a launch is announced
 CHILD = Path(__file__).with_name("child.py")
 UNKNOWN = {
     *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
@@ -43,7 +43,7 @@ UNKNOWN = {
 
 
 def refuse_unknown(kernel: str, part: KernelPart) -> None:
-    """Raise ArgumentError if a kernel uses what Numba's simulator does not have."""
+    """Raise ArgumentError if a kernel uses a name that Numba's simulator lacks."""
     for name, line in part.uses():
         if name in UNKNOWN:
             raise ArgumentError(
@@ -54,7 +54,7 @@ def refuse_unknown(kernel: str, part: KernelPart) -> None:
 
 
 def refuse_endless(kernel: str, config: LaunchConfig, timeout: float) -> str:
-    """What to say of a launch that takes long; ArgumentError if it takes too long."""
+    """Return a notice for a slow launch; raise ArgumentError if it is too slow."""
     grid, block = config.grid, config.block
     threads = int(np.prod(grid, dtype=object) * np.prod(block, dtype=object))
     seconds = threads * PER_THREAD
@@ -75,10 +75,11 @@ def launch(
     args: Sequence[Any],
     timeout: float,
 ) -> None:
-    """Run the kernel over there and bring its results back into the arrays.
+    """Run the kernel in the process and copy its results back into the arrays.
 
-    code: of meaning.portable(part). args: of arguments.checked(), on the host. Raises
-    KernelFault, or what the kernel raised with a note that says in which thread.
+    code: from meaning.serialise_kernel(part). args: from check_arguments(), on the
+    host. KernelFault is raised, or the kernel's own exception with a note that names
+    the thread.
     """
     kernel = part.function.__name__
     spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
@@ -102,7 +103,7 @@ def launch(
 
 
 _process: Process | None = None
-_turn = threading.Lock()  # the process does one launch after the other
+_turn = threading.Lock()  # the process runs one launch at a time
 
 
 def _reset_after_fork() -> None:
@@ -114,7 +115,7 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def running_process() -> Process:
-    """The process, started if need be."""
+    """Return the process, and start it if necessary."""
     global _process
     if _process is None or not _process.alive():
         _process = _start_process()
@@ -181,7 +182,7 @@ def _is_array(value: Any) -> bool:
 
 def _place_arrays(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
     if id(array) not in offsets:
-        return "value", array  # it has no elements
+        return "value", array  # the array has no elements
     span, offset = offsets[id(array)]
     return (
         *("array", span, offset, array.shape, array.strides),
@@ -190,7 +191,7 @@ def _place_arrays(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
 
 
 def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
-    """Whether anything may be written in a span."""
+    """Return whether any array in a span is writable."""
     return any(
         a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args
@@ -198,7 +199,7 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
     )
 
 
-# ---- what went wrong ------------------------------------------------------------
+# ---- errors ---------------------------------------------------------------------
 
 
 def _make_error(
@@ -226,7 +227,7 @@ def _make_error(
 
 
 def _find_line(frames: list[Any]) -> str:
-    """Where the innermost of the reader's frames is, with the line itself."""
+    """Return the place and the text of the innermost of the reader's lines."""
     for file, number, _ in reversed(frames):
         source = linecache.getline(file, number).strip()
         return f", line {number}: {source}" if source else f", line {number}"

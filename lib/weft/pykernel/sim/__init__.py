@@ -1,16 +1,16 @@
-"""Kernels run thread by thread in plain Python: sim(kernel)[grid, block](*args).
+"""Run kernels thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
 launch, schedule         a launch, and how its threads take turns
-memory, numbers, warp    what threads find: arrays, C's arithmetic, other threads
-rewrite, program         the kernel with its accesses noted and its waits as yields
-syntax, names            ... its trees, what it may not have, what its names mean
-intrinsics               ... what the language becomes, its own arrays included
-elements                 ... its assignments, its reads and writes of elements
-plain_loops, walks       ... its loops whose accesses are noted all at once
-record, log, layout      what is recorded: Intervals of accesses, and their columns
+memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
+rewrite, program         rewrites a kernel: logged accesses, and waits as yields
+syntax, names            ... its trees, its limits, and the meaning of its names
+intrinsics               ... its calls of the language, and its own arrays
+elements                 ... its assignments, and its reads and writes of elements
+plain_loops, walks       ... its loops whose accesses are logged all at once
+record, log, layout      the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
-faults, watchdog         what ends a launch
+faults, watchdog         the reasons for the end of a launch
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ def sim(
     timeout: float = TIMEOUT,
     quiet: bool = False,
 ) -> SimulatedKernel:
-    """A kernel, a Python function in the language of weft.cuda, to be run here.
+    """Return a kernel, a Python function in the language of weft.cuda, to be run here.
 
-    sim(kernel)[grid, block](*args) runs it for every thread and gives a Report:
-    what it did wrong, and what it cost. [grid, block, stream, bytes] is taken too;
-    the stream has no meaning here, bytes is dynamic shared memory. Arrays are NumPy's,
-    torch's, or of any library that shares its memory; they are written in place.
+    sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
+    faults and costs. [grid, block, stream, bytes] is accepted, too; the stream has no
+    meaning here, and bytes is dynamic shared memory. Arrays belong to NumPy, torch, or
+    any library that shares its memory; they are written in place.
 
-    order: in which order threads, and blocks, run: "forward", "reverse", "shuffled",
-    or a number that shuffles in its own way. checks: note every access and look for
-    faults; False is several times faster and tells nothing. trace: keep what was noted
-    in report.trace. steps: note also how many threads enter each straight piece of
-    code, which counters.active_lanes needs (on with a trace; without, a launch takes a
-    tenth less). timeout: seconds that one block may run. quiet: show
-    nothing.
+    order: the order of threads and of blocks: "forward", "reverse", "shuffled", or a
+    number that seeds a shuffle. checks: whether to record every access and look for
+    faults; False is several times faster and reports nothing. trace: whether to keep
+    the records in report.trace. steps: whether to record also how many threads enter
+    each straight piece of code, as counters.active_lanes requires (default: as trace;
+    without it, a launch takes a tenth less). timeout: seconds that one block may run.
+    quiet: whether to show nothing.
 
-    An access out of bounds, a hang, a deadlock or an exception in a thread end the
-    launch: KernelFault, or that exception; .report has what was found until then.
-    Raises ArgumentError for what is no kernel, no launch or no argument of one.
+    An access out of bounds, a hang, a deadlock or an exception in a thread ends the
+    launch. It raises KernelFault, or that exception; .report has the findings until
+    then. ArgumentError is raised for an invalid kernel, launch or argument.
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(
@@ -71,7 +71,7 @@ def sim(
 
 
 class SimulatedKernel:
-    """sim(kernel): give it a launch's shape in brackets."""
+    """The result of sim(kernel); its brackets take the shape of a launch."""
 
     order: str | int
     checks: bool
@@ -95,15 +95,13 @@ class SimulatedKernel:
 
 
 class SimulatedLauncher:
-    """sim(kernel)[grid, block]: give it the arguments."""
+    """The result of sim(kernel)[grid, block]; a call takes the arguments."""
 
     def __init__(self, runner: SimulatedKernel, key: Any) -> None:
         self.runner = runner
         self.config = runner.kernel.config(key)
 
     def __call__(self, *args: Any, **named: Any) -> Report:
-        # Here, as `import weft` should not wait for it.
-
         runner = self.runner
         kernel = runner.kernel
         bound = kernel.given(args, named)
@@ -127,11 +125,11 @@ class SimulatedLauncher:
 
 
 _programs: dict[Any, RewrittenKernel] = {}
-KEPT = 256  # programs; the oldest goes first
+KEPT = 256  # programs; the oldest is dropped first
 
 
 def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:
-    """The kernel rewritten for such arguments: kept from before, or made now."""
+    """Return the kernel rewritten for such arguments, from the cache if possible."""
     kinds, bound = bind_arguments(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)

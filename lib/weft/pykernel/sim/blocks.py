@@ -1,11 +1,11 @@
 """Races between blocks on global memory.
 
-Blocks run in any order, or at once: what one writes and another reads or writes is a
-race, unless both are atomic, both write the same value, or one block released what it
-did and the other acquired it. A release is an atomic after a threadfence (by the same
-thread, or by any thread of the block before a barrier); an acquisition is a later
-atomic of another block on the same element. That is the protocol of a reduction whose
-last block sums the rest.
+Blocks run in any order, or at once. If one block writes what another reads or writes,
+that is a race, with three exceptions. Both accesses are atomic, both write the same
+value, or one block released its access and the other acquired it. A release is an
+atomic after a threadfence (by the same thread, or by any thread of the block before a
+barrier). An acquisition is a later atomic of another block on the same element. That is
+the protocol of a reduction whose last block sums the rest.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _FENCE = CODES[FENCE]
-MANY = -1  # instead of one block: several have
+MANY = -1  # replaces a block's number if several blocks made the access
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """A row of a batch, and what another block did to the same element before it.
+    """A row of a batch, and another block's earlier access to the same element.
 
-    before: its kind's code; its block (MANY: several), thread and site. count: of the
-    meetings between these two sites.
+    before: its kind's code. block, thread, site: of the earlier access; block is MANY
+    for several. count: of the meetings between these two sites.
     """
 
     row: int
@@ -43,7 +43,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """For each address the last access of one kind: block + 1 (0: none), and who."""
+    """The last access of one kind per address: block + 1 (0: none), and who made it."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -53,18 +53,18 @@ class Shadow:
 
     @classmethod
     def of(cls, size: int) -> Shadow:
-        # Zeros are pages that do not exist before something is written there.
+        # Zeros allocate no pages of memory before something is written there.
         return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8", "f8")))
 
 
 @dataclass
 class Knowledge:
-    """How far of each other block's accesses is known that they happened before.
+    """For each other block, how far its accesses are known to have happened before.
 
     An access at the block's interval j has the stamp 3j if its thread fenced it and
-    released it there, 3j + 1 if its thread only fenced it there, else 3j + 2.
-    all: every stamp up to this. fenced: those up to this but for the last kind.
-    exact: the stamp 3j of the thread `who`.
+    released it there, 3j + 1 if its thread only fenced it there, else 3j + 2. all:
+    every stamp up to this. fenced: those up to this except the last kind. exact: the
+    stamp 3j of the thread `who`.
     """
 
     all: np.ndarray
@@ -77,7 +77,7 @@ class Knowledge:
         return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
 
     def learn(self, other: Knowledge) -> None:
-        """Know what the other knows, too."""
+        """Add the other's knowledge to this."""
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):
@@ -85,7 +85,7 @@ class Knowledge:
             np.maximum(mine, getattr(other, name), out=mine)
 
     def covers(self, block: int, stamp: int, thread: int) -> bool:
-        """Whether an access of that block is known to have happened before."""
+        """Return whether that block's access is known to have happened before."""
         if stamp <= self.all[block]:
             return True
         if stamp % 3 == 2:
@@ -94,17 +94,17 @@ class Knowledge:
         return bool(stamp <= self.fenced[block] or exact)
 
     def of_all(self, blocks: np.ndarray) -> bool:
-        """Whether every one of some blocks released something to this one."""
+        """Return whether every one of the blocks released something to this one."""
         levels = np.maximum(np.maximum(self.all, self.fenced), self.exact)
         return bool((levels[blocks] >= 0).all())
 
 
 class Between:
-    """Looks at the accesses of a launch's blocks for races between them."""
+    """Examines the accesses of a launch's blocks for races between them."""
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # intervals looked at
+        self.clock = 0  # intervals examined
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
         self.released: dict[int, Knowledge] = {}  # by the address of an atomic
@@ -112,7 +112,7 @@ class Between:
         self.seen = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
-        """The races of a batch's rows with other blocks, by pairs of sites."""
+        """Yield the races of a batch's rows with other blocks, by pairs of sites."""
         layout = self.layout
         if self.blocks == 1 or not layout.changing.any():
             return
@@ -121,7 +121,7 @@ class Between:
         rows, address = batch.rows(layout.changing[batch.site])
         if not layout.fences and self._apart(batch, rows, address):
             return
-        # Where nothing is ever fenced, a block's intervals may be taken together.
+        # Without fences, the intervals of a block may be examined together.
         turn = np.arange(len(batch.blocks)) if layout.fences else batch.turn
         first = mark_heads(turn)
         fenced = np.bincount(batch.part[batch.kind == _FENCE], minlength=len(turn)) > 0
@@ -131,7 +131,7 @@ class Between:
                 yield from self._piece(batch, part, rows[begin:end], address[begin:end])
 
     def _apart(self, batch: Batch, rows: np.ndarray, address: np.ndarray) -> bool:
-        """Whether no two blocks meet in these rows; if so they are noted."""
+        """Return whether no two blocks meet in these rows; if so, record the rows."""
         kind, block = batch.kind[rows], batch.blocks[batch.part[rows]]
         for code in (_WRITE, _ATOMIC, _READ):
             seen = self.shadows[code].block[address]
@@ -193,7 +193,7 @@ class Between:
     def _differ(
         self, batch: Batch, rows: np.ndarray, address: np.ndarray
     ) -> np.ndarray:
-        """Which rows do not merely write again the value that is there."""
+        """Mark the rows that do more than write the existing value again."""
         differ = np.ones(len(rows), bool)
         writes = np.flatnonzero(batch.kind[rows] == _WRITE)
         there = self.shadows[_WRITE].value[address[writes]]
@@ -203,7 +203,7 @@ class Between:
     def _meetings(
         self, batch: Batch, code: int, rows: np.ndarray, address: np.ndarray
     ) -> Iterator[Meeting]:
-        """What met, one for each pair of sites: the first by address and thread."""
+        """Yield one meeting per pair of sites: the first by address and thread."""
         if not len(rows):
             return
         shadow = self.shadows[code]
@@ -227,13 +227,13 @@ class Between:
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
-        """Write down who did this; rows of several blocks have no stamps."""
+        """Record who made these accesses; rows of several blocks have no stamps."""
         shadow = self.shadows[code]
         before = shadow.block[address] if code != _WRITE else 0
         shadow.block[address] = block + 1
         if code != _WRITE:
             others = (before != 0) & (before != block + 1)
-            others |= shadow.block[address] != block + 1  # of the same batch
+            others |= shadow.block[address] != block + 1  # others of the same batch
             shadow.block[address[others]] = MANY
         else:
             shadow.value[address] = batch.numbers(rows)
@@ -244,7 +244,7 @@ class Between:
 
 
 class Order:
-    """What one interval of a block fences, acquires and releases."""
+    """The fences, acquisitions and releases of one interval of a block."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class Order:
         self.known = between.known.get(block)
         if self.known is None:
             self.known = between.known[block] = Knowledge.none(between.blocks)
-        self.acquired: list[tuple[int, Knowledge]] = []  # at which row
+        self.acquired: list[tuple[int, Knowledge]] = []  # with the row of each
         start, end = int(batch.starts[part]), int(batch.starts[part + 1])
         self.fences = start + np.flatnonzero(batch.kind[start:end] == _FENCE)
         atomic = np.flatnonzero(batch.kind[rows] == _ATOMIC)
@@ -308,7 +308,7 @@ class Order:
             between.released[place] = told
 
     def holds(self, code: int, at: int) -> bool:
-        """Whether what another block did to a row's element was before the row."""
+        """Return whether another block's access to the element preceded the row."""
         shadow, where = self.between.shadows[code], self.address[at]
         block, row = int(shadow.block[where]) - 1, int(self.rows[at])
         stamp, who = int(shadow.stamp[where]), int(shadow.thread[where])
@@ -329,7 +329,7 @@ class Order:
         return bool(phase[acquired] < phase[row])
 
     def end(self) -> None:
-        """The interval ends at a barrier: all its threads know what one acquired."""
+        """End the interval at a barrier: all threads gain what one of them acquired."""
         for _, knowledge in self.acquired:
             self.known.learn(knowledge)
         if len(self.fences):

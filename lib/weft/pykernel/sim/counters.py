@@ -1,22 +1,22 @@
-"""What a launch costs, counted from the accesses as Nsight Compute (ncu) counts.
+"""Count the costs of a launch from its accesses, as Nsight Compute (ncu) does.
 
-A request is one execution of a place in the source by a warp. The k-th time that a
-thread comes to a place between two barriers belongs to the k-th request of its warp
-there: that is exact where a warp's threads take the same way, and where they part it
-is what a GPU does whose warps meet again at the place (in a loop whose lengths differ,
-the threads that are still in it make the later requests).
+A request is one execution of a place in the source by a warp. A thread's k-th visit to
+a place between two barriers belongs to the k-th request of its warp there. That is
+exact if the threads of a warp take the same path. If they diverge, it matches a GPU
+whose warps reconverge at the place: in a loop of different lengths, the threads that
+are still in it make the later requests.
 
-sectors: the 32-byte pieces of global memory that a request's threads touch together.
-An atomic takes a sector once for each lane that names one and the same element of it:
-those lanes go one after the other, and those of the sector's other elements with them.
-(Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take just that, the others,
-all scattered, one sector or two more.)
-wavefronts: the turns a request to shared memory takes. It has 32 banks of 4 bytes; a
-word that several lanes read is one, several words of one bank need a turn each. 8-byte
-elements go by half warps, 16-byte ones by quarter warps. conflicts: wavefronts beyond
-the one (two, four) that a request needs anyhow. Lanes whose atomics are for one bank go
-one after the other, those for the same word, too. Every array begins at a multiple of
-256 bytes, as cudaMalloc's do, and every shared array at bank 0.
+sectors: the 32-byte pieces of global memory that a request's threads touch together. An
+atomic takes a sector once for each lane that names the same element of it. Those lanes
+go one after the other, and those of the sector's other elements with them. (Measured
+with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that, and the others,
+all scattered, one or two sectors more.) wavefronts: the turns that a request to shared
+memory takes. It has 32 banks of 4 bytes. A word that several lanes read takes one turn,
+and several words of one bank take a turn each. 8-byte elements are processed by half
+warps, 16-byte ones by quarter warps. conflicts: wavefronts beyond the minimum of one
+(two, four) per request. Lanes with atomics on the same bank go one after the other,
+also for the same word. Every array begins at a multiple of 256 bytes, as after
+cudaMalloc, and every shared array at bank 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
 SECTOR = 32  # bytes
 BANKS = 32  # of 4 bytes
-PLANS = 4  # batches of which is kept how their rows make requests
+PLANS = 4  # batches whose grouping into requests is kept
 
 
 class SiteSums:
@@ -44,15 +44,15 @@ class SiteSums:
         self.layout = layout
         self.sums = {name: np.zeros(0, np.int64) for name in self.COLUMNS}
         self._plans: list[tuple] = []
-        self.intervals: dict[int, int] = {}  # each block's last
+        self.intervals: dict[int, int] = {}  # each block's last interval
 
     def pass_by(self, interval: Interval) -> None:
-        """Know that a block had this interval."""
+        """Record that a block had this interval."""
         known = self.intervals.get(interval.block, 0)
         self.intervals[interval.block] = max(known, interval.number)
 
     def more(self, sums: dict[str, np.ndarray], times: int) -> None:
-        """Count `times` batches that had these sums."""
+        """Add these sums `times` times, for as many equal batches."""
         for name, column in sums.items():
             longest = max(column, self.sums[name], key=len)
             total = np.zeros(len(longest), np.int64)
@@ -61,7 +61,7 @@ class SiteSums:
             self.sums[name] = total
 
     def add(self, batch: Batch) -> None:
-        """Count a batch's accesses."""
+        """Count the accesses of a batch."""
         if not len(batch.thread):
             return
         rows, request = self._requests(batch)
@@ -101,7 +101,7 @@ class SiteSums:
         self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
     ) -> None:
         size = np.clip(self.layout.size[site], 4, 16)
-        half = lane * size // (4 * BANKS)  # which half or quarter of the warp
+        half = lane * size // (4 * BANKS)  # the half or quarter of the warp
         group = request * 4 + half
         word = at // size
         first = mark_heads(group)
@@ -124,7 +124,7 @@ class SiteSums:
         self.sums[name] = more
 
     def counters(self, threads: int) -> Counters:
-        """The sums so far, for blocks of so many threads."""
+        """Return the sums so far, for blocks of `threads` threads."""
         layout, blocks = self.layout, len(self.intervals)
         found = Counters(
             blocks=blocks,
@@ -160,7 +160,7 @@ class SiteSums:
 
 
 def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """The rows ordered by request and thread, and the number of each row's request."""
+    """Order the rows by request and thread; also number each row's request."""
     layout = batch.layout
     rows, n = None, len(batch.thread)
     if layout.fences:
@@ -198,7 +198,7 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
 def _count_distinct(
     request: np.ndarray, unit: np.ndarray, site: np.ndarray
 ) -> np.ndarray:
-    """The sites of all distinct (request, unit); rows lie request by request."""
+    """Return the sites of all distinct (request, unit); rows are sorted by request."""
     step = np.diff(unit)
     inside = request[1:] == request[:-1]
     if (inside & (step < 0)).any():
@@ -213,7 +213,7 @@ def _count_distinct(
 def _in_turn(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each sector of each request its site, and how many lanes want one element."""
+    """Return the site of each request's sectors, and the most lanes on one element."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     other = np.ones(len(at), bool)
@@ -230,7 +230,7 @@ def _in_turn(
 def _turns_of_atomics(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
-    """For each group of lanes the most that want one bank, be it the same word."""
+    """Return the most lanes on one bank, for each group of lanes."""
     lengths = np.diff(first, append=len(word))
     number = np.repeat(np.arange(len(first)), lengths)
     place = number * BANKS + word % np.repeat(banks, lengths)
@@ -241,11 +241,11 @@ def _turns_of_atomics(
 def _count_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
-    """For each group of lanes the most distinct words that it wants of one bank."""
+    """Return the most distinct words in one bank, for each group of lanes."""
     turns = np.ones(len(first), np.int64)
     low = np.minimum.reduceat(word, first)
     high = np.maximum.reduceat(word, first)
-    wide = high - low >= banks  # the others lie within one row of the banks
+    wide = high - low >= banks  # the others are within one row of the banks
     if not wide.any():
         return turns
     lengths = np.diff(first, append=len(word))

@@ -1,6 +1,6 @@
-"""How a rewritten kernel touches elements of arrays: reads and assignments.
+"""Rewrite the reads and assignments of array elements.
 
-What becomes of assignments in a rewritten kernel.
+The module logs each access, or replaces it by a faster one if nothing is logged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def split_chain(
     rewriter: Rewriter, node: ast.Subscript
 ) -> tuple[ast.expr, list[ast.expr]]:
-    """a[i][j, k] as a and [i, j, k]."""
+    """Split a[i][j, k] into a and [i, j, k]."""
     parts: list[ast.expr] = []
     base: ast.expr = node
     while isinstance(base, ast.Subscript):
@@ -47,7 +47,7 @@ def split_chain(
 def find_static(
     rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
 ) -> Entity | None:
-    """The array whose one element this is, if that is known now."""
+    """Return the array of a single element, if it is known at this point."""
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
@@ -71,7 +71,7 @@ def find_entity(rewriter: Rewriter, node: ast.expr) -> Entity | None:
 def rewrite_components(
     rewriter: Rewriter, parts: list[ast.expr], site: AccessPlace
 ) -> tuple[list[ast.expr], list[ast.expr]]:
-    """Each index to compute (and keep), and to use again; site.index gets both."""
+    """Return each index for its first and its later uses; site.index gets them, too."""
     first: list[ast.expr] = []
     signed: list[ast.expr] = []
     for number, part in enumerate(parts):
@@ -105,7 +105,7 @@ def build_element(
     index: tuple[list[ast.expr], list[ast.expr]],
     note: ast.expr | None = None,
 ) -> ast.Subscript:
-    """.r[.log(row-major index * SITES + site) or index]"""
+    """Build .r[.log(row-major index * SITES + site) or index]."""
     entity = site.entity
     assert entity is not None
     first, tests = index
@@ -120,7 +120,7 @@ def build_element(
         )
         flat = add(make_product(flat, side), part)
     again = tuple_of([again_at(i) for i in site.index])
-    if tile:  # by one number, which NumPy finds sooner
+    if tile:  # by a single number, which NumPy finds faster
         kind, key = "f", rewriter.temporary()
         flat, again = make_walrus(key, flat), load(key)
         for i, limit in zip(site.index[1:], sides[1:]):
@@ -136,7 +136,7 @@ def build_element(
 
 
 def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
-    """The access as it is: nothing is written down."""
+    """Return the access without logging it."""
     rewriter.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
     flat = flatten_element(rewriter, node)
     if flat is not None:
@@ -146,7 +146,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
-    """An element of a shared tile by one number, which NumPy finds sooner."""
+    """Return a shared tile's element by a single number, which NumPy finds faster."""
     base, parts = split_chain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":
@@ -161,7 +161,7 @@ def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | 
 
 
 def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
-    """What stands in brackets, as an expression."""
+    """Return the content of the brackets as an expression."""
     if isinstance(node, ast.Slice):
         ends = [
             rewriter.visit(e) if e else make_constant(None) for e in _slice_ends(node)
@@ -197,12 +197,12 @@ def _slice_ends(node: ast.Slice) -> list[ast.expr | None]:
 
 
 def again_at(part: str | int) -> ast.expr:
-    """An index that is known by now: a local's name, or a number."""
+    """Return an index that is already computed: a local's name, or a number."""
     return load(part) if isinstance(part, str) else make_constant(part)
 
 
 def _is_odd(node: ast.expr) -> bool:
-    """A field's name, None, ... : no place of an element."""
+    """Return whether a node is no element's index: a field's name, None, ..."""
     return isinstance(node, ast.Constant) and not isinstance(node.value, (int, float))
 
 
@@ -230,7 +230,7 @@ def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
 
 
 def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
-    """For a local array of the thread's own: its raw array under its own name."""
+    """Give a thread's local array its raw array under its own name."""
     entity = rewriter.variant.static.get(node.targets[0].id)
     if entity is None or entity.origin != "local" or not rewriter.checks:
         return []
@@ -239,7 +239,7 @@ def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
 
 
 def is_element(rewriter: Rewriter, node: ast.expr) -> bool:
-    """Whether a target is an element, or a field of one."""
+    """Return whether a target is an element, or a field of one."""
     if isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Subscript)
@@ -248,7 +248,7 @@ def is_element(rewriter: Rewriter, node: ast.expr) -> bool:
 def rewrite_target(
     rewriter: Rewriter, node: ast.expr, after: list[ast.stmt], place: ast.stmt
 ) -> ast.expr:
-    """What stands for a target; what is then left to do goes into `after`."""
+    """Return the replacement for a target; add the remaining statements to `after`."""
     if isinstance(node, (ast.Tuple, ast.List)):
         node.elts = [rewrite_target(rewriter, one, after, place) for one in node.elts]
         return node
@@ -262,7 +262,7 @@ def rewrite_target(
 def store_element(
     rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
 ) -> ast.stmt:
-    """node = value, written down."""
+    """Return node = value, with logging."""
     if _field_of(node) is not None:
         return store_field(rewriter, node, value, place)
     assert isinstance(node, ast.Subscript)
@@ -289,7 +289,7 @@ def store_element(
 def store_field(
     rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
 ) -> ast.stmt:
-    """x[i].re = value, x[i]["re"] = value: of a structured array's element."""
+    """Store into a structured array's field: x[i].re = value, x[i]["re"] = value."""
     assert isinstance(node, (ast.Attribute, ast.Subscript))
     element = node.value
     if not rewriter.checks:
@@ -309,7 +309,7 @@ def log_write(
     value: ast.expr,
     place: ast.stmt,
 ) -> ast.stmt:
-    """.r[.log(...) or .val(v) or i] = (v := value)"""
+    """Build .r[.log(...) or .val(v) or i] = (v := value)."""
     entity = site.entity
     assert entity is not None
     if entity.dtype.kind in "iu":
@@ -322,7 +322,7 @@ def log_write(
 
 
 def convert_value(rewriter: Rewriter, value: ast.expr, entity: Entity) -> ast.expr:
-    """A value as C stores it in whole numbers: it wraps, and never raises."""
+    """Convert a value to integers as C does: it wraps, and never raises."""
     return ast.Call(rewriter.own(f".cast_{entity.dtype.name}"), [value], [])
 
 
@@ -365,7 +365,7 @@ def update_unchecked(
     parts: list[ast.expr],
     entity: Entity,
 ) -> ast.stmt:
-    """The same where nothing is written down; the index is computed once."""
+    """Update an element without logging; compute the index once."""
     target = node.target
     rewriter.place(READ, target)
     named = [rewriter.temporary() for _ in parts]
@@ -381,7 +381,7 @@ def update_unchecked(
 
 
 def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
-    """The same for an array that is known when it runs."""
+    """Update an element of an array that is known only at run time."""
     target = node.target
     assert isinstance(target, ast.Subscript)
     array, index = rewriter.temporary(), rewriter.temporary()
@@ -400,7 +400,7 @@ def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
 
 
 def _field_of(node: ast.expr) -> str | None:
-    """The field of an element that a target is; None if it is none."""
+    """Return the field of an element that a target is; None if it is not a field."""
     if not isinstance(getattr(node, "value", None), ast.Subscript):
         return None
     if isinstance(node, ast.Attribute):

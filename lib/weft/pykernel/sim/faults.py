@@ -1,4 +1,4 @@
-"""What ended a launch, from the exception and the frames it came through."""
+"""Explain the end of a launch from the exception and its frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 @dataclass
 class FaultyLaunch:
-    """The launch in which it happened."""
+    """The launch that failed."""
 
     kernel: str
     grid: Index
@@ -46,14 +46,17 @@ class FaultyLaunch:
     raws: Mapping[int, np.ndarray]  # by the numbers of entities
     at: Index | None  # the running block
     timeout: float
-    shared: int  # bytes of shared memory that the launch gave
-    dynamic: Set[str]  # the arrays in it
+    shared: int  # bytes of dynamic shared memory
+    dynamic: Set[str]  # names of the arrays in it
     sources: Sequence[FunctionSource]  # of the kernel and its helpers
 
 
 @dataclass
 class End:
-    """How a launch ended. finding: to report; None for an error of the reader's own."""
+    """The end of a launch.
+
+    finding: to report; None for an error of the reader's own.
+    """
 
     finding: Finding | None
     block: Index | None
@@ -62,7 +65,7 @@ class End:
 
 
 def explain(error: BaseException, scene: FaultyLaunch) -> End:
-    """The end of the launch that `error` stopped."""
+    """Return the end of the launch that `error` stopped."""
     frames = [
         t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
     ]
@@ -96,7 +99,7 @@ def _make_finding(
     text = stop.text
     cure = ""
     line = f" at line {where.line}" if where is not None else ""
-    if stop.kind == "bounds":  # of how many elements a launch gave, no guard is due
+    if stop.kind == "bounds":  # a guard cures nothing if the launch gives the size
         chained = where is not None and "][" in where.text
         shown = ("][" if chained else ", ").join(map(str, stop.index or ()))
         cure = (
@@ -129,7 +132,7 @@ def _make_finding(
 
 
 def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
-    """Return the cure for an access outside of its array; "" if none is special."""
+    """Return the cure for an access outside of its array; "" if there is none."""
     try:
         node: ast.AST = ast.parse(where.text, mode="eval").body
     except SyntaxError:
@@ -152,7 +155,7 @@ def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
 def _index_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """The Stop that an error at an access means; None if it means something else."""
+    """Return the Stop for an error at an access; None if it means something else."""
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
@@ -179,8 +182,7 @@ def _index_error(
 def _inner_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """The Stop for an error of NumPy's, of an index or value, or of a type in Python's
-    own words, at a reader's line."""
+    """Return the Stop for an error of NumPy's or of a type at a reader's line."""
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
@@ -205,7 +207,7 @@ def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
 
 
 def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
-    """An error of Python's own, in words that fit a kernel where those do not."""
+    """Reword Python's own errors where the original does not fit a kernel."""
     chain = [
         t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
     ]
@@ -226,7 +228,7 @@ def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
 
 
 def _of_an_index(text: str, place: AccessPlace | None) -> str:
-    """What to say of an index that is no whole number; "" if that is not it."""
+    """Explain an index that is not an integer; return "" for other errors."""
     if place is None or "cannot be interpreted as an integer" not in text:
         return ""
     name = place.entity.name if place.entity else place.text.partition("[")[0]
@@ -239,7 +241,7 @@ def _of_an_index(text: str, place: AccessPlace | None) -> str:
 
 
 def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
-    """What to say of x.shape where x is a number; "" if that is not it."""
+    """Explain x.shape where x is a number; return "" for other errors."""
     value = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or not isinstance(value, NUMBERS):
         return ""
@@ -289,7 +291,7 @@ def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
 
 
 def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
-    """The reader's frames alone."""
+    """Keep only the reader's frames."""
     kept = None
     for one in reversed(frames):
         kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -297,15 +299,16 @@ def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
 
 
 def shorten_error(error: BaseException) -> BaseException:
-    """The error, whose traceback in IPython leaves out what is the simulator's own.
+    """Hide the simulator's own parts in the error's traceback in IPython.
 
-    Its frames, and the parameters that a rewritten function has before the reader's.
+    These are its frames, and the parameters that precede the reader's in a rewritten
+    function.
     """
 
     def render() -> list[str]:
         from IPython import get_ipython
 
-        error = sys.last_value  # set by IPython; held here, the arrays would live on
+        error = sys.last_value  # set by IPython; our own reference would keep arrays
         frames = _walk_traceback(error.__traceback__)
         kept = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback

@@ -1,6 +1,6 @@
-"""What each part of the language becomes in a rewritten kernel.
+"""Rewrite each part of the language in a kernel.
 
-The shape and type that a call of cuda.shared.array or cuda.local.array gives.
+The module also evaluates the shape and type of cuda.shared.array and cuda.local.array.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-MAX_LOCAL = 512 << 10  # bytes of local memory that a thread of a GPU has
+MAX_LOCAL = 512 << 10  # bytes of local memory per GPU thread
 
 
 def parse_declaration(
     function: FunctionType, source: FunctionSource, node: ast.Call, path: str
 ) -> tuple[tuple[int, ...], np.dtype]:
-    """(shape, type) in such a call of a function. Raises ArgumentError at its line."""
+    """Return (shape, type) of such a call; raise ArgumentError at its line."""
     name = function.__name__
     given = dict(zip(("shape", "dtype"), node.args))
     given |= {k.arg: k.value for k in node.keywords if k.arg}
@@ -68,7 +68,7 @@ def parse_declaration(
 def _evaluate_constant(
     function: FunctionType, source: FunctionSource, node: ast.expr, what: str
 ) -> Any:
-    """The value of an expression before the launch. what: "the shape of ..."."""
+    """Evaluate an expression before the launch. what: "the shape of ..."."""
     name = function.__name__
     free = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {k: cell.cell_contents for k, cell in free}
@@ -92,8 +92,8 @@ def _evaluate_constant(
 _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
 _AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
-# Those that wait: for the block (with a value), or for lanes of the warp, whose mask
-# is the first argument. How many arguments they take.
+# Functions that wait: for the block (with a value), or for lanes of the warp, whose
+# mask is the first argument. The numbers count their arguments.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
 EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},
@@ -111,7 +111,7 @@ ATOMICS = {
 
 
 def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
-    """The value of threadIdx.x, laneid ...; None if the path has none."""
+    """Return the value of threadIdx.x, laneid ...; None if the path has none."""
     if path in _AXES:
         made = load if path.startswith("threadIdx") else rewriter.own
         return made(_AXES[path])
@@ -126,7 +126,7 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
-    """What a call of a part of the language becomes; its errors at its line."""
+    """Return the replacement for a call of the language; refuse it at its line."""
     for form in (
         _rewrite_grid,
         _rewrite_memory,

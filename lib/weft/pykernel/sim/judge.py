@@ -1,7 +1,7 @@
-"""What is wrong with a launch and what it costs, from what its threads touched.
+"""Find the faults and costs of a launch from the accesses of its threads.
 
-The intervals of a launch are gathered until they are worth a look together: NumPy then
-needs a fraction of a microsecond for an access.
+Intervals are collected until there are enough to examine together. NumPy then needs a
+fraction of a microsecond per access.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from .record import (
 )
 from .warp import WARP
 
-ROWS = 1 << 14  # accesses that are worth a look
+ROWS = 1 << 14  # accesses that are enough to examine
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Takes a launch's intervals as they happen, and says at the end what was seen.
+    """Takes a launch's intervals as they happen, and returns its findings at the end.
 
     arrays, sites: the launch's own lists, which may grow. grid, block: (x, y, z).
-    places: those of barriers, by number; sources: of the kernel and its helpers.
+    places: of barriers, by number. sources: of the kernel and its helpers.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Judge:
         self.sums = SiteSums(self.layout)
         self.repeats = Repeats(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
-        self.current = -1  # the block whose memory the layout knows
+        self.current = -1  # the block whose memory is in the layout
         self.found: dict[tuple, Finding] = {}
         self.places: Sequence[AccessPlace] = ()
         self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
-        self._left_by, self._left = -1, list[int]()  # the barriers a block has left
+        self._left_by, self._left = -1, list[int]()  # barriers that a block has left
         self._rows = 0
         self._orders: dict[tuple[int, int, int], int] = {}  # of a batch
 
     def interval(self, interval: Interval) -> None:
-        """Take in what a block did between two barriers; its columns are kept."""
+        """Take what a block did between two barriers; keep its columns."""
         if interval.block != self._left_by:
             self._left_by, self._left = interval.block, []
         interval.left = self._left
@@ -80,7 +80,7 @@ class Judge:
             self._look()
 
     def finish(self) -> tuple[list[Finding], Counters]:
-        """The findings, in the order in which they were made, and the counters."""
+        """Return the findings, in the order of their discovery, and the counters."""
         self._look()
         self.repeats.add_to(self.sums)
         findings = cures.of_one_warp(list(self.found.values()))
@@ -114,7 +114,8 @@ class Judge:
         )
         known = self.found.get(key)
         if known:
-            # Blocks run in any order: the first of them is told, not the first seen.
+            # Blocks run in any order: report the lowest one, not the first that was
+            # seen.
             first = min(known, finding, key=lambda one: (one.block or ())[::-1])
             finding = dataclasses.replace(
                 first,
@@ -168,7 +169,7 @@ class Judge:
         interval = batch.intervals[int(batch.part[row])]
         numbers = interval.left[: interval.number]
         if one.file != other.file or len(numbers) < interval.number or -1 in numbers:
-            return None  # it is not known where the block has been
+            return None  # the block's path is unknown
         left = [self.places[number] for number in numbers]
         if any(place.file != one.file for place in left):
             return None
@@ -182,7 +183,7 @@ class Judge:
         return find_turns(loops, barriers, one.line, other.line)
 
     def _missing(self, batch: Batch, one: int, other: int) -> str:
-        """Between which accesses there is no barrier, in the program's order."""
+        """Describe the missing barrier by its two accesses, in program order."""
         first = self._order(batch, one, other)
         if not first:
             return "no barrier between them"
@@ -190,10 +191,10 @@ class Judge:
         return f"no barrier between the {pair[0]} and the {pair[1]} that follows it"
 
     def _order(self, batch: Batch, one: int, other: int) -> int:
-        """1 if a thread comes to one's place before the other's, -1 if after; or 0.
+        """Return 1 if one's place comes before the other's, -1 if after, 0 if unknown.
 
-        Told from the thread that does both between these two barriers. 0: none does,
-        or it comes to both places in turns.
+        A thread that does both between these two barriers decides. It is 0 if there is
+        none, or if the thread reaches both places alternately.
         """
         part = int(batch.part[one])
         sites = int(batch.site[one]), int(batch.site[other])
@@ -229,7 +230,7 @@ class Judge:
         return dataclasses.replace(found, cure=cures.SOME_ONLY if waited else "")
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
-        """A race between blocks, told from the read, or from the earlier line."""
+        """Describe a race between blocks, from the read or from the earlier line."""
         row, element = met.row, self._element(batch, met.row)
         found = self._finding(batch, "race", "", row)
         other_block = None if met.block == MANY else self._block(met.block)
@@ -305,15 +306,15 @@ class Judge:
 
 
 def _rank_sides(side: tuple[int, Site, Index | None]) -> tuple:
-    """Sorts the sides of a race between blocks: whichever block ran first."""
+    """Return a key that sorts a race's sides independently of the blocks' order."""
     kind, site, block = side
     return kind != CODES[READ], site.line, site.column, (block or (0,))[::-1]
 
 
 def _describe_pattern(one: Site, other: Site, before: bool = True) -> str:
-    """What two sites that race make together: s[0] += x[i], or x[i] = x[i + 1].
+    """Return the pattern of two racing sites: s[0] += x[i], or x[i] = x[i + 1].
 
-    before: whether a thread comes to the first of them before it comes to the other.
+    before: whether a thread reaches the first site before the second.
     """
     together = (one.file, one.statement) == (other.file, other.statement)
     if not one.statement or not together or (one.kind, other.kind) != (READ, WRITE):

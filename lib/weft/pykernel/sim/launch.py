@@ -1,6 +1,7 @@
 """A launch of a Python kernel on the simulator.
 
-What a launch looks like before it runs: orders, shared memory, kinds.
+The module prepares the order of threads, the shared memories and the kinds of
+arguments. SimulatedLaunch then runs the blocks and reports the result.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .watchdog import Watchdog
 def bind_arguments(
     kernel: PythonKernel, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """(a key that says which program fits, what its parameters are bound to)."""
+    """Return a key that selects the program, and the binding of its parameters."""
     key, bound, number = [], [], 0
     for name, value in zip(kernel.parameters, args):
         if isinstance(value, np.ndarray):
@@ -53,7 +54,7 @@ def bind_arguments(
 def order_threads(
     config: LaunchConfig, order: str | int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """(block, its threads as (x, y, z, number)) in the order in which they run."""
+    """Yield each block and its threads as (x, y, z, number), in running order."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
     threads = [
         (x, y, z, (z * ny + y) * nx + x)
@@ -76,9 +77,9 @@ def order_threads(
 
 
 def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
-    """For each array by id(): the number of the memory it shares, and its offset.
+    """Map each array's id() to the number of the memory it shares, and its offset.
 
-    (-1, 0) for a memory of its own.
+    The result is (-1, 0) for an array with a memory of its own.
     """
     bounds = sorted(
         (
@@ -104,12 +105,12 @@ def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
 
 
 def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
-    """The number of a block or thread: x runs fastest."""
+    """Return the number of a block or thread; x runs fastest."""
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
 
 
 class SimulatedLaunch:
-    """One launch: its arrays, its log, and the blocks one after another."""
+    """One launch: its arrays, its log, and its blocks, one after another."""
 
     def __init__(
         self,
@@ -126,13 +127,13 @@ class SimulatedLaunch:
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[TracedArray] = []
         self.raws: dict[int, np.ndarray] = {}  # by entity
-        self.numbers: dict[int, int] = {}  # of the launch's arrays, by entity
+        self.numbers: dict[int, int] = {}  # numbers of the launch's arrays, by entity
         self.findings: dict[Any, Finding] = {}
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
-        self.at_end: list[int] = []  # threads of the block that came to the end
-        self.left: set[int] = set()  # that returned early from a helper since they met
+        self.at_end: list[int] = []  # the block's threads that reached the end
+        self.left: set[int] = set()  # threads that left a helper early since they met
         self._room: np.ndarray | None = None
         self.spread: dict[int, Spread] = {}  # by the numbers of arrays
         self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
@@ -146,7 +147,7 @@ class SimulatedLaunch:
     # ---- arrays ----
 
     def _arrange(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Number the arrays; the arguments as the kernel gets them."""
+        """Number the arrays; return the arguments as the kernel receives them."""
         checks = self.program.checks
         given = []
         shared = number_memories([a for a in args if isinstance(a, np.ndarray)])
@@ -189,9 +190,9 @@ class SimulatedLaunch:
         )
 
     def _spread(self, raw: np.ndarray) -> None:
-        """Number the last array's elements by where they lie in a memory it shares.
+        """Number the last array's elements by their places in a memory that it shares.
 
-        What is told of it is then one row of all elements that it spans.
+        Its record then has a single row of all the elements that it spans.
         """
         size = raw.dtype.itemsize
         low, high = np.lib.array_utils.byte_bounds(raw)
@@ -238,7 +239,7 @@ class SimulatedLaunch:
             made = pattern.copy
         self.env[f".new{entity.number}"] = made
 
-    # ---- what code finds by name ----
+    # ---- names for the rewritten code ----
 
     def _environment(self) -> None:
         grid, block = self.config.grid, self.config.block
@@ -288,12 +289,12 @@ class SimulatedLaunch:
             self.trace.passing = list_rebound(tree)
 
     def came_to_end(self, number: int) -> None:
-        """A thread has come to the end of the kernel's body: it will not wait again."""
+        """Record that a thread has ended the kernel's body: it will not wait again."""
         if number not in self.left:
             self.at_end.append(number)
 
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
-        """What a thread's whole-number names hold as it ends."""
+        """Keep the values of a thread's integer names as it ends."""
         assert self.at is not None
         self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
@@ -306,7 +307,7 @@ class SimulatedLaunch:
     # ---- running ----
 
     def run(self, order: str | int) -> None:
-        """Run every block; what a thread raises comes through."""
+        """Run every block; exceptions of threads are passed on."""
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
             for block, threads in order_threads(self.config, order):
                 watch.begin()
@@ -322,12 +323,11 @@ class SimulatedLaunch:
             self.judge()
 
     def close(self) -> None:
-        """Let the arrays go. What the code finds by name refers to the launch itself,
-        and would keep them until Python looks for such circles."""
+        """Release the arrays, which a cycle through the code's names keeps alive."""
         self.env.clear()
 
     def _blank(self) -> list[np.ndarray]:
-        """What is empty as a block begins."""
+        """Return the arrays that are uninitialised as a block begins."""
         entities = self.program.entities
         return [self.raws[e.number] for e in entities if e.origin == "shared"]
 
@@ -337,7 +337,7 @@ class SimulatedLaunch:
         return run_block if self.program.general else run_barriers
 
     def _make(self) -> Callable:
-        """The kernel as a function, for the block that begins."""
+        """Return the kernel as a function, for the block that begins."""
         assert self.at is not None
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
         for variant in reversed(self.program.callers_first):
@@ -350,7 +350,10 @@ class SimulatedLaunch:
         return self.env[".h0"]
 
     def ended(self, block: int, number: int, warps: bool, barrier: int = -1) -> None:
-        """An interval of a block is over. barrier: the Place where it waits."""
+        """End an interval of a block.
+
+        barrier: the number of the place where it waits.
+        """
         if self.log is None:
             return
         self.log.end(block, number, warps, barrier)
@@ -358,7 +361,7 @@ class SimulatedLaunch:
             self.judge()
 
     def judge(self) -> None:
-        """Hand over what was written down."""
+        """Pass the log's intervals to the judge."""
         if self.log is None or self._judge is None:
             return
         known = self._judge.repeats.find if self.trace is None else None
@@ -367,20 +370,20 @@ class SimulatedLaunch:
             if self.trace is not None:
                 self.trace.intervals.append(interval)
 
-    # ---- what was found ----
+    # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """A barrier opens for the threads at these places.
+        """Open a barrier for the threads at these places.
 
-        They should be at one, and nobody on a way past it. As on a GPU who has returned
-        is not missed.
+        They should all be at one place, and no thread on a path past it. As on a GPU,
+        threads that have returned are not missing.
         """
         self.left.clear()
         if (waiting and self.at_end) or len(set(waiting.values())) > 1:
             self.uneven(block, waiting, sorted(self.at_end))
 
     def uneven(self, block: int, waiting: dict[int, int], gone: Sequence[int]) -> None:
-        """Some threads wait at a barrier and others elsewhere, or nowhere."""
+        """Report that some threads wait at a barrier and others do not."""
         if not self.program.checks:
             return
         by_place: dict[int, list[int]] = {}
@@ -400,10 +403,10 @@ class SimulatedLaunch:
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
     ) -> None:
-        """Some lanes of a warp meet: those that they count on should be among them.
+        """Check that a warp's waiting lanes include those that they depend on.
 
         waits: what each of these threads waits for. sources: the lane that each lane
-        reads. size: how many threads the block has.
+        reads. size: the number of threads in the block.
         """
         if not self.program.checks:
             return
@@ -422,7 +425,7 @@ class SimulatedLaunch:
         )
 
     def report(self, seconds: float) -> Report:
-        """What the launch did, so far."""
+        """Return the report of the launch so far."""
         findings, counters = list(self.findings.values()), None
         if self._judge is not None:
             seen, counters = self._judge.finish()
@@ -439,7 +442,7 @@ class SimulatedLaunch:
         )
 
     def fail(self, error: BaseException, seconds: float) -> BaseException:
-        """The exception to raise for what ended the launch; .report has the rest."""
+        """Return the exception that explains the end of the launch; it has .report."""
         scene = faults.FaultyLaunch(
             self.kernel.name,
             self.config.grid,

@@ -1,8 +1,8 @@
-"""Where the arrays of a launch lie, and the accesses of many intervals as columns.
+"""The addresses of a launch's arrays, and the accesses of intervals as columns.
 
-Every granule of memory that can be told apart has an address: an element, or a byte in
-a memory that is viewed with elements of several sizes. Local arrays have one for each
-thread; shared arrays have the same for each block.
+Each distinguishable granule of memory has an address. It is an element, or a byte if a
+memory is viewed with elements of several sizes. A local array has an address per
+thread; a shared array has the same addresses in each block.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .record import (
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
 _CHANGES = CODES[WRITE], CODES[ATOMIC]
 SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
-STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN it is equal to itself
+STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN, it is equal to itself
 
 
 @dataclass
 class Memory:
-    """Some granules: the first one's address, their bytes, and how many."""
+    """Some granules: the first one's address, their size in bytes, and their count."""
 
     start: int
     granule: int
@@ -46,12 +46,12 @@ class Memory:
 class MemoryLayout:
     """Addresses for a launch's arrays, in columns by site.
 
-    Of a site's memory: contended, changing: some site writes to it, and threads share
-    it (blocks share it). blankable: at first nobody has written to it; blanks is the
-    first address of such memory, and how many addresses follow.
+    Columns about a site's memory: contended, changing: some site writes to it, and
+    threads share it (blocks share it). blankable: nobody has written to it at first;
+    blanks is the first address of such memory, and the number of addresses that follow.
 
-    arrays, sites: the launch's own lists; grow() takes in what was added to them.
-    blank: for each address, whether nobody has written it (in the current block).
+    arrays, sites: the launch's own lists; grow() includes additions to them. blank: for
+    each address, whether nobody has written it (in the current block).
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class MemoryLayout:
         self.arrays, self.sites, self.threads = arrays, sites, threads
         self.memories: dict[tuple[str, int], Memory] = {}
         self.total = 0
-        self.fresh: list[Memory] = []  # in which nobody has written at the start
+        self.fresh: list[Memory] = []  # memories that are unwritten at the start
         self.blank = np.zeros(0, bool)
-        self.version = (-1, -1)  # of grow(): how many arrays and sites are known
+        self.version = (-1, -1)  # the numbers of arrays and sites at the last grow()
         self.grow()
 
     def grow(self) -> None:
-        """Take in arrays and sites that are new."""
+        """Include new arrays and sites."""
         known = len(self.arrays), len(self.sites)
         if known == self.version:
             return
@@ -101,7 +101,7 @@ class MemoryLayout:
         memory = Memory(self.total, granule, count * copies, views[0].space, written)
         self.memories[key] = memory
         self.total += memory.count
-        # One that changed its shape has been written to: nothing in it is blank.
+        # A memory that changed its shape has been written to: nothing in it is blank.
         if not old and not written:
             self.fresh.append(memory)
 
@@ -131,7 +131,7 @@ class MemoryLayout:
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
         changed = {
             id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES
-        }  # memories that something writes to
+        }  # memories with a writing site
         contended = [m is not None and m.space != LOCAL for m in owner]
         self.contended = np.array([id(m) in changed for m in owner], bool)
         self.contended &= np.array(contended, bool)
@@ -144,13 +144,13 @@ class MemoryLayout:
         self.atomics = bool((self.kind == CODES[ATOMIC]).any())
 
     def forget(self) -> None:
-        """A new block begins: its shared and local memory is blank."""
+        """Begin a new block: its shared and local memory is blank."""
         for memory in self.fresh:
             if memory.space != GLOBAL:
                 self.blank[memory.start : memory.start + memory.count] = True
 
     def index(self, site: int, element: int) -> tuple[int, ...]:
-        """The index of an element of a site's array."""
+        """Return the index of an element of a site's array."""
         shape = self.arrays[self.sites[site].array].shape
         return tuple(map(int, np.unravel_index(element, shape))) if shape else ()
 
@@ -158,9 +158,9 @@ class MemoryLayout:
 class Batch:
     """The accesses of some intervals, one after another, in columns.
 
-    part: the interval's number in the batch; blocks, turn: by that number the block,
-    and how often the block has changed before. address: the first granule of the
-    access (meaningless for rows that touch no array).
+    part: the interval's number in the batch. blocks, turn: by that number, the block
+    and the number of earlier changes of block. address: the first granule of the access
+    (meaningless for rows that touch no array).
     """
 
     def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
@@ -184,7 +184,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a mask and their addresses; a wide access has several."""
+        """Return the rows of a mask and their addresses; a wide access has several."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:
@@ -195,7 +195,7 @@ class Batch:
         return np.repeat(rows, span), np.repeat(address, span) + step
 
     def value(self, row: int) -> tuple[object] | None:
-        """What a WRITE stored, in a tuple; None if that is not known."""
+        """Return the value that a WRITE stored, in a tuple; None if it is unknown."""
         part = int(self.part[row])
         values = self.intervals[part].values
         if values is None:
@@ -206,9 +206,9 @@ class Batch:
         return (values[int(self._ranks[part][row - self.starts[part]])],)
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """What WRITE rows stored, as float64; NaN where that is not known.
+        """Return the values that WRITE rows stored, as float64; NaN if unknown.
 
-        For comparing: a stored NaN is a number of its own here, and whole numbers
+        They are for comparisons: a stored NaN becomes a number of its own, and integers
         beyond 2^53 are rounded.
         """
         if self._numbers is None:
@@ -222,12 +222,12 @@ class Batch:
 
 
 def count_bits(count: int) -> int:
-    """How many bits a number below `count` has at most."""
+    """Return the maximum number of bits of a number below `count`."""
     return max(1, int(count - 1).bit_length())
 
 
 def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Where a new value begins in a sorted column of at least one row."""
+    """Return where each new value begins in a sorted column of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
@@ -248,7 +248,7 @@ def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
         found = np.array(interval.values, np.float64)
         found[np.isnan(found)] = STORED_NAN
         return found
-    except (TypeError, ValueError, OverflowError):  # complex numbers, for one
+    except (TypeError, ValueError, OverflowError):  # such as complex numbers
         return np.array([float(hash(v)) for v in interval.values], np.float64)
 
 

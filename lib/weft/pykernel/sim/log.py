@@ -1,16 +1,15 @@
-"""The log of a launch: what running threads append, and Intervals made of it.
+"""The log of a launch: entries of running threads, decoded into Intervals.
 
-An entry is element * SITES + site. Threads run one at a time; where each one's turn
-begins is kept beside. Entries become columns many intervals at a time, since NumPy asks
-the same few microseconds for ten as for ten thousand.
+An entry is element * SITES + site. Threads run one at a time; the start of each turn is
+recorded separately. Many intervals are decoded at a time, since NumPy takes the same
+few microseconds for ten entries as for ten thousand.
 
-Intervals like an earlier one, recognised before they are decoded.
-
-Blocks do the same on other elements. An interval whose threads touched the same shared
-elements in the same order, and in global arrays elements that all lie as far from the
-earlier one's, a whole number of sectors, races where that did and costs what that did.
-The second of a kind is looked at alone; if nothing in it races, later ones only need
-the rows of a Rest.
+Intervals like an earlier one are recognised before they are decoded. Blocks do the same
+on other elements. Suppose that an interval's threads touched the same shared elements
+in the same order. In global arrays, suppose that all elements have the same distance
+from the earlier one's, a whole number of sectors. Then it has the same races and costs.
+The second of a kind is examined alone. If nothing in it races, later ones only need the
+rows of a Rest.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from .record import (
     Site,
 )
 
-MANY = 1 << 15  # entries that are worth a look
-# Of a strided array: its shape, by how many elements of memory each index moves, and
-# where its first one lies.
+MANY = 1 << 15  # entries that are enough to examine
+# The layout of a strided array: its shape, the number of elements by which each index
+# moves, and the place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
-PIECE = 512  # accesses of a piece for which it pays to look for one like it
-KEPT = 1 << 18  # accesses of an interval in which a launch is cut off
+PIECE = 512  # accesses from which a search for a similar piece pays off
+KEPT = 1 << 18  # accesses kept of an interval in which a launch is cut off
 
 
 @dataclass
 class _End:
-    """Where an interval ends: counts of entries, turns and values before it."""
+    """The end of an interval: counts of entries, turns and values before it."""
 
     block: int
     number: int
@@ -64,7 +63,7 @@ class _End:
 
 @dataclass
 class _Columns:
-    """What a log held: its entries, its turns, and the values stored."""
+    """The contents of a log: its entries, its turns, and the values stored."""
 
     packed: np.ndarray
     starts: np.ndarray
@@ -74,7 +73,7 @@ class _Columns:
 
 
 class Piece:
-    """An interval as it was written down."""
+    """An interval as it was logged."""
 
     def __init__(self, columns: _Columns, before: _End, end: _End) -> None:
         self.columns, self.end = columns, end
@@ -92,29 +91,29 @@ class Piece:
 
     @property
     def starts(self) -> np.ndarray:
-        """Where in them each turn begins."""
+        """The start of each turn in the entries."""
         return self.columns.starts[self.turn : self.end.turns] - self.first
 
     @property
     def threads(self) -> np.ndarray:
-        """Whose turn each was."""
+        """The thread of each turn."""
         return self.columns.threads[self.turn : self.end.turns]
 
     @property
     def values(self) -> list[Any]:
-        """What its writes stored."""
+        """The values that its writes stored."""
         return self.columns.values[self._value : self.end.values]
 
 
-# (piece, what decodes pieces) -> what stands for its interval, or None.
+# (piece, function that decodes pieces) -> a replacement for its interval, or None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 
 class Log:
-    """What threads did since it was last taken.
+    """The log of threads since it was last emptied.
 
-    sites: shared with the judge; they may grow while a launch runs. spread: arrays
-    (by number) whose elements are numbered by where they lie.
+    sites: shared with the judge; they may grow while a launch runs. spread: arrays (by
+    number) whose elements are numbered by their place in memory.
     """
 
     def __init__(self, sites: list[Site], spread: dict[int, Spread]) -> None:
@@ -122,14 +121,14 @@ class Log:
         self.entries = array("Q")
         self.values: list[Any] = []
         self.starts = array("q")  # where a turn's entries begin
-        self.threads = array("i")  # whose turn it is
-        self.phases = array("i")  # how often it had met its warp; with the above
+        self.threads = array("i")  # the thread of the turn
+        self.phases = array("i")  # how often it had met its warp; parallel to the above
         self.ends: list[_End] = []
         self.shapes: list[plain_loops.LoopShape] = []
         self._of_place: dict[tuple[AccessPlace, int], int] = {}
 
     def site(self, place: AccessPlace, number: int) -> int:
-        """The number of the Site of a place that touches array `number`."""
+        """Return the number of the Site of a place that touches array `number`."""
         key = (place, number)
         found = self._of_place.get(key)
         if found is None:
@@ -144,17 +143,17 @@ class Log:
     def end(
         self, block: int, number: int, warps: bool = False, barrier: int = -1
     ) -> None:
-        """An interval of a block ends here, at the barrier of that Place.
+        """End an interval of a block, at the barrier with that place's number.
 
-        warps: phases were noted in it.
+        warps: whether phases were recorded in it.
         """
         counts = len(self.entries), len(self.starts), len(self.values)
         self.ends.append(_End(block, number, *counts, warps, barrier))
 
     def end_early(self, block: int, refused: bool) -> None:
-        """The launch ends in the middle of an interval.
+        """End the launch in the middle of an interval.
 
-        refused: the last entry is of an access that was not made.
+        refused: whether the last entry is of an access that was not made.
         """
         if refused and self.entries:
             last = self.sites[self.entries.pop() & (SITES - 1)]
@@ -167,9 +166,9 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop what is half noted: a launch that takes too long ends anywhere.
+        """Drop half-logged entries: a launch that takes too long may stop anywhere.
 
-        Of very much that it noted in its last interval the beginning stays.
+        If its last interval is very long, only the beginning is kept.
         """
         turns = min(len(self.starts), len(self.threads))
         if self.phases:
@@ -186,7 +185,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # an endless loop notes more than anybody can look at
+        packed = packed[:KEPT]  # an endless loop logs more than a person can view
         loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -201,14 +200,14 @@ class Log:
             del column[turns:]
 
     def full(self) -> bool:
-        """Whether it is worth while to take what there is."""
+        """Return whether the log is large enough to be emptied."""
         return len(self.entries) > MANY or len(self.ends) > MANY // 8
 
     def take(self, known: Find | None = None) -> Iterator[Interval]:
-        """The intervals that have ended; they are no longer here.
+        """Yield the intervals that have ended, and remove them from the log.
 
-        known: asked for each piece whether it is like an earlier one; if so, what it
-        gives stands for the interval, which is not decoded.
+        known: called for each piece; if the piece is like an earlier one, it returns a
+        replacement for the interval, which is then not decoded.
         """
         columns = _Columns(
             np.array(self.entries, np.uint64).view(np.int64),
@@ -249,7 +248,7 @@ class Log:
             yield from self.decoded(waiting)
 
     def decoded(self, pieces: list[Piece]) -> list[Interval]:
-        """Pieces that follow one another as Intervals."""
+        """Decode consecutive pieces into Intervals."""
         columns, first, last = pieces[0].columns, pieces[0], pieces[-1]
         packed = columns.packed[first.first : last.end.entries]
         turns = slice(first.turn, last.end.turns)
@@ -287,7 +286,7 @@ class Log:
         return made
 
     def _in_order(self, made: Interval, turns: np.ndarray) -> None:
-        """Lay rows thread by thread, where threads took several turns each."""
+        """Order rows thread by thread, where threads took several turns each."""
         order_of, first = np.unique(turns, return_index=True)
         if len(first) == len(turns):
             return
@@ -305,7 +304,7 @@ class Log:
 
 
 def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
-    """Where row-major elements of a strided array lie, in elements."""
+    """Return the places of a strided array's row-major elements, in elements."""
     shape, steps, first = spread
     found = np.full(element.shape, first, np.int64)
     for index, step in zip(np.unravel_index(element, shape), steps):
@@ -314,26 +313,26 @@ def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
 
 
 def site_of(place: AccessPlace, number: int) -> Site:
-    """The Site of a place that touches array `number`."""
+    """Return the Site of a place that touches array `number`."""
     start = place.file, place.line, place.column
     return Site(place.kind, number, place.text, *start, place.last, place.statement)
 
 
-KINDS = 64  # kept of one launch
-ALIKE = 8  # kept with the same beginning
-LARGE = 1 << 16  # entries of a piece that is not kept
+KINDS = 64  # kept per launch
+ALIKE = 8  # kept per key
+LARGE = 1 << 16  # entries from which a piece is not kept
 
 
 @dataclass
 class Rest(Interval):
-    """The rows of an interval that must still be looked at; all else is known."""
+    """The rows of an interval that must still be examined; all else is known."""
 
 
 class Kind:
-    """A piece, as which later ones may be told.
+    """A piece with which later ones are compared.
 
-    begins: of each array that may lie elsewhere the entry that first touches it;
-    whose: for each entry its number in these + 1, or 0; sizes: of their elements.
+    begins: for each array that may move, the entry that first touches it. whose: for
+    each entry, its array's number in these + 1, or 0. sizes: of their elements.
     """
 
     def __init__(self, piece: Piece, layout: MemoryLayout) -> None:
@@ -357,11 +356,11 @@ class Kind:
         self.begins = np.array([int(np.argmax(array == n)) for n in moves], np.int64)
         self.sizes = np.array([arrays[n].dtype.itemsize for n in moves], np.int64)
         self.times = 0
-        self.clean: bool | None = None  # not looked at yet
+        self.clean: bool | None = None  # not examined yet
         self.sums: dict[str, np.ndarray] = {}
 
     def moved(self, piece: Piece) -> np.ndarray | None:
-        """By how many elements each array's are further on; None for another kind."""
+        """Return the shift of each array in elements; None for another kind."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
         shift[1:] = packed[self.begins] - self.packed[self.begins]
@@ -377,7 +376,7 @@ class Kind:
     def learn(
         self, layout: MemoryLayout, interval: Interval, moved: np.ndarray
     ) -> None:
-        """Look at an interval of this kind, `moved` from the first."""
+        """Examine an interval of this kind, `moved` from the first."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
@@ -397,7 +396,7 @@ class Kind:
         self.writes = rank[chosen[batch.kind[chosen] == CODES[WRITE]]].tolist()
 
     def rest(self, piece: Piece, moved: np.ndarray) -> Rest:
-        """What is to be looked at in a piece of this kind."""
+        """Return the rows to examine in a piece of this kind."""
         self.times += 1
         values = piece.values
         return Rest(
@@ -415,13 +414,13 @@ class Repeats:
         self.layout = layout
         self.kinds: dict[tuple[int, ...], list[Kind]] = {}
         self.count = 0
-        self.past: list[Kind] = []  # no longer looked for, but counted
+        self.past: list[Kind] = []  # no longer compared, but counted
         self._layout = layout.version
 
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """What is left to look at in a piece; None if it is like none before."""
+        """Return the rows to examine in a piece; None if it is like no earlier one."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:
@@ -445,7 +444,7 @@ class Repeats:
         return None
 
     def forget(self) -> None:
-        """Sites or arrays are new: what is known of a kind may be too little."""
+        """Forget the kinds because of new sites or arrays, which they may not cover."""
         self.past += [kind for _, kind in self._all()]
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 
@@ -453,7 +452,7 @@ class Repeats:
         return [(key, kind) for key, alike in self.kinds.items() for kind in alike]
 
     def add_to(self, sums: SiteSums) -> None:
-        """Count what all pieces that were recognised cost."""
+        """Add the costs of all pieces that were recognised."""
         for kind in [*self.past, *(kind for _, kind in self._all())]:
             if kind.times:
                 sums.more(kind.sums, kind.times)
@@ -462,5 +461,5 @@ class Repeats:
 
 
 def _first_rows(rows: np.ndarray, address: np.ndarray) -> np.ndarray:
-    """The first row for each address."""
+    """Return the first row for each address."""
     return rows[np.unique(address, return_index=True)[1]]

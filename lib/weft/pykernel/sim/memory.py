@@ -1,6 +1,7 @@
-"""Arrays as a kernel sees them, the arguments of a launch, and logged accesses.
+"""Arrays in a kernel, the arguments of a launch, and logged accesses.
 
-Accesses to arrays that a kernel has under names known only as it runs.
+ArrayView is an array that a kernel uses, convert_argument() prepares arguments, and
+Accesses handles arrays that are known only at run time.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from .record import SITES, AccessPlace
 from .watchdog import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
-POISON = 0xA5  # each byte of what nobody has written, of whole numbers
+POISON = 0xA5  # each byte of unwritten integers
 
 
 class ArrayView:
-    """An array, or a part of one, in a kernel: what is touched is written down.
+    """An array, or a part of one, in a kernel; accesses to it are logged.
 
-    raw: the memory. array: its number among the launch's arrays. start, steps: where
-    an element lies in that array, row-major. inner: whether it is a part of one.
+    raw: the memory. array: its number among the launch's arrays. start, steps: the
+    place of an element in that array, row-major. inner: whether it is a part of one.
     """
 
     __slots__ = ("array", "inner", "name", "raw", "start", "steps")
@@ -63,11 +64,11 @@ class ArrayView:
         )
 
     def __getitem__(self, index: Any) -> Any:
-        """For a debugger's prompt: what is there, not written down."""
+        """Return an element for a debugger's prompt, without logging it."""
         return self.raw[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__":  # somebody asks what it can do
+        if name[:2] == "__":  # a query for special methods
             raise AttributeError(name)
         raise AttributeError(
             f"{self.name}.{name} is of a whole array: one thread does one element, "
@@ -75,7 +76,7 @@ class ArrayView:
         )
 
     def _no_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # a row, where an element was meant
+        if self.inner:  # a row, where an element was intended
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel gives it indices: "
                 f"{self.name}[row, col], or hand over {self.name}.ravel(), which is "
@@ -103,9 +104,9 @@ class ArrayView:
         return f"{self.name}: {self.raw!r}"
 
     def find(self, index: Any, place: Any) -> tuple[tuple[int, ...], int] | ArrayView:
-        """(the index in raw, the element), or the View that a part of it is.
+        """Return (the index in raw, the element), or the ArrayView of a part.
 
-        Raises Stop for an index out of bounds, TypeError for one that is none.
+        Stop is raised for an index out of bounds, TypeError for an invalid one.
         """
         parts = index if type(index) is tuple else (index,)
         if len(parts) > len(self.steps):
@@ -125,7 +126,7 @@ class ArrayView:
         return tuple(key), element
 
     def part(self, parts: tuple[Any, ...], place: Any) -> ArrayView:
-        """Rows, or a slice."""
+        """Return the view of rows, or of a slice."""
         start, steps, key = self.start, [], []
         for axis, (side, step) in enumerate(zip(self.raw.shape, self.steps)):
             part = parts[axis] if axis < len(parts) else slice(None)
@@ -145,13 +146,13 @@ class ArrayView:
         )
 
     def outside(self, parts: tuple[Any, ...], place: Any) -> Stop:
-        """The end of a thread that is about to touch what is not there."""
+        """Return the Stop for a thread that is about to access a missing element."""
         index = tuple(int(p) if type(p) is not slice else 0 for p in parts)
         return Stop("bounds", has(self.name, self.shape), place, self.name, index)
 
 
 def convert_index(value: Any, name: str) -> int:
-    """An index as an int; TypeError that says so if it is none."""
+    """Return an index as an int; raise TypeError with a reason if it is not one."""
     if type(value) is int:
         return value
     try:
@@ -161,7 +162,7 @@ def convert_index(value: Any, name: str) -> int:
 
 
 def not_whole(value: Any, name: str) -> str:
-    """What to say about an index that is no whole number."""
+    """Return the message about an index that is not an integer."""
     hint = HALF if isinstance(value, (float, np.floating)) else ""
     return (
         f"an index of {name} is a whole number, this is {value!r}, of type "
@@ -170,14 +171,14 @@ def not_whole(value: Any, name: str) -> str:
 
 
 def has(name: str, shape: tuple[int, ...]) -> str:
-    """x has 12 elements; a has shape (4, 5)."""
+    """Describe a size: "x has 12 elements" or "a has shape (4, 5)"."""
     if len(shape) == 1:
         return f"{name} has {shape[0]} element{'s' * (shape[0] != 1)}"
     return f"{name} has shape {shape}"
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """By how many elements each index moves."""
+    """Return the number of elements by which each index moves."""
     steps: list[int] = []
     size = 1
     for side in reversed(shape):
@@ -187,7 +188,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def poison(raw: np.ndarray) -> None:
-    """Fill memory that nobody has written: NaN, or odd numbers."""
+    """Fill memory that nobody has written with NaN, or with odd numbers."""
     if raw.dtype.kind in "fc":
         raw.fill(math.nan)
     elif raw.size and raw.flags.c_contiguous:
@@ -200,10 +201,10 @@ def poison(raw: np.ndarray) -> None:
 def convert_argument(
     kernel: str, name: str, value: Any
 ) -> tuple[Any, Callable[[], Any]]:
-    """(what the kernel gets, what to do after the launch) for one argument.
+    """Convert one argument to (the kernel's value, an action after the launch).
 
     Arrays become NumPy arrays of the same memory; those on a GPU are copied here and
-    back. NumPy's whole numbers become ints. Raises ArgumentError for anything else.
+    back. NumPy's integers become ints. ArgumentError is raised for anything else.
     """
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value), _do_nothing
@@ -245,7 +246,7 @@ def _number(value: np.generic) -> Any:
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     _refuse(kernel, name, array)
     plain = np.asarray(array)
-    if plain.dtype.fields is not None:  # its elements' fields by name: x[i].re
+    if plain.dtype.fields is not None:  # gives access to fields by name: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
     return plain
 
@@ -271,14 +272,17 @@ CASTS = {
 
 
 class Accesses:
-    """get, put and their like: what rewritten code calls. log: None without checks."""
+    """The accesses that rewritten code calls: get, put, ...
+
+    log: None without checks.
+    """
 
     def __init__(self, places: list[AccessPlace]) -> None:
         self.places = places
         self.log: Log | None = None
 
     def get(self, array: Any, index: Any, number: int) -> Any:
-        """array[index], written down."""
+        """Return array[index], and log the read."""
         place = self.places[number]
         if type(array) is not ArrayView:
             _no_number(array, place)
@@ -291,7 +295,7 @@ class Accesses:
         return array.raw[key]
 
     def put(self, value: Any, array: Any, index: Any, number: int) -> None:
-        """array[index] = value, written down."""
+        """Store value in array[index], and log the write."""
         place = self.places[number]
         if type(array) is not ArrayView:
             _no_number(array, place)
@@ -314,7 +318,7 @@ class Accesses:
     def put_field(
         self, value: Any, array: Any, index: Any, number: int, field: str
     ) -> None:
-        """array[index].field = value, written down as a write of the element."""
+        """Store value in array[index].field; log it as a write of the element."""
         if type(array) is not ArrayView:
             array[index][field] = value
             return
@@ -331,7 +335,7 @@ class Accesses:
     def atomic(
         self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
     ) -> Any:
-        """An atomic update, written down."""
+        """Perform an atomic update, and log it."""
         place = self.places[number]
         if type(array) is not ArrayView:
             raise TypeError(f"cuda.atomic.{name} takes an array, this is {array!r:.40}")
@@ -345,7 +349,7 @@ class Accesses:
     def atomic_plain(
         self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
     ) -> Any:
-        """An atomic update."""
+        """Perform an atomic update without logging it."""
         return numbers.update(array, index, name, value, new, CASTS)
 
     def _note(self, place: AccessPlace, array: ArrayView, element: int) -> None:

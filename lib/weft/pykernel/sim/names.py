@@ -1,6 +1,6 @@
-"""What the names of a kernel mean, and which are whole numbers.
+"""The meaning of the names in a kernel, and the names that are integers.
 
-Only a Python int may be packed into the log as it is; anything else is converted
+Only a Python int may be packed into the log unchanged; anything else is converted
 first. The lattice: POSITIVE (0 or more) > WHOLE (an int) > ANY.
 """
 
@@ -20,13 +20,13 @@ from ... import cuda
 from ..language import value_of
 
 UNKNOWN = object()
-# Functions of these are called as they are; those of anybody else are rewritten.
+# Functions of these are called unchanged; all others are rewritten.
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
 
 @functools.cache
 def _list_members() -> dict[int, str]:
-    """The language's own objects by identity, for `from weft.cuda import grid`."""
+    """Map the language's objects to names by id, for `from weft.cuda import grid`."""
     return {
         id(value): name
         for name, value in vars(cuda).items()
@@ -36,7 +36,7 @@ def _list_members() -> dict[int, str]:
 
 
 def is_language(value: Any) -> bool:
-    """Whether a value is the module weft.cuda, or Numba's."""
+    """Return whether a value is the module weft.cuda, or Numba's."""
     if not isinstance(value, types.ModuleType):
         return False
     return value is cuda or value.__name__.endswith("numba.cuda")
@@ -45,7 +45,10 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """The part of the language that an expression names: "threadIdx.x"; or None."""
+    """Return the part of the language that an expression names, as "threadIdx.x".
+
+    It is None if the expression names no part.
+    """
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)
@@ -82,7 +85,7 @@ def _numba_member(value: Any) -> str | None:
 def find_meaning(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> Any:
-    """The value of a name or a dotted name that is no local; UNKNOWN if it is one."""
+    """Return the value of a name or dotted name; UNKNOWN for a local."""
     if isinstance(node, ast.Name):
         if node.id in local:
             return UNKNOWN
@@ -98,7 +101,7 @@ def find_meaning(
 
 
 def helper_of(value: Any) -> types.FunctionType | None:
-    """The Python function behind a callee that the simulator runs itself."""
+    """Return the Python function of a callee that the simulator rewrites, or None."""
     value = getattr(value, "py_func", value)
     if not isinstance(value, types.FunctionType):
         return None
@@ -107,9 +110,9 @@ def helper_of(value: Any) -> types.FunctionType | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether a value is a function for whole arrays, or of the host: np.sum.
+    """Return whether a value is a host function, or one for whole arrays: np.sum.
 
-    NumPy's ufuncs and types work on single numbers too.
+    NumPy's ufuncs and types are not, as they accept single numbers.
     """
     if isinstance(value, (type, np.ufunc)) or not callable(value):
         return False
@@ -119,7 +122,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def math_name(value: Any) -> str | None:
-    """sqrt for math.sqrt; None for what is no function of math."""
+    """Return "sqrt" for math.sqrt; None for other values than math's functions."""
     name = getattr(value, "__name__", "")
     if isinstance(name, str) and value is vars(math).get(name, UNKNOWN):
         return name if callable(value) else None
@@ -127,12 +130,12 @@ def math_name(value: Any) -> str | None:
 
 
 def is_number_type(value: Any) -> bool:
-    """Whether a value is one of NumPy's types of numbers, as float32."""
+    """Return whether a value is one of NumPy's types of numbers, as float32."""
     return isinstance(value, type) and issubclass(value, np.number)
 
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:
-    """The names that a function binds: parameters, and all it assigns to."""
+    """Return the names that a function binds: parameters and assigned names."""
     found = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
     return found | {node.id for node in ast.walk(tree) if _is_binding(node)}
 
@@ -142,7 +145,7 @@ def _is_binding(node: ast.AST) -> bool:
 
 
 def list_rebound(tree: ast.FunctionDef) -> set[str]:
-    """The names that a function may bind more than once: in a loop, or twice."""
+    """Return the names that a function may bind more than once, as in a loop."""
     bound = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
     bound += [n.id for n in ast.walk(tree) if _is_binding(n)]
     for loop in ast.walk(tree):
@@ -161,8 +164,8 @@ _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_l
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
-    path_of, value_of: what a name means (names.py), a node in, UNKNOWN or None out.
-    returned: the kind of a call of a helper, the node and these Kinds in.
+    path_of, value_of: map a node to the meaning of its name (names.py), or to None or
+    UNKNOWN. returned: maps a call of a helper and these Kinds to the call's kind.
     """
 
     def __init__(
@@ -188,11 +191,11 @@ class Kinds:
         self.result = min((self(v) if v else ANY for v in values), default=ANY)
 
     def __call__(self, node: ast.expr) -> int:
-        """The kind of an expression."""
+        """Return the kind of an expression."""
         method = getattr(self, f"_{type(node).__name__}", None)
         return method(node) if method else ANY
 
-    # ---- what binds a name ----
+    # ---- bindings ----
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
@@ -224,7 +227,7 @@ class Kinds:
             self._changed = True
 
     def _counted(self, node: ast.expr) -> int:
-        """The kind of what a for loop counts."""
+        """Return the kind of a for loop's counter."""
         if not (isinstance(node, ast.Call) and self.value_of(node.func) is range):
             return ANY
         kinds = [self(arg) for arg in node.args]
@@ -234,7 +237,7 @@ class Kinds:
         return POSITIVE if rising else WHOLE
 
     def _sizes(self, node: ast.expr) -> bool:
-        """x.shape, cuda.grid(2), cuda.gridsize(2): tuples of whole numbers."""
+        """Return whether a node is a tuple of integers: x.shape, cuda.grid(2), ..."""
         if isinstance(node, ast.Attribute):
             return node.attr == "shape"
         called = isinstance(node, ast.Call) and self.path_of(node.func)

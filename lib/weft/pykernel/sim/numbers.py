@@ -1,10 +1,9 @@
-"""Arithmetic that differs between Python and C, atomic updates included.
+"""Arithmetic that differs between Python and C, including atomic updates.
 
-cuda.atomic.*: the new value of each, from the old one and the arguments.
-
-math.* of a NumPy number gives a number of that type, and NaN or infinity where Python
-would raise. What is stored in whole numbers wraps, as an int32 does in C; a float is
-converted as nvcc has a GPU do it: see _of_float().
+UPDATES maps each cuda.atomic function to its new value, from the old one and the
+arguments. math.* of a NumPy number returns a number of that type, and NaN or infinity
+where Python raises an error. Values stored as integers wrap, as an int32 does in C. A
+float is converted as a GPU does it for nvcc: see _of_float().
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ UPDATES: dict[str, Callable[[Any, Any, Any], Any]] = {
 def update(
     raw: np.ndarray, key: Any, name: str, value: Any, new: Any, casts: dict[str, Any]
 ) -> Any:
-    """Change raw[key] as atomic.<name> does; the old value."""
+    """Change raw[key] as atomic.<name> does, and return the old value."""
     old = raw[key]
     kind = raw.dtype
     if kind.kind in "iu":
@@ -67,7 +66,7 @@ def update(
 
 
 class Dim3(NamedTuple):
-    """cuda.threadIdx and its like, where a kernel passes it on."""
+    """A vector such as cuda.threadIdx, where a kernel passes it on."""
 
     x: int
     y: int
@@ -82,12 +81,12 @@ _EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf
 
 
 def math_function(name: str) -> Callable[..., Any]:
-    """The function of that name in math, as a kernel has it."""
+    """Return the function of that name in math, with a kernel's semantics."""
     plain = getattr(math, name)
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
     if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
         return plain
-    if name == "trunc":  # NumPy's numbers do not know math's
+    if name == "trunc":  # NumPy's numbers do not support math's
         return int
     if name in _EXACT:
         return plain
@@ -95,7 +94,7 @@ def math_function(name: str) -> Callable[..., Any]:
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
         if kinds:
-            # As C: the widest of the arguments' types.
+            # As in C: the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
                 return kind(ufunc(*[_like(a, kind) for a in args]))
@@ -119,7 +118,7 @@ def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
 
 
 def cast(dtype: np.dtype) -> Callable[[Any], Any]:
-    """A function that makes any number one that `dtype`, of ints, can store."""
+    """Return a function that converts numbers to ints that `dtype` can store."""
     info = np.iinfo(dtype)
     low, high, span = int(info.min), int(info.max), 1 << info.bits
 
@@ -138,10 +137,10 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
 
 
 def _of_float(value: Any, bits: int, signed: bool) -> int:
-    """PTX's cvt.rzi: cut off towards zero, or the nearest end of the range.
+    """Convert a float as PTX's cvt.rzi: towards zero, clamped to the range.
 
-    A NaN becomes 0, but where either type has 64 bits the topmost one. nvcc converts
-    a float or a double to 32 bits at least, and takes the low ones of them.
+    A NaN becomes 0, or the topmost bit alone if either type has 64 bits. nvcc converts
+    a float or a double to at least 32 bits, and uses the low ones.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -149,18 +148,18 @@ def _of_float(value: Any, bits: int, signed: bool) -> int:
         return 1 << bits - 1 if bits == 64 or isinstance(value, float) else 0
     half = 1 << bits - 1
     low, high = (-half, half - 1) if signed else (0, 2 * half - 1)
-    exact = float(value)  # of float16 a comparison would round the ends
+    exact = float(value)  # a float16 comparison would round the bounds
     return high if exact >= high else low if exact <= low else int(exact)
 
 
 def converted(kind: type) -> Callable[[Any], Any]:
-    """uint32(value) and the like as C converts: what does not fit wraps."""
+    """Return uint32 or the like with C's conversion: too large values wrap."""
     wrapped = cast(np.dtype(kind))
     return lambda value: kind(wrapped(value))
 
 
 def _bits(value: Any) -> tuple[int, int]:
-    """A number's bits and how many: 32 for an int unless it needs 64."""
+    """Return a number's bits and their count: 32 for an int unless it needs 64."""
     if isinstance(value, np.integer):
         width = max(value.dtype.itemsize * 8, 32)
         return int(value) & ((1 << width) - 1), width
@@ -170,30 +169,30 @@ def _bits(value: Any) -> tuple[int, int]:
 
 
 def popc(value: Any) -> int:
-    """How many bits are set."""
+    """Return the number of bits that are set."""
     return _bits(value)[0].bit_count()
 
 
 def clz(value: Any) -> int:
-    """How many zeros lead."""
+    """Return the number of leading zeros."""
     bits, width = _bits(value)
     return width - bits.bit_length()
 
 
 def ffs(value: Any) -> int:
-    """The lowest bit that is set, from 1; 0 if none is."""
+    """Return the number of the lowest bit that is set, from 1; 0 if none is."""
     bits, _ = _bits(value)
     return (bits & -bits).bit_length()
 
 
 def brev(value: Any) -> int:
-    """The bits in reverse."""
+    """Return the bits in reverse order."""
     bits, width = _bits(value)
     return int(f"{bits:0{width}b}"[::-1], 2)
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once."""
+    """Return a * b + c, rounded once."""
     kinds = [type(v) for v in (a, b, c) if isinstance(v, np.inexact)]
     kind = np.result_type(*kinds).type if kinds else np.float64
     exact = all(math.isfinite(v) for v in (a, b, c))
@@ -209,11 +208,11 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def _rounded(value: Any, kind: type) -> Any:
-    """A fraction as the nearest float of a type, ties to even."""
+    """Return a fraction as the nearest float of a type, ties to even."""
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):
         return near
-    # Through float64 it may be rounded twice: try the neighbours.
+    # The way through float64 may round twice, so try the neighbours.
     from fractions import Fraction
 
     around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
@@ -227,12 +226,12 @@ def _rounded(value: Any, kind: type) -> Any:
 
 
 def selp(condition: Any, a: Any, b: Any) -> Any:
-    """a if condition else b."""
+    """Return a if condition else b."""
     return a if condition else b
 
 
 def cbrt(value: Any) -> Any:
-    """The cube root."""
+    """Return the cube root."""
     return np.cbrt(value) if isinstance(value, np.generic) else math.cbrt(value)
 
 

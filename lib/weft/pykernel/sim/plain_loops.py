@@ -1,21 +1,19 @@
-"""Loops that read elements in equal steps: recognised, and recorded all at once.
+"""Loops that access elements in equal steps, logged all at once as they begin.
 
-Loops whose accesses are written down all at once, as the loop begins.
+A thread in a plain loop touches a[first], a[first + step], ... Two kinds of entries in
+the log are enough: one with the loop's count and steps (the number of a LoopShape), and
+one with the first element of each access.
 
-A thread that goes round a plain loop touches a[first], a[first + step], ... An entry of
-the log that says how often it goes round and by which steps (a Shape, by its number),
-and one with the first element of each access, are enough.
-
-for i in range(k):
+    for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
-becomes, where all of it lies within the arrays (else each access is looked at),
+becomes, if all accesses are within the arrays (otherwise each is checked),
 
     .log(shape of the loop); .log(first of a); .log(first of b)
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-Nothing in the body can change what it reads, wait, or leave the loop.
+Nothing in the body may change what it reads, wait, or leave the loop.
 """
 
 from __future__ import annotations
@@ -56,19 +54,19 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # instead of a site: the entry holds a Shape's number
+HEADER = SITES - 1  # replaces a site: the entry contains a LoopShape's number
 
 
 @dataclass(frozen=True)
 class LoopShape:
-    """A loop goes round `count` times; by how many elements each access moves."""
+    """The count of a loop's turns, and the elements by which each access moves."""
 
     count: int
     steps: tuple[int, ...]
 
 
 class LoopShapes(dict):
-    """The numbers of one loop's Shapes, by (count, step, step, ...)."""
+    """The numbers of one loop's LoopShapes, by (count, step, step, ...)."""
 
     def __init__(self, known: list[LoopShape]) -> None:
         super().__init__()
@@ -81,7 +79,7 @@ class LoopShapes(dict):
 
 
 class Table:
-    """Shapes as columns. width: how many accesses a turn has; rows: of all turns."""
+    """LoopShapes as columns. width: accesses per turn; rows: of all turns."""
 
     def __init__(self, shapes: list[LoopShape]) -> None:
         self.width = np.array([len(s.steps) for s in shapes])
@@ -91,9 +89,9 @@ class Table:
             self.steps[number, : len(shape.steps)] = shape.steps
 
     def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
-        """How many rows each entry stands for: all those of a loop, its header.
+        """Return the number of rows per entry; a loop's header has all of its rows.
 
-        cut: the last loop may be half noted.
+        cut: whether the last loop may be incomplete.
         """
         headers = np.flatnonzero(packed & (SITES - 1) == HEADER)
         times = np.ones(len(packed), np.int64)
@@ -107,7 +105,7 @@ class Table:
         return times
 
     def unrolled(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Entries as rows: the entry that each comes from, and it as an entry."""
+        """Expand entries to rows: each row's source entry, and the row itself."""
         times = self.lengths(packed)
         source = np.repeat(np.arange(len(packed)), times)
         row = packed[source]
@@ -121,7 +119,7 @@ class Table:
         return source, row
 
 
-MOST = 8  # accesses in a turn
+MOST = 8  # accesses per turn
 _RECKONS = (ast.Add, ast.Sub, ast.Mult)
 _HARMLESS = (min, max, abs, float)
 
@@ -129,7 +127,7 @@ _HARMLESS = (min, max, abs, float)
 def rewrite_plain_loop(
     rewriter: Rewriter, node: ast.For, slow: ast.For
 ) -> list[ast.stmt] | None:
-    """A loop and `slow`, for when it leaves the arrays; None if it is not plain."""
+    """Rewrite a plain loop, with `slow` outside of the arrays; None if not plain."""
     counter = node.target.id
     bound = {counter, *map(_bound, node.body)}
     body = [copy.deepcopy(one) for one in node.body]
@@ -166,7 +164,7 @@ def log_walks(
     moves: list[tuple[ast.expr, ast.expr]],
     count: LoopCount,
 ) -> list[ast.stmt]:
-    """What is written down before the loop begins."""
+    """Return the statements that log the loop before it begins."""
     name = f".shape{len(rewriter.program.loops)}"
     rewriter.program.loops.append(name)
     key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
@@ -182,7 +180,7 @@ def log_walks(
 
 
 def log_element(rewriter: Rewriter, element: ast.expr, site: int) -> ast.stmt:
-    """.log(element * SITES + site)"""
+    """Build .log(element * SITES + site)."""
     packed = add_whole(
         multiply_whole(element, make_constant(SITES)), make_constant(site)
     )
@@ -197,7 +195,7 @@ def build_fast_loop(
     count: LoopCount,
     body: list[ast.stmt],
 ) -> list[ast.stmt]:
-    """The loop with its elements at hand."""
+    """Build the loop that receives its elements directly."""
     made: list[ast.stmt] = []
     targets: list[ast.expr] = [node.target]
     columns = [count.counted]
@@ -221,7 +219,7 @@ def build_fast_loop(
 def replace_elements(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
 ) -> ast.expr:
-    """An expression of the body with a local for each element; Odd if it is not."""
+    """Replace each element in an expression by a local; raise Odd if impossible."""
     if isinstance(node, ast.Subscript):
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)
@@ -240,7 +238,7 @@ def replace_elements(
         raise Odd
     if isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
-        if len(parts) > 2:  # the last of them may never be looked at
+        if len(parts) > 2:  # the last of them may not be evaluated
             raise Odd
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
         for name, old in ast.iter_fields(node):
@@ -256,7 +254,7 @@ def replace_elements(
 
 
 def is_harmless(rewriter: Rewriter, node: ast.Call) -> bool:
-    """Whether a call neither waits nor fails nor touches memory."""
+    """Return whether a call cannot wait, fail or touch memory."""
     if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
         return False
     meaning = rewriter.meaning(node.func)
@@ -266,7 +264,7 @@ def is_harmless(rewriter: Rewriter, node: ast.Call) -> bool:
 
 
 def is_simple(node: ast.For) -> bool:
-    """Whether a loop's body does nothing but give names values."""
+    """Return whether a loop's body only assigns to names."""
     if node.orelse or not isinstance(node.target, ast.Name):
         return False
     bound = [_bound(one) for one in node.body]
@@ -274,7 +272,7 @@ def is_simple(node: ast.For) -> bool:
 
 
 def _bound(node: ast.stmt) -> str | None:
-    """The name that a statement assigns to; None if it does anything else."""
+    """Return the name that a statement assigns to; None for other statements."""
     target = node.target if isinstance(node, ast.AugAssign) else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]

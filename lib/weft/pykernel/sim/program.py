@@ -24,10 +24,11 @@ MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 class RewrittenKernel:
     """A kernel as code that the engine can run.
 
-    bindings: for each parameter an Entity (of an array) or a kind (names.py).
-    checks: write accesses down. steps: also the entry of each straight piece of code.
-    trace: hand over each thread's names as it ends. sites: the Places whose arrays are
-    known, by the numbers of their Sites; places: those that code finds by number.
+    bindings: for each parameter an Entity (of an array) or a kind (names.py). checks:
+    whether to log accesses. steps: whether to log also the entry of each straight piece
+    of code. trace: whether to keep each thread's names as it ends. sites: the places
+    whose arrays are known, by the numbers of their Sites. places: those that code finds
+    by number.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class RewrittenKernel:
         self.checks, self.steps, self.trace = checks, steps, trace
         self.sites: list[AccessPlace] = []
         self.places: list[AccessPlace] = []
-        self.loops: list[str] = []  # names of their shapes' tables
+        self.loops: list[str] = []  # names of the tables of their shapes
         self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
         self.constants: dict[str, Any] = {}
         self.variants: list[Variant] = []
@@ -54,7 +55,7 @@ class RewrittenKernel:
         self.general = False  # whether threads wait for more than syncthreads()
         self._enlist(self.variant(kernel.function, bindings))
         built = 0
-        while built < len(self.variants):  # rewriting one may call for another
+        while built < len(self.variants):  # rewriting one may add another
             self._build(self.variants[built])
             built += 1
         self.codes = {v.code: v for v in self.variants if v.code}
@@ -62,7 +63,7 @@ class RewrittenKernel:
         self._check_static()
 
     def _callers_first(self) -> list[Variant]:
-        """The variants, each before those it calls."""
+        """Return the variants, each before those that it calls."""
         found: list[Variant] = []
 
         def add(variant: Variant) -> None:
@@ -76,7 +77,7 @@ class RewrittenKernel:
         return found
 
     def holds(self) -> bool:
-        """Whether the names in it mean what they did when it was made."""
+        """Return whether its names still have the meanings of its creation."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -91,10 +92,10 @@ class RewrittenKernel:
         return list(self._sources.values())
 
     def source(self, function: types.FunctionType) -> FunctionSource:
-        """Where a function is written; its syntax is checked once."""
+        """Return the source of a function; its syntax is checked once."""
         if function not in self._sources:
             found = source_of(function)
-            # They ran where the function was defined; they are no part of its body.
+            # Decorators ran at the definition; they are not part of the body.
             found.tree.decorator_list.clear()
             syntax.check(found, function.__name__, function is self.kernel.function)
             self._sources[function] = found
@@ -115,7 +116,7 @@ class RewrittenKernel:
     def variant(
         self, function: types.FunctionType, bindings: tuple[Any, ...]
     ) -> Variant:
-        """A function for given kinds and arrays as its parameters."""
+        """Return the variant of a function for given kinds and arrays of parameters."""
         key = (function, bindings)
         if key not in self._variants:
             waits = self.waits(function)  # also finds recursion
@@ -176,7 +177,7 @@ class RewrittenKernel:
         return self.variant(function, tuple(given.values()))
 
     def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
-        """The variant that a call of a helper runs, to be built."""
+        """Return the variant that a call of a helper runs, and schedule its build."""
         found = self._called(node, caller, kinds)
         self._enlist(found)
         return found
@@ -211,7 +212,7 @@ class RewrittenKernel:
     # ---- waiting ----
 
     def waits(self, function: types.FunctionType) -> bool:
-        """Whether a function waits, itself or in a helper; no recursion allowed."""
+        """Return whether a function or its helpers wait; refuse recursion."""
         if self._waits.get(function, False) is None:
             source = self.source(function)
             raise syntax.make_refusal(
@@ -246,9 +247,9 @@ class RewrittenKernel:
     def spins(
         self, function: types.FunctionType, node: ast.While, local: set[str]
     ) -> bool:
-        """Whether a loop may wait for what another thread writes.
+        """Return whether a loop may wait for another thread's write.
 
-        It may if its condition looks at memory, or has no end of its own.
+        It may if its condition reads memory, or if it has no end of its own.
         """
 
         def path(call: ast.AST) -> str | None:
@@ -278,7 +279,7 @@ class RewrittenKernel:
     # ---- arrays and constants ----
 
     def memory(self, variant: Variant, node: ast.Call, name: str = "") -> Entity:
-        """The array that a call of shared.array or local.array makes."""
+        """Return the array that a call of shared.array or local.array makes."""
         key = (variant.function, position_of(node))
         if key not in self._memory:
             function, local = variant.function, names.locals_of(variant.tree)
@@ -295,7 +296,7 @@ class RewrittenKernel:
         return self._memory[key]
 
     def constant(self, name: str, value: np.ndarray) -> Entity:
-        """A global array that the kernel reads."""
+        """Return the entity of a global array that the kernel reads."""
         for entity in self.entities:
             if entity.value is value:
                 return entity
@@ -306,7 +307,7 @@ class RewrittenKernel:
         return made
 
     def scalar(self, rewriter: Rewriter, value: np.number) -> ast.expr:
-        """float32(0) and the like, made once."""
+        """Return the name of a constant such as float32(0), which is made once."""
         name = f".c{len(self.constants)}"
         for known, other in self.constants.items():
             if type(other) is type(value) and other.tobytes() == value.tobytes():
@@ -336,7 +337,7 @@ def _one_name(node: ast.Assign) -> bool:
 
 
 def _times_bound(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each name is assigned to in a function."""
+    """Count the assignments to each name in a function."""
     times: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

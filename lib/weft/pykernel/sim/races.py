@@ -1,10 +1,10 @@
-"""Races within a block between two barriers, and reads of what nobody wrote.
+"""Races within a block between two barriers, and reads of unwritten elements.
 
-Two accesses race if different threads make them, one of them writes, not both are
-atomic, and nothing orders them: no barrier, and no meeting of their warp between them
-(a syncwarp, shuffle or vote: their phases differ). All rows of a batch are looked at
-together: keys of (interval, address, thread, kind) in one column are sorted, and every
-address is then a run of neighbours.
+Two accesses race if different threads make them, one of them writes, they are not both
+atomic, and nothing orders them. A barrier orders them, and so does a meeting of their
+warp (a syncwarp, shuffle or vote), which gives them different phases. All rows of a
+batch are examined together. A column of keys (interval, address, thread, kind) is
+sorted, so that each address is a run of neighbours.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _GLOBAL = SPACES[GLOBAL]
-TABLE = 1 << 22  # entries of a table by address
+TABLE = 1 << 22  # maximum entries of a table by address
 
 
 @dataclass(frozen=True)
 class Offence:
     """Two rows of a batch that race (or one that reads a blank; other is -1).
 
-    row: that of the read, if there is one. conflict: both write, different values.
+    row: the read, if there is one. conflict: whether both write different values.
     """
 
     row: int
@@ -36,9 +36,9 @@ class Offence:
 
 
 def in_block(batch: Batch) -> Iterator[Offence]:
-    """The races between threads of one block, one for each address and interval."""
+    """Yield the races between threads of a block, one per address and interval."""
     layout = batch.layout
-    # Where nothing ever writes, and in what is each thread's own, nothing races.
+    # Memory that nothing writes, or that belongs to one thread, has no races.
     rows, address = batch.rows(layout.contended[batch.site])
     if not len(rows):
         return
@@ -57,10 +57,11 @@ def in_block(batch: Batch) -> Iterator[Offence]:
 
 
 def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
-    """Reads of elements that nobody wrote, one for each element and block.
+    """Yield reads of elements that nobody wrote, one per element and block.
 
-    block: the one whose writes the layout's `blank` knows; afterwards the last
-    block's. An element that another thread writes in the same interval is a race's.
+    block: the one whose writes are in the layout's `blank`; afterwards that is the last
+    block. If another thread writes the element in the same interval, it is a race
+    instead.
     """
     layout = batch.layout
     rows, address = batch.rows(layout.blankable[batch.site])
@@ -85,12 +86,12 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
 
 
 def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
-    """Where each key (below count) comes for the first time."""
+    """Return where each key (below count) occurs for the first time."""
     if not len(keys):
         return keys
     if count > TABLE:
         return np.unique(keys, return_index=True)[1]
-    # The last of several assignments stays. What is not assigned is never looked at.
+    # The last of several assignments stays. Unassigned entries are never read.
     table = np.empty(count, np.int64)
     table[keys[::-1]] = np.arange(len(keys))[::-1]
     return np.flatnonzero(table[keys] == np.arange(len(keys)))
@@ -99,7 +100,7 @@ def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
 def _never_written(
     batch: Batch, rows: np.ndarray, where: np.ndarray, first: np.ndarray
 ) -> Iterator[Offence]:
-    """Those of the first reads of places that no other thread writes meanwhile."""
+    """Yield the first reads of places that no other thread writes meanwhile."""
     first = first[np.argsort(where[first])]
     writes = np.flatnonzero(batch.kind[rows] == _WRITE)
     writes = writes[_is_among(where[writes], where[first])]
@@ -119,7 +120,7 @@ def _never_written(
 def find_suspects(
     place: np.ndarray, thread: np.ndarray, kind: np.ndarray, threads: int
 ) -> np.ndarray:
-    """The places (sorted) where several threads (or blocks) may race."""
+    """Return the places (sorted) where several threads (or blocks) may race."""
     shift = count_bits(threads) + 2
     keys = np.sort((place << shift) | (thread << 2) | kind)
     place = keys >> shift
@@ -136,7 +137,7 @@ def find_suspects(
 
 
 def _is_among(column: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Which values of a column are among some sorted ones."""
+    """Mark the values of a column that are among some sorted ones."""
     at = np.searchsorted(some, column)
     at[at == len(some)] = 0
     return some[at] == column
@@ -149,9 +150,9 @@ def _select_unordered(
     phase: np.ndarray,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows still race when a warp's meetings are known, and their new places.
+    """Return the rows that race in spite of a warp's meetings, and their new places.
 
-    An address that only one warp touches is looked at phase by phase.
+    An address that only one warp touches is examined phase by phase.
     """
     _, place = np.unique(place, return_inverse=True)
     order = np.lexsort((thread, place))
@@ -176,7 +177,7 @@ def _pair_races(
     kind: np.ndarray,
     phase: np.ndarray | None,
 ) -> Iterator[Offence]:
-    """One racing pair for each place, the same in whatever order threads ran."""
+    """Yield one racing pair per place, independent of the order of threads."""
     if not len(rows):
         return
     rank = np.array([2, 0, 1])[kind]  # writes first, then atomics, then reads
@@ -193,7 +194,7 @@ def _pair_races(
         apart = thread // WARP != thread[chosen] // WARP
         fits &= apart | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
-    # Rather a read; and rather another warp, which no step in common can hide.
+    # Prefer a read, and another warp, whose race no lockstep can hide.
     near = thread[pool] // WARP == thread[chosen[pool]] // WARP
     best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
@@ -219,7 +220,7 @@ def _pair_races(
 def _with_a_read(
     thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
 ) -> tuple[int, int]:
-    """A read beside one of two writes by different threads; the writes if none is."""
+    """Pair a read with one of two threads' writes; return the writes if no read is."""
     for row in range(begin, end):
         if kind[row] != _WRITE:
             return (row, b) if thread[row] == thread[a] else (row, a)
@@ -229,7 +230,7 @@ def _with_a_read(
 def _search_pair(
     thread: np.ndarray, kind: np.ndarray, phase: np.ndarray | None, begin: int, end: int
 ) -> tuple[int, int]:
-    """The first pair that races among rows [begin, end); (-1, -1) if none does."""
+    """Return the first racing pair among rows [begin, end); else (-1, -1)."""
     for a in range(begin, end):
         for b in range(a + 1, end):
             same_warp = thread[a] // WARP == thread[b] // WARP
@@ -244,8 +245,8 @@ def _search_pair(
 def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> tuple[int, int] | None:
-    """Two writes of different values by two threads; None if all wrote the same."""
+    """Return two threads' writes of different values; None if all are equal."""
     stored = batch.numbers(rows)
-    # What is not known is NaN, and differs.
+    # Unknown values are NaN, and so differ.
     others = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
     return (int(rows[0]), int(rows[others[0]])) if len(others) else None

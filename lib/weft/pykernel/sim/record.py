@@ -1,9 +1,8 @@
-"""What the simulator records of a launch: accesses, and their places in the source.
+"""The simulator's records of a launch: accesses, and their places in the source.
 
-Where in its source a kernel touches which array.
-
-The engine fills Intervals, one for each block and stretch between two barriers; the
-judge reads them for faults and counters, pictures are drawn from them.
+The rewriter makes an AccessPlace wherever a kernel touches an array. The engine fills
+Intervals, one for each block and stretch between two barriers. The judge reads them for
+faults and counters, and pictures are drawn from them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-SITES = 1 << 12  # at most so many in a launch: an entry of the log is
+SITES = 1 << 12  # maximum per launch: an entry of the log is
 # element * SITES + site, an unsigned number of 64 bits
 SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 
@@ -25,7 +24,7 @@ SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 class Entity:
     """An array that the rewriter knows by a name of the kernel.
 
-    number: its raw array is .r<number>, its View .v<number>, its sides .d<number>_<i>.
+    number: its raw array is .r<number>, its view .v<number>, its sides .d<number>_<i>.
     origin: "parameter", "shared", "local" or "constant". shape: of shared and local.
     """
 
@@ -35,24 +34,24 @@ class Entity:
     ndim: int
     dtype: np.dtype
     shape: tuple[int, ...] = ()
-    value: Any = None  # of a constant
+    value: Any = None  # for a constant
 
     @property
     def inline(self) -> bool:
-        """Whether its elements are numbers, found by one index per side."""
+        """True if its elements are numbers, found by one index per side."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
     def dynamic(self) -> bool:
-        """Whether it is as long as the launch says."""
+        """True if the launch determines its length."""
         return self.origin == "shared" and self.shape == (0,)
 
 
 @dataclass(eq=False)
 class AccessPlace:
-    """A piece of source that touches an array (entity; None: known when it runs).
+    """A piece of source that touches an array (entity; None: known at run time).
 
-    index: for each component the name of the local that holds it, or its value.
+    index: for each component, the name of the local that holds it, or its value.
     """
 
     kind: str
@@ -67,11 +66,11 @@ class AccessPlace:
     number: int = -1  # of its Site, if its array is known now
 
 
-Position = tuple[int, int, int, int]  # line, its last, column, its last
+Position = tuple[int, int, int, int]  # first and last line, first and last column
 
 
 def position_of(node: ast.AST) -> Position:
-    """Where a node stands, as a code object says it."""
+    """Return the position of a node in the form that a code object has."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
@@ -83,13 +82,13 @@ class Variant:
     number: int
     tree: ast.FunctionDef
     file: str
-    bindings: tuple[Any, ...]  # per parameter an Entity or a kind
-    static: dict[str, Entity]  # arrays by the names they always have here
+    bindings: tuple[Any, ...]  # an Entity or a kind per parameter
+    static: dict[str, Entity]  # arrays by names that always refer to them
     kinds: Any = None
     yields: bool = False
-    uses: list[str] = field(default_factory=list)  # engine's names, and free ones
-    maker: types.CodeType | None = None  # makes the function of what it uses
-    code: types.CodeType | None = None  # its own
+    uses: list[str] = field(default_factory=list)  # the engine's names, and free ones
+    maker: types.CodeType | None = None  # makes the function from the names it uses
+    code: types.CodeType | None = None  # the function's own
     places: dict[Position, AccessPlace] = field(default_factory=dict)
 
 
@@ -102,10 +101,10 @@ FENCE = "fence"
 class TracedArray:
     """An array that a kernel touches, under its name in the kernel.
 
-    space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether
-    its elements hold values at the start (arguments do; shared and local do not).
-    memory, offset: arrays that are views of one memory have its number (0, 1, ...)
-    and begin that many bytes into it; -1: a memory of its own.
+    space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether its
+    elements have values at the start (arguments do; shared and local do not). memory,
+    offset: arrays that are views of one memory have its number (0, 1, ...) and begin
+    that many bytes into it; -1: a memory of its own.
     """
 
     name: str
@@ -118,20 +117,20 @@ class TracedArray:
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the source that touches an array, as often as it is reached.
+    """A place in the source that touches an array, as often as it runs.
 
-    kind: READ, WRITE, ATOMIC; or STEP, the entry of a straight piece of code, which
-    touches none (array is -1) and is recorded where active lanes are counted; or
-    FENCE, a threadfence or threadfence_system (array is -1).
-    array: its number among the launch's arrays. text: as written, "x[i + 1]".
-    file, line, column: where (lines from 1, columns from 0). last: a STEP's last line.
-    statement: the line in which its statement begins; 0: unknown.
+    kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
+    where active lanes are counted, and FENCE a threadfence or threadfence_system; both
+    touch no array (array is -1). array: its number among the launch's arrays. text: as
+    written, "x[i + 1]". file, line, column: the place (lines from 1, columns from 0).
+    last: a STEP's last line. statement: the line in which its statement begins; 0:
+    unknown.
     """
 
     kind: str
@@ -148,14 +147,13 @@ class Site:
 class Interval:
     """The accesses of one block between two barriers, in the order they happened.
 
-    Rows lie thread by thread in the order in which threads ran, and within a thread in
-    program order. n rows of: thread (int32, linear in the block), site (int32),
-    element (int64, row-major in the site's array; -1 if it has none), phase (int32: how
-    often the thread had met its warp at a syncwarp, shuffle or vote in this interval;
-    None if no thread has).
-    values: what each WRITE stored, in the order of those rows; None if not recorded.
-    block: linear number; number: 0 before the first barrier, then 1, ...
-    barrier: at which it ends, the number of its Place; -1: at the block's end.
+    Rows are grouped by thread in the order in which threads ran, and within a thread in
+    program order. n rows of: thread (int32, linear in the block), site (int32), element
+    (int64, row-major in the site's array; -1 if it has none), phase (int32: how often
+    the thread had met its warp at a syncwarp, shuffle or vote in this interval; None if
+    no thread has). values: what each WRITE stored, in the order of those rows; None if
+    not recorded. block: linear number. number: 0 before the first barrier, then 1, ...
+    barrier: the number of the place of the barrier at its end; -1: the block's end.
     left: the barriers of all the block's intervals, in their order.
     """
 
@@ -172,11 +170,11 @@ class Interval:
 
 @dataclass
 class Trace:
-    """All that a launch did, kept where a picture is wanted.
+    """A complete record of a launch, kept for pictures.
 
-    grid, block: (x, y, z). names: for each thread as (block, thread) the values of
-    its whole-number locals and parameters when it ended. passing: of these, the names
-    that a thread may bind more than once, as in a loop: earlier they had other values.
+    grid, block: (x, y, z). names: for each thread as (block, thread), the final values
+    of its integer locals and parameters. passing: those names that a thread may bind
+    more than once, as in a loop, so that they had other values before.
     """
 
     kernel: str

@@ -1,12 +1,12 @@
-"""The body of a kernel, with its accesses written down and its waits as yields.
+"""Rewrite the body of a kernel: log its accesses, and turn its waits into yields.
 
     acc += a[i] * b_s[ty, k]  ->  acc += .r1[.log(i * 4096 + 7) or i] * .r4[...]
     cuda.syncthreads()        ->  yield 12
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
 
-.log is the append of an array of unsigned numbers: a negative index is refused by it,
-one past the end by NumPy, both before anything is touched. File, lines and columns stay
-those of the reader.
+.log appends to an array of unsigned numbers. It refuses a negative index, and NumPy
+refuses one past the end, both before anything is touched. Files, lines and columns
+remain the reader's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .syntax import assign, call, load, make_constant, make_refusal, place_node
 if TYPE_CHECKING:
     from .program import RewrittenKernel
 
-THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
+THREAD = (".tx", ".ty", ".tz", ".lin")  # the first parameters of every function
 ELSE = "write the loop, or call math.*, a function with def, cuda.*"
-SPIN = 1000  # turns of a loop after which it lets others run, each turn
+SPIN = 1000  # loop turns after which each further turn yields to other threads
 
 
 class Rewriter(ast.NodeTransformer):
@@ -47,15 +47,15 @@ class Rewriter(ast.NodeTransformer):
         self.local = set(variant.kinds.of)
         self.used: set[str] = set()
         self.count = 0
-        self.statement = 0  # the line in which the present one begins
+        self.statement = 0  # the line in which the current one begins
 
     def own(self, name: str) -> ast.Name:
-        """A name of the engine's that the function is made with."""
+        """Return one of the engine's names, and record its use by the function."""
         self.used.add(name)
         return load(name)
 
     def temporary(self) -> str:
-        """A local that no other piece of this function uses."""
+        """Return a local name that no other piece of this function uses."""
         self.count += 1
         return f".{self.count}"
 
@@ -73,13 +73,13 @@ class Rewriter(ast.NodeTransformer):
     def place(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """A new Place at a node."""
+        """Return a new AccessPlace at a node."""
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
         made = AccessPlace(
             kind, text, self.variant.file, node.lineno, node.col_offset, entity
         )
         if isinstance(node, ast.expr):
-            # Of x[i] += 1 the read comes first, and is what an error is about.
+            # For x[i] += 1 the read comes first, and errors refer to it.
             self.variant.places.setdefault(position_of(node), made)
         made.statement = self.statement
         return made
@@ -87,7 +87,7 @@ class Rewriter(ast.NodeTransformer):
     def site(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """A Place whose array is known: its number is that of a Site."""
+        """Return an AccessPlace with a known array; its number is that of a Site."""
         made = self.place(kind, node, entity)
         made.number = len(self.program.sites)
         self.program.sites.append(made)
@@ -96,12 +96,12 @@ class Rewriter(ast.NodeTransformer):
         return made
 
     def number_of(self, place: AccessPlace) -> ast.Constant:
-        """The number under which running code finds a Place."""
+        """Return the number by which running code finds an AccessPlace."""
         self.program.places.append(place)
         return make_constant(len(self.program.places) - 1)
 
     def function(self) -> ast.FunctionDef:
-        """The definition, with the engine's parameters before the reader's."""
+        """Return the definition, with the engine's parameters before the reader's."""
         tree = self.variant.tree
         body = self.suite(tree.body)
         if self.variant.number == 0 and self.tells_ends():
@@ -124,19 +124,19 @@ class Rewriter(ast.NodeTransformer):
         return place_node(made, tree)
 
     def tells_ends(self) -> bool:
-        """Whether it matters how threads end: others may wait for them."""
+        """Return whether ends of threads matter, as others may wait for them."""
         return self.program.checks and self.program.variants[0].yields
 
     def tell(self, name: str) -> ast.stmt:
-        """A call of one of the launch's own functions with the thread's number."""
+        """Build a call of a function of the launch with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:
-        """.names(.lin, locals()): what a thread's names hold as it ends."""
+        """Build .names(.lin, locals()), which keeps a thread's names as it ends."""
         return ast.Call(self.own(".names"), [load(".lin"), call("locals")], [])
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements, each as those it becomes."""
+        """Rewrite statements."""
         made: list[ast.stmt] = []
         starts = True
         for index, node in enumerate(body):
@@ -153,7 +153,7 @@ class Rewriter(ast.NodeTransformer):
         return made
 
     def step(self, body: list[ast.stmt]) -> ast.stmt:
-        """The entry of a straight piece of code, written down."""
+        """Log the entry of a straight piece of code."""
         last = body[0].lineno
         for node in body:
             if isinstance(node, (ast.If, ast.For, ast.While)):
@@ -213,7 +213,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.value, (ast.Call, ast.Constant)):
             return self.generic_visit(node)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
-            self.visit(node.value)  # which says so of cuda.syncthreads
+            self.visit(node.value)  # reports cuda.syncthreads without a call
         way = "assign it, or leave it out"
         if isinstance(node.value, ast.Compare):
             way = "= assigns, == compares"
@@ -238,7 +238,7 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """The value of a name of the language; number: which cannot be a vector's."""
+        """Return the value of a name of the language; `number` excludes vectors."""
         made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
@@ -276,7 +276,7 @@ class Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def helper(self, node: ast.Call) -> ast.expr:
-        """A call of a function that is rewritten itself."""
+        """Return a call of a helper that is rewritten itself."""
         callee = self.program.callee(node, self.variant, self.variant.kinds)
         node.func = place_node(self.own(f".h{callee.number}"), node.func)
         node.args = [load(n) for n in THREAD] + [self.visit(a) for a in node.args]

@@ -1,7 +1,7 @@
-"""How the threads of a block take turns.
+"""The schedule of a block's threads.
 
-A kernel that never waits is called once for each thread. One that waits is a generator
-for each: a turn lasts until the next yield, which says what the thread waits for.
+A kernel that never waits is called once per thread. One that waits is a generator per
+thread: a turn lasts until the next yield, whose value describes the wait.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .watchdog import Stop
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
 UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
-IDLE = 30_000  # turns of loops that change nothing, before they count as endless
+IDLE = 30_000  # turns without change before loops count as endless
 
 
 class ScheduledLaunch(Protocol):
-    """What a schedule needs of the launch it is part of."""
+    """The part of a launch that a schedule requires."""
 
     log: Log | None
     places: list[AccessPlace]
@@ -95,7 +95,7 @@ def run_barriers(
         launch.ended(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
-        if not same or launch.at_end or launch.left:  # else there is nothing to note
+        if not same or launch.at_end or launch.left:  # else nothing to record
             at = {number: place for (number, _), place in zip(waiting, places)}
             launch.opens(block, at)
         live = waiting
@@ -137,7 +137,7 @@ class Block:
         self.interval = self.idle = 0
 
     def run(self) -> None:
-        """Run all threads to their end; Stop if they cannot get there."""
+        """Run all threads to their end; raise Stop if they cannot reach it."""
         ready: list[tuple[int, Any]] = [(number, None) for number in self.every]
         by_rank: Callable[[tuple[int, Any]], int] = operator.itemgetter(0)
         if any(rank != number for number, rank in self.rank.items()):
@@ -183,7 +183,7 @@ class Block:
                 at_warp[number] = got if whole else self.named(number, got)
 
     def named(self, number: int, got: tuple) -> tuple:
-        """What a lane waits for, its mask as a number; Stop if it is not named."""
+        """Return a lane's wait with a number as its mask; Stop if it is not in it."""
         operation, place, mask, value, argument = got
         if operation == "activemask":
             return got
@@ -203,7 +203,7 @@ class Block:
     # ---- warps ----
 
     def meet(self) -> list[tuple[int, Any]]:
-        """Release the lanes whose partners are all there: (thread, value) of each."""
+        """Release lanes whose partners have arrived; return (thread, value) pairs."""
         groups: dict[tuple, list[int]] = {}
         for number, got in self.at_warp.items():
             if got[0] != "activemask":
@@ -222,11 +222,11 @@ class Block:
         return released
 
     def named_by(self, warp: int, mask: int) -> list[int]:
-        """The threads that a mask names."""
+        """Return the threads in a mask."""
         return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
 
     def exchanged(self, numbers: list[int], mask: int) -> list[tuple[int, Any]]:
-        """These lanes meet."""
+        """Release these lanes with the values that they exchange."""
         waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
         operation = next(iter(waits.values()))[0]
         if operation != "activemask":
@@ -244,13 +244,13 @@ class Block:
             self.launch.meet(self.block, waits, asked, len(self.every))
         return [(n, result[n % WARP]) for n in waits]
 
-    # ---- all wait ----
+    # ---- no thread can continue ----
 
     def all_wait(self) -> list[tuple[int, Any]]:
-        """What happens when nobody can go on: a barrier opens, or Stop."""
+        """Open a barrier if no thread can continue; raise Stop if there is none."""
         active = [n for n, got in self.at_warp.items() if got[0] == "activemask"]
         if active:
-            # Those of a warp that have come to one and the same place.
+            # The lanes of a warp that have reached the same place.
             first = active[0]
             place = self.at_warp[first][1]
             here = [
@@ -264,7 +264,7 @@ class Block:
         return self.open()
 
     def open(self) -> list[tuple[int, Any]]:
-        """The barrier opens for all who live."""
+        """Open the barrier for all live threads."""
         waits, self.at_barrier = self.at_barrier, {}
         at = {number: got[1] for number, got in waits.items()}
         self.launch.ended(self.block, self.interval, True, next(iter(at.values())))
@@ -286,12 +286,12 @@ class Block:
         return [(number, results[got[0]]) for number, got in waits.items()]
 
     def unusable(self, number: int, got: tuple, error: Exception) -> Stop:
-        """The end of a thread that brings to a meeting what is no number."""
+        """Return the Stop for a thread whose argument is not a usable number."""
         text = f"calls cuda.{got[0]} with what it cannot use: {error}"
         return Stop("exception", text, self.launch.places[got[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Who waits for whom, for ever."""
+        """Return the Stop that names a thread and the one that it waits for."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]
@@ -314,7 +314,7 @@ class Block:
         ).of(first)
 
     def spin(self, progress: bool) -> None:
-        """Count turns that change nothing; Stop when they are too many."""
+        """Count turns without change; raise Stop if there are too many."""
         if progress or not self.spinning:
             self.idle = 0
             return

@@ -1,9 +1,7 @@
-"""Syntax trees: what a kernel may not contain, and short ways to build new code.
+"""Syntax trees: the limits of a kernel's syntax, and short builders for new code.
 
-Short ways to build the syntax trees that a kernel is rewritten with.
-
-The engine's own names begin with a dot, as Python's own of comprehensions do: no name
-of the reader can be one.
+The engine's own names begin with a dot, as Python's own in comprehensions do, so that
+they cannot collide with a reader's name.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any
 from ...base.errors import ArgumentError
 from ..language import FunctionSource
 
-# The refused piece of syntax: what it is called, and the way to write it.
+# The refused piece of syntax: its name, and a replacement for it.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.With: ("with", "write its steps one after another"),
     ast.AsyncWith: ("with", "write its steps one after another"),
@@ -49,14 +47,14 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
 def make_refusal(
     source: FunctionSource, node: ast.AST, name: str, what: str
 ) -> ArgumentError:
-    """The error for a piece of a kernel, with its line."""
+    """Return the error for a piece of a kernel, with its line."""
     line = getattr(node, "lineno", source.first)
     text = source.line(line).strip()
     return ArgumentError(f"{name}, line {line}: {what}: {text}")
 
 
 def check(source: FunctionSource, name: str, kernel: bool) -> None:
-    """ArgumentError at the first thing that a kernel, or its helper, cannot have."""
+    """Raise ArgumentError at the first invalid construct of a kernel or helper."""
     given = source.tree.args
     if given.vararg or given.kwarg or given.kwonlyargs:
         raise make_refusal(
@@ -102,7 +100,7 @@ def _is_returning(node: ast.Return) -> bool:
 def _in_order(node: ast.AST):
     yield node
     for child in ast.iter_child_nodes(node):
-        # Decorators and annotations are not run by a thread.
+        # Threads do not run decorators and annotations.
         if isinstance(node, ast.FunctionDef) and child in [
             *node.decorator_list,
             node.args,
@@ -113,32 +111,32 @@ def _in_order(node: ast.AST):
 
 
 def load(name: str) -> ast.Name:
-    """A name that is read."""
+    """Build a name that is read."""
     return ast.Name(name, ast.Load())
 
 
 def make_constant(what: Any) -> ast.Constant:
-    """A number, a text or None."""
+    """Build a number, a text or None."""
     return ast.Constant(what)
 
 
 def call(function: str, *args: ast.expr) -> ast.Call:
-    """function(args)"""
+    """Build function(args)."""
     return ast.Call(load(function), list(args), [])
 
 
 def add(a: ast.expr, b: ast.expr) -> ast.expr:
-    """a + b"""
+    """Build a + b."""
     return ast.BinOp(a, ast.Add(), b)
 
 
 def make_product(a: ast.expr, b: ast.expr) -> ast.expr:
-    """a * b"""
+    """Build a * b."""
     return ast.BinOp(a, ast.Mult(), b)
 
 
 def add_whole(a: ast.expr, b: ast.expr) -> ast.expr:
-    """a + b of whole numbers, worked out as far as they are known."""
+    """Build a + b of integers, folding known values."""
     x, y = whole_value(a), whole_value(b)
     if x is not None and y is not None:
         return make_constant(x + y)
@@ -146,7 +144,7 @@ def add_whole(a: ast.expr, b: ast.expr) -> ast.expr:
 
 
 def multiply_whole(a: ast.expr, b: ast.expr) -> ast.expr:
-    """a * b of whole numbers, worked out as far as they are known."""
+    """Build a * b of integers, folding known values."""
     x, y = whole_value(a), whole_value(b)
     if x is not None and y is not None:
         return make_constant(x * y)
@@ -156,48 +154,48 @@ def multiply_whole(a: ast.expr, b: ast.expr) -> ast.expr:
 
 
 def whole_value(node: ast.expr) -> int | None:
-    """The whole number that a node is; None if it is none."""
+    """Return the integer that a node is; None for other nodes."""
     known = isinstance(node, ast.Constant) and type(node.value) is int
     return node.value if known else None
 
 
 def make_or(*values: ast.expr) -> ast.expr:
-    """a or b or ..."""
+    """Build a or b or ..."""
     return ast.BoolOp(ast.Or(), list(values))
 
 
 def make_and(*values: ast.expr) -> ast.expr:
-    """a and b and ..., or the value if it is one."""
+    """Build a and b and ...; return a single value unchanged."""
     return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), list(values))
 
 
 def compare(a: ast.expr, operator: ast.cmpop, b: ast.expr) -> ast.expr:
-    """a < b and the like."""
+    """Build a comparison such as a < b."""
     return ast.Compare(a, [operator], [b])
 
 
 def make_between(low: int, a: ast.expr, high: int) -> ast.expr:
-    """low < a <= high"""
+    """Build low < a <= high."""
     return ast.Compare(
         make_constant(low), [ast.Lt(), ast.LtE()], [a, make_constant(high)]
     )
 
 
 def make_walrus(name: str, what: ast.expr) -> ast.expr:
-    """(name := what)"""
+    """Build (name := what)."""
     return ast.NamedExpr(ast.Name(name, ast.Store()), what)
 
 
 def tuple_of(values: Sequence[ast.expr]) -> ast.expr:
-    """(values), or the value if it is one."""
+    """Build a tuple of the values; return a single value unchanged."""
     return values[0] if len(values) == 1 else ast.Tuple(list(values), ast.Load())
 
 
 def assign(name: str, what: ast.expr) -> ast.stmt:
-    """name = what"""
+    """Build name = what."""
     return ast.Assign([ast.Name(name, ast.Store())], what)
 
 
 def place_node(node: Any, place: ast.AST) -> Any:
-    """`node` with the position of `place`, which its new parts get later."""
+    """Give `node` the position of `place`; its new parts get theirs later."""
     return ast.copy_location(node, place)

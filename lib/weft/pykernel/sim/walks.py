@@ -1,7 +1,7 @@
-"""Where the accesses of a plain loop begin, how far they go, and if they stay inside.
+"""Compute where a plain loop's accesses begin and end, and test their bounds.
 
-Such a loop goes round so many times, and each of its accesses moves by equal steps. All
-of it is worked out as far as it is known before the launch; what is left is code.
+Such a loop has a known count of turns, and each of its accesses moves by equal steps.
+Whatever is known before the launch is computed here; the rest becomes code.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
+SHORT, LONG = 3, 1 << 16  # turns of a loop outside of which accesses are logged singly
 
 
 class Odd(Exception):
-    """A loop is not so plain."""
+    """The loop is not a plain one."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Walk:
 
 @dataclass
 class LoopCount:
-    """What a loop counts: how many turns, the first, by how many, and range(...)."""
+    """The count of a loop: turns, first value, step, and range(...)."""
 
     turns: ast.expr
     first: ast.expr
@@ -65,10 +65,10 @@ class LoopCount:
 
 
 class Way:
-    """What is found out before a loop begins.
+    """Computations before a loop begins.
 
-    tests: whether it stays within the arrays. later: values of locals that are found
-    where they are tested. found: statements after the tests. values: the elements.
+    tests: whether it stays within the arrays. later: values of locals that are computed
+    in the tests. found: statements after the tests. values: the elements.
     """
 
     def __init__(self) -> None:
@@ -78,13 +78,13 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """A value, the first time found."""
+        """Return a value, with its computation at its first use."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
     def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
-        """Test a < b or the like, where it is not known by now."""
+        """Test a < b or the like, unless the result is known already."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
@@ -96,7 +96,7 @@ class Way:
 def find_walk(
     rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
 ) -> Walk:
-    """An access of a plain loop; Odd if it is none."""
+    """Return an access of a plain loop; raise Odd for any other."""
     base, parts = split_chain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if entity is None or not isinstance(base, ast.Name) or base.id in bound:
@@ -122,7 +122,7 @@ def find_walk(
 def find_slope(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
 ) -> ast.expr:
-    """By how much a whole number changes as the counter grows by 1."""
+    """Return the change of an integer as the counter grows by 1."""
     if isinstance(node, ast.Name):
         if node.id == counter:
             return make_constant(1)
@@ -158,7 +158,7 @@ def find_slope(
 def rewrite_whole(
     rewriter: Rewriter, node: ast.expr, counter: str = "", first: ast.expr | None = None
 ) -> ast.expr:
-    """A whole number, rewritten: with its constants, and `first` as the counter."""
+    """Rewrite an integer with its constants, and `first` for the counter."""
     if isinstance(node, ast.Name):
         if node.id == counter and first is not None:
             return copy.deepcopy(first)
@@ -187,7 +187,7 @@ def rewrite_whole(
 
 
 def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], LoopCount]:
-    """What is to be done before a loop, and what it counts; Odd if unclear."""
+    """Return the statements before a loop, and its count; raise Odd if unclear."""
     kinds = rewriter.variant.kinds
     if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
         raise Odd
@@ -221,7 +221,7 @@ def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Loo
 
 
 def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
-    """How long an array is."""
+    """Return the length of an array's side."""
     if entity.origin in ("shared", "local") and not entity.dynamic:
         return make_constant(entity.shape[axis])
     return rewriter.own(f".d{entity.number}_{axis}")
@@ -230,7 +230,7 @@ def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
 def begin_walk(
     rewriter: Rewriter, walk: Walk, count: LoopCount, counter: str, way: Way
 ) -> tuple[ast.expr, ast.expr]:
-    """(the first element, by how many it moves); adds its tests and its value."""
+    """Return (first element, step); add the access's tests and value to `way`."""
     entity, last = walk.entity, make_constant(0)
     step = multiply_whole(walk.coefficient, count.step)
     turns = add_whole(count.turns, make_constant(-1))
@@ -282,7 +282,7 @@ def begin_walk(
 
 
 def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:
-    """A local or a number for a value, which is found where it is used first."""
+    """Return a local or a number for a value, which is computed at its first use."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return node
     name = rewriter.temporary()

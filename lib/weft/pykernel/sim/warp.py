@@ -1,16 +1,13 @@
-"""Where threads meet: what lanes exchange, and who is missing at a barrier.
+"""Meetings of threads: exchanges between lanes, and threads missing at a barrier.
 
-What is said where not all threads of a block come to one barrier.
-
-What lanes of a warp tell one another where they meet.
-
-Lanes that a warp's call counts on, and that take no part in it.
+The module describes a barrier that not all threads reach, and computes the exchanges of
+a warp's lanes. It also finds absent lanes that a call depends on.
 
 CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functions"):
-all lanes of the mask that have not exited make the same call, and what a shuffle reads
-from a lane that does not is undefined. So two things are findings: a lane of the mask
-that came to the kernel's end another way, and a shuffle that reads a lane which is not
-there. The words are those of kernels/simt/watch/absent.cpp.
+all lanes of the mask that have not exited make the same call. The value that a shuffle
+reads from any other lane is undefined. So two things are findings: a lane of the mask
+that came to the kernel's end another way, and a shuffle that reads an absent lane. The
+words are those of kernels/simt/watch/absent.cpp.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ def make_barrier_finding(
     grid: Index,
     block: Index,
 ) -> Finding:
-    """The Finding for one opening of a barrier.
+    """Return the Finding for one opening of a barrier.
 
     waiting: the threads at each place, by its number in places. gone: those that have
-    come to the kernel's end. at: the number of the block.
+    reached the kernel's end. at: the number of the block.
     """
     main = max(waiting, key=lambda place: len(waiting[place]))
     place, here = places[main], sorted(waiting[main])
@@ -87,10 +84,10 @@ FULL = 0xFFFFFFFF
 def exchange_values(
     operation: str, values: dict[int, Any], arguments: dict[int, Any], mask: int
 ) -> dict[int, Any]:
-    """What each lane that has come gets, by lane.
+    """Return the result for each lane that has arrived, by lane.
 
-    values, arguments: of those lanes: what each brings, and which lane it asks for.
-    A shuffle from a lane that is not among them gives a lane's own value.
+    values, arguments: the value that each of those lanes brings, and the lane that it
+    requests. A shuffle from a lane that is not among them returns a lane's own value.
     """
     if operation in _LANES:
         asked = shuffle_sources(operation, arguments)
@@ -107,8 +104,11 @@ def exchange_values(
 
 
 def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
-    """The lane that each lane of a shuffle reads, but for those that read past the
-    warp and keep their own value; empty for what is no shuffle."""
+    """Return the lane that each lane of a shuffle reads.
+
+    Lanes that read past the warp, and keep their own value, are omitted. The result is
+    empty for other operations.
+    """
     find = _LANES.get(operation)
     if find is None:
         return {}
@@ -117,7 +117,7 @@ def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]
 
 
 def _count_votes(operation: str, values: dict[int, Any]) -> Any:
-    """What a vote tells every lane."""
+    """Return the result of a vote, which is the same for every lane."""
     truths = [bool(value) for value in values.values()]
     if operation == "all_sync":
         return all(truths)
@@ -145,7 +145,7 @@ _LANES = {
 
 
 def make_mask(lanes: Iterable[int]) -> int:
-    """A bit for each lane."""
+    """Return a mask with a bit for each lane."""
     found = 0
     for lane in lanes:
         found |= 1 << lane
@@ -153,7 +153,7 @@ def make_mask(lanes: Iterable[int]) -> int:
 
 
 def write_lanes(lanes: Iterable[int]) -> str:
-    """lane 3; lanes 0-15 and 20"""
+    """Return "lane 3" or "lanes 0-15 and 20"."""
     every = sorted(lanes)
     runs: list[list[int]] = []
     for lane in every:
@@ -174,9 +174,9 @@ class Call:
     """A call in which lanes of a warp meet.
 
     threads: those that meet, in their order, by their numbers in the block. mask: the
-    call's. sources: the lane that each lane reads; empty if the call is no shuffle.
-    ended: threads of the block that came to the kernel's end and did not return
-    before. block: how many threads the block has.
+    call's. sources: the lane that each lane reads; empty if the call is not a shuffle.
+    ended: threads of the block that reached the kernel's end and did not return before.
+    block: the number of threads in the block.
     """
 
     threads: list[int]
@@ -201,7 +201,7 @@ class Call:
 
 
 def describe_absent(call: Call) -> tuple[int, str] | None:
-    """What is wrong with the call, and the number of the thread to name; or None."""
+    """Return the thread to name and the problem with the call; None if it is valid."""
     for lane, source in call.sources.items():
         if _is_misled(call, lane, source):
             return call.first + lane, (
@@ -226,9 +226,9 @@ def describe_absent(call: Call) -> tuple[int, str] | None:
 def make_finding(
     place: AccessPlace, thread: int, text: str, at: Index, grid: Index, sides: Index
 ) -> Finding:
-    """The Finding for a sentence about a thread, by its number in the block `at`.
+    """Return the Finding for a sentence about a thread, by its number in the block.
 
-    grid, sides: of the launch, in blocks, and of a block, in threads.
+    at: the block. grid: the launch's, in blocks. sides: the block's, in threads.
     """
     who = unflatten(thread, sides)
     where = f"thread {write_index(who, sides)}"
@@ -244,10 +244,10 @@ def make_finding(
 
 
 def _is_misled(call: Call, lane: int, source: int) -> bool:
-    """Whether a lane's answer is wrong by what it reads.
+    """Return whether a lane's result is wrong because of the lane that it reads.
 
-    In a sum over the first 8 lanes by steps of 4, 2 and 1 the last ones read past the
-    group, and nobody uses what they add up; but the group's own end is read by all.
+    In a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
+    group, and nobody uses their sums. But the group's own end is read by all.
     """
     if call.is_there(source):
         return False

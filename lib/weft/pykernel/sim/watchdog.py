@@ -1,4 +1,4 @@
-"""What ends a thread from inside, and a launch that runs for too long."""
+"""Stop a thread from inside, or a launch that runs for too long."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .record import AccessPlace
 
 
 class Stop(Exception):
-    """A thread must not go on. kind: as in report/cures.py; text: with the numbers.
+    """Ends a thread. kind: as in report/cures.py; text: with the numbers.
 
-    place: where, if known; array, index: what it was about to touch.
+    place: where, if known. array, index: the element that it was about to touch.
     """
 
     def __init__(
@@ -29,24 +29,24 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        self.thread: int | None = None  # its linear number, where no frame has it
+        self.thread: int | None = None  # its linear number, if no frame has it
 
     def of(self, thread: int) -> Stop:
-        """This, about a thread that is not the one that runs."""
+        """Make this about a thread other than the running one, and return it."""
         self.thread = thread
         return self
 
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-# A function object of its own: the argtypes of ctypes.pythonapi's belong to everybody.
+# An own function object: ctypes.pythonapi's argtypes belong to everybody.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-AGAIN = 5.0  # seconds after which it is raised again: in the callback of a weak
-# reference, or in __del__, Python prints it and goes on
+AGAIN = 5.0  # seconds before another attempt: in the callback of a weak
+# reference, or in __del__, Python prints the exception and goes on
 
 
 class TooLong(Stop):
-    """Raised in the running thread from beside it."""
+    """Raised in the running thread by another one."""
 
     def __init__(self) -> None:
         super().__init__("hang", "")
@@ -74,14 +74,14 @@ class Watchdog:
             self._over.set()
         self._launch = None
         if self._fired > (kind is TooLong):
-            # It may be on its way; taking it back would leave the interpreter looking
-            # for it at every turn of every loop. It comes at once, if at all.
+            # It may be on its way. If it were taken back, the interpreter would look
+            # for it at every turn of every loop. It arrives at once, if at all.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
 
     def begin(self) -> None:
-        """A block begins."""
+        """Restart the time as a block begins."""
         self.began = time.monotonic()
 
     def _watch(self) -> None:
@@ -96,7 +96,7 @@ class Watchdog:
                     return
                 waits = self.seconds
                 inside, debugged = self._looked()
-                if not inside:  # it arrived in __exit__, which then did nothing
+                if not inside:  # it arrived in __exit__, and had no effect
                     self._launch = None
                     return
                 if not debugged:
@@ -106,8 +106,7 @@ class Watchdog:
             self.began = time.monotonic() + waits - self.seconds
 
     def _looked(self) -> tuple[bool, bool]:
-        """Whether the thread is still in the launch, and whether a person looks at it
-        in a debugger."""
+        """Return whether the thread is in the launch, and whether a debugger has it."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:

@@ -1,10 +1,10 @@
-"""A Python kernel as CUDA C that a person would have written.
+"""Translate a Python kernel to CUDA C that a person might have written.
 
     types = ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")
     print(to_cuda(matmul, types))
 
-The C does what the kernel does on the simulator, bit for bit where the kernel spells
-its types (float32(0), int32(1)). What becomes of it:
+The C computes what the kernel computes on the simulator, bit for bit where the kernel
+spells out its types (float32(0), int32(1)). The types on each runner are:
 
                           sim                  Numba     C by to_cuda
     0.5 * float32         float32              float64   float: 0.5f
@@ -22,31 +22,33 @@ its types (float32(0), int32(1)). What becomes of it:
     float32 / 0           inf or NaN           the same  the same
     int32 // 0            0                    undefined a fault on the CPU
 
-i: a Python int, as are literals, sizes, indices of threads and whole numbers that are
-passed (int8 to int64 that fit an int); int32 is an element of an array or int32(...).
-Python's own i / 0 and i // 0 raise on sim. Never negative are: threadIdx and its like,
-sizes of arrays, loops from such numbers upwards, Python ints passed that are not (each
-sign has its translation), and their sums and products. Indices and sizes are C's int,
-so an array has at most 2**31 - 1 elements. A variable has one type, that of all that it
-is given; both sides of `a if c else b`, and of min and max, are brought to one, too.
-A float that an int cannot hold becomes on sim what it does on a GPU: the nearest number
-of 32 bits at least, of which the low ones are taken. On the CPU C++ leaves that open,
-and such shifts: a watched launch says where.
+i is a Python int, as are literals, sizes, indices of threads and integer arguments
+(int8 to int64 that fit an int). int32 is an element of an array or int32(...). On sim,
+Python's own i / 0 and i // 0 raise an error. The following are never negative:
+threadIdx and its like, sizes of arrays, loops upwards from such numbers, and their sums
+and products. Non-negative Python ints as arguments are among them, as each sign has its
+translation. Indices and sizes are C's int, so an array has at most 2**31 - 1 elements.
+A variable has one type, which joins those of all its values. Both sides of `a if c else
+b`, and of min and max, are joined, too. On sim, a float that does not fit an int is
+converted as on a GPU: to the nearest number of at least 32 bits, whose low bits are
+used. On the CPU, C++ leaves this case undefined, and also such shifts; a watched launch
+reports where.
 
-The same bits hold for + - * / // % of numbers, comparisons, bits, conversions, sqrt,
-fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of floats,
-are not rounded exactly: within a few units of the last place. On a GPU a * b + c is one
-rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
+Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
+conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
+functions of math, and ** of floats, are not rounded exactly; they differ by a few units
+in the last place. On a GPU, a * b + c is rounded once unless a flag changes that:
+cuda_c(kernel, flags="--fmad=false").
 
-    types                           what values are; what has no place in C
-    scope                           assignments one by one; where locals are declared
+    types                           types of values; the error for untranslatable code
+    scope                           one assignment per statement; homes of locals
     unit                            a function for its argument types, and its names
-    infer, statements               types, least and largest values of everything
-    calls, arrays                   ... of what is called
+    infer, statements               types and value ranges of all expressions
+    calls, arrays                   ... of calls and of arrays
     emit, emit_statements           statements of C
     emit_calls                      calls in C
     expressions, operators          expressions in C
-    output, text                    what all of it shares
+    output, text                    names, constants and text, shared by the above
     cuda_c                          builds the translation and runs it
 """
 
@@ -75,12 +77,12 @@ ROUNDS = 20
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of a kernel.
+    """The translation of a kernel.
 
-    text: the C. name: the kernel's name in it. extents: the parameters that follow
-    the reader's own, each with the sides of arrays that it is. lines: for each line
-    of the text the line of the source that it comes from, and its function; 0: none.
-    functions: of Python that were translated, the kernel first.
+    text: the C. name: the kernel's name in it. extents: the parameters that follow the
+    reader's own, each with the array sides that it gives. lines: for each line of the
+    text, the line of its source and its function; 0: none. functions: the translated
+    Python functions, the kernel first.
     """
 
     text: str
@@ -91,17 +93,18 @@ class Translation:
 
 
 def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
-    """The kernel as CUDA C. types: one for each parameter.
+    """Translate a kernel to CUDA C. types: one for each parameter.
 
     A type is an argument as a launch would pass it, "float32", "int", "float",
     "float32[:, :]", a NumPy dtype or a type of Numba's. "int" is a size: a Python int
-    that is not negative. Raises TranslationError at what has no place in C.
+    that is not negative. TranslationError is raised for code that has no equivalent in
+    C.
     """
     return translate(kernel, types).text
 
 
 def translate(kernel: Any, types: Sequence[Any]) -> Translation:
-    """The same with what a launch needs to know."""
+    """Translate a kernel, and return also the information that a launch requires."""
     if not isinstance(kernel, PythonKernel):
         kernel = PythonKernel(kernel)
     if isinstance(types, str) or not isinstance(types, Sequence):
@@ -119,9 +122,7 @@ HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable's name
 
 
 def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
-    """The translation for types that are known already."""
-    # Here, as `import weft` should not wait for what most lessons never use.
-
+    """Return the translation for parsed argument types."""
     program = TranslatedUnits(kernel, arguments)
     infer(program)
     for function in {unit.function: unit for unit in program.units}.values():
@@ -166,7 +167,7 @@ def _assemble(
 
 
 def _order_units(program: TranslatedUnits) -> list[Unit]:
-    """The units so that every helper stands above those who call it."""
+    """Order the units so that every helper precedes its callers."""
     done: list[Unit] = []
 
     def visit(unit: Unit) -> None:

@@ -13,7 +13,7 @@ from .unit import KnownFunction, LanguageName, Unit, write_dotted
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
-    """The array that an assignment to `name` makes or names; None: it makes none."""
+    """Return the array that an assignment to `name` makes or aliases; None if none."""
     unit = walk.unit
     if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
         kind = walk.expr(node)
@@ -63,7 +63,7 @@ def _slice(walk: Any, node: ast.Subscript) -> ArrayType:
 def _bind_arguments(
     unit: Unit, node: ast.Call, names: tuple[str, ...]
 ) -> list[ast.expr]:
-    """Positional and keyword arguments in the order of `names`."""
+    """Return positional and keyword arguments in the order of `names`."""
     given = dict(zip(names, node.args))
     given |= {k.arg: k.value for k in node.keywords}
     if set(given) != set(names) or len(node.args) > len(names):
@@ -94,7 +94,7 @@ def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
 
 
 def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
-    """A shape that stands in the source; the numbers of it."""
+    """Return the numbers of a shape in the source; refuse one that is not constant."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     values = [evaluate_constant(unit, part) for part in parts]
     if len(values) == 1 and isinstance(values[0], tuple):
@@ -110,14 +110,14 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
 
 
 def _walk_shape(walk: Any, node: ast.AST) -> None:
-    """Find the types in a shape, so that it can be written with its names."""
+    """Infer the types in a shape, so that it can be written with its names."""
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if not isinstance(walk.unit.meaning(part), tuple):
             walk.scalar(part)
 
 
 def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
-    """The value of an expression of numbers and globals; None: it has no such."""
+    """Return the value of an expression of numbers and globals; None for others."""
     names = {}
     node = with_constants(node, unit.tree)
     for one in ast.walk(node):
@@ -131,7 +131,7 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
                 return 32 if write_dotted(node).endswith("warpsize") else None
             names[one.id] = found
     try:
-        return eval(  # the reader's own expression, of the reader's own globals
+        return eval(  # the reader's own expression and globals
             compile(ast.Expression(node), "constant", "eval"),
             {"__builtins__": {}},
             names,

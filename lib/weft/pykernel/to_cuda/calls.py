@@ -1,4 +1,4 @@
-"""Types of what a kernel calls: the language, Python, math, its helpers."""
+"""Types of calls in a kernel: of the language, Python, math, and its helpers."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _VECTORS: dict[str, Span] = {
     "blockDim": (1, 1024),
     "gridDim": (1, None),
 }
-# Functions of math with one float argument that C has under the same name, or not.
+# Functions of math with one float argument, with the names they have in C.
 _ONE = """acos acosh asin asinh atan atanh cbrt cos cosh erf erfc exp exp2 expm1 fabs
     lgamma log log10 log1p log2 sin sinh sqrt tan tanh"""
 _TWO = "atan2 copysign fmod hypot pow remainder"
@@ -180,7 +180,7 @@ WHOLE = ("floor", "ceil", "trunc")
 
 
 def type_attribute(path: str) -> tuple[ScalarType, Span] | None:
-    """The type of a name of the language that is a number; None: it is none."""
+    """Return the type of a numeric name of the language; None for other names."""
     base, _, axis = path.partition(".")
     if base in _VECTORS and axis in AXES and axis:
         return INT, _VECTORS[base]
@@ -193,7 +193,7 @@ def type_attribute(path: str) -> tuple[ScalarType, Span] | None:
 
 
 def is_grid(unit: Unit, node: ast.AST) -> bool:
-    """Whether it is cuda.grid(...) or cuda.gridsize(...)."""
+    """Return whether a node is cuda.grid(...) or cuda.gridsize(...)."""
     return isinstance(node, ast.Call) and unit.meaning(node.func) in (
         LanguageName("grid"),
         LanguageName("gridsize"),
@@ -201,7 +201,7 @@ def is_grid(unit: Unit, node: ast.AST) -> bool:
 
 
 def count_dimensions(unit: Unit, node: ast.Call) -> int:
-    """The 1, 2 or 3 of grid() and gridsize()."""
+    """Return the argument of grid() and gridsize(): 1, 2 or 3."""
     name = ast.unparse(node.func)
     args = [*node.args, *(k.value for k in node.keywords)]
     value = evaluate_constant(unit, args[0]) if len(args) == 1 else None
@@ -211,7 +211,7 @@ def count_dimensions(unit: Unit, node: ast.Call) -> int:
 
 
 def grid_part(walk: Any, node: ast.Subscript) -> tuple[ScalarType, Span]:
-    """cuda.grid(2)[0]"""
+    """Return the type of an element such as cuda.grid(2)[0]."""
     count, index = count_dimensions(walk.unit, node.value), node.slice
     wanted = getattr(node, "unpacked", count)
     if not isinstance(index, ast.Constant) or wanted != count or count == 1:
@@ -234,7 +234,7 @@ def _grid_span(unit: Unit, node: ast.Call) -> Span:
 
 
 def range_arguments(unit: Unit, node: ast.AST) -> list[ast.expr] | None:
-    """The one to three arguments of range(); None: it is no range()."""
+    """Return the one to three arguments of range(); None for other nodes."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if unit.meaning(node.func) != KnownFunction("range"):
@@ -243,7 +243,7 @@ def range_arguments(unit: Unit, node: ast.AST) -> list[ast.expr] | None:
 
 
 def infer_statement(walk: Any, node: ast.Call) -> None:
-    """A call whose result nobody wants."""
+    """Infer the types of a call whose result is unused."""
     unit = walk.unit
     if unit.meaning(node.func) == KnownFunction("print"):
         _print(walk, node)
@@ -253,7 +253,7 @@ def infer_statement(walk: Any, node: ast.Call) -> None:
 
 
 def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
-    """The type of a call."""
+    """Infer the type of a call."""
     unit = walk.unit
     found = unit.meaning(node.func)
     name = ast.unparse(node.func)
@@ -385,7 +385,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
-    # As the simulator: of the floats' own type, whatever whole numbers are there.
+    # As on the simulator, integers do not affect the floats' own type.
     floats = [k for k in kinds if not k.whole and not k.weak]
     kind = FLOAT
     for other in floats:

@@ -1,11 +1,11 @@
-"""A Python kernel run as the CUDA C that to_cuda() makes of it.
+"""Run a Python kernel as the CUDA C that to_cuda() makes of it.
 
     run = cuda_c(matmul)
     run[grid, block](c, a, b, m, n, k)    # Numba's: [grid, block, stream, bytes]
-    print(run.source(c, a, b, m, n, k))   # what was made
+    print(run.source(c, a, b, m, n, k))   # the C
 
 The kernel is translated and compiled at the first launch with each tuple of argument
-types. Arrays on the host -> the CPU target, arrays on a GPU -> NVRTC.
+types. Arrays on the host select the CPU target, arrays on a GPU select NVRTC.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _INT = 2**31
 def cuda_c(
     kernel: Any, *, flags: str | Sequence[str] = "", timeout: float | None = None
 ) -> TranslatedKernel:
-    """A runner of the kernel as CUDA C.
+    """Return a runner of the kernel as CUDA C.
 
-    flags: load_cuda()'s; "--fmad=false" on a GPU gives the bits that sim gives, where
-    it would contract a * b + c into one rounding. timeout: seconds that a launch may
-    take on the CPU (20; 0: no limit).
+    flags: load_cuda()'s. On a GPU, which contracts a * b + c into one rounding,
+    "--fmad=false" gives the same bits as sim. timeout: seconds that a launch may take
+    on the CPU (20; 0: no limit).
     """
     return TranslatedKernel(PythonKernel(kernel), flags, timeout)
 
 
 class TranslatedKernel:
-    """Made by cuda_c(); runner[grid, block](*args) launches."""
+    """The result of cuda_c(); runner[grid, block](*args) launches it."""
 
     def __init__(
         self, kernel: PythonKernel, flags: str | Sequence[str], timeout: float | None
@@ -61,7 +61,7 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        except Exception:  # a new one; a list has no hash, which others may raise
+        except Exception:  # a new key; a list has no hash, and others may raise, too
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
         if len(self._launches) < CACHED_CONFIGS:
@@ -74,7 +74,7 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """The CUDA C for these arguments; without any, that of the last launch."""
+        """Return the CUDA C for these arguments, or that of the last launch if none."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
@@ -85,7 +85,7 @@ class TranslatedKernel:
         return self._last.translation.text
 
     def translation(self, *args: Any) -> Translation:
-        """The same with the parameters and lines that were added."""
+        """Return the translation, with its additional parameters and its lines."""
         return self._of(args).translation
 
     def _of(self, args: tuple[Any, ...]) -> BuiltKernel:
@@ -98,10 +98,10 @@ class TranslatedKernel:
         return made
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What of the arguments the translation depends on."""
+        """Return the properties of the arguments that select a translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        except LookupError:  # not a usual one: its type in full, or its error
+        except LookupError:  # an unusual argument: its full type, or its error
             given = self.kernel.given(args)
             return tuple(self._kinds(given))
 
@@ -132,12 +132,12 @@ class BuiltKernel:
         self._module: Any = None
 
     def current(self) -> bool:
-        """Whether the names that the kernel takes from outside mean what they did."""
+        """Return whether the kernel's names from outside still have the same values."""
         return all(scope.get(name) is value for scope, name, value in self._constants)
 
     @property
     def compiled(self) -> Any:
-        """The kernel of load_cuda(); CompileError on the lines of the Python source."""
+        """The kernel of load_cuda(); CompileError names lines of the Python source."""
         if self._module is None:
             runner, made = self.runner, self.translation
             try:
@@ -152,7 +152,7 @@ class BuiltKernel:
         return getattr(self._module, self.translation.name)
 
     def extents(self, given: dict[str, Any]) -> list[int]:
-        """The sides of arrays that the kernel takes besides; they must agree."""
+        """Return the array sides that the kernel also takes; they must agree."""
         found = []
         for name, sides in self.translation.extents:
             lengths = [_shape_of(given[side.array])[side.axis] for side in sides]
@@ -169,15 +169,16 @@ class BuiltKernel:
 
 
 class TranslatedLaunch:
-    """A runner with its grid and block; call it with the kernel's arguments."""
+    """A runner with its grid and block; a call takes the kernel's arguments."""
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # What load_cuda() gave for these arguments: a launch must not cost much more.
+        # Results of load_cuda() for these arguments, so that a launch costs little
+        # more.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        __tracebackhide__ = True  # IPython's word: errors end at the reader's line
+        __tracebackhide__ = True  # IPython's name: errors end at the reader's line
         runner = self.runner
         if named:
             runner.kernel.given(args, named)
@@ -196,7 +197,7 @@ class TranslatedLaunch:
             raise _on_python_lines(error, made) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """load_cuda()'s Launch for these arguments, and what it takes."""
+        """Return load_cuda()'s launch for these arguments, and its own arguments."""
         made, shape = self.runner._of(args), self.shape
         where = shape.grid, shape.block, shape.shared, shape.stream
         try:
@@ -212,7 +213,7 @@ class TranslatedLaunch:
 
 
 def _argument_key(value: Any) -> Any:
-    """What of a usual argument the translation depends on; else LookupError."""
+    """Return the key of a usual argument; raise LookupError for others."""
     kind = value.__class__
     if kind is torch.Tensor:
         return value.dtype, value.ndim, value.numel() < _INT
@@ -233,7 +234,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """(scope, name, value) of each number and function that functions take from it."""
+    """Yield (scope, name, value) of each number and function from outside."""
     for function in functions:
         code = function.__code__
         for name in (*code.co_names, *code.co_freevars):
@@ -247,7 +248,7 @@ def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _scope_of(function: Any, name: str) -> Any:
-    """What has a get(name): the function's globals, or the variable it closes over."""
+    """Return an object with get(name): the function's globals, or its closure."""
     free = function.__code__.co_freevars
     if name in free:
         return _Closed(function.__closure__[free.index(name)])
@@ -257,7 +258,7 @@ def _scope_of(function: Any, name: str) -> Any:
 
 
 class _Closed:
-    """A variable of an enclosing function, read like a scope that has only it."""
+    """A variable of an enclosing function, read like a scope with this name only."""
 
     def __init__(self, cell: Any) -> None:
         self.cell = cell
@@ -273,7 +274,7 @@ class _Closed:
 
 
 def _on_python_lines(error: CompileError, made: BuiltKernel) -> CompileError:
-    """What the compiler says, at the lines of the Python source."""
+    """Move the compiler's messages to the lines of the Python source."""
     known = {f.__name__: source_of(f) for f in made.translation.functions}
     moved, text, first = [], [], 1
     source = source_of(made.runner.kernel.function)

@@ -1,4 +1,4 @@
-"""Statements and functions in C, with the comments and blank lines of the source."""
+"""Write statements and functions in C, with the source's comments and blank lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
 from .types import CONST, FLOAT, ScalarType
 from .unit import Unit
 
-Line = tuple[str, int]  # of the C text, and the number of the source's line
+Line = tuple[str, int]  # a line of the C text, and the number of its source line
 
 
 class UnitWriter:
-    """Writes one unit; lines: what came of it."""
+    """Writes one unit of the translation into `lines`."""
 
     _For = emit_statements.write_for
 
@@ -33,7 +33,7 @@ class UnitWriter:
     # ---- functions ----
 
     def function(self) -> list[Line]:
-        """The whole function."""
+        """Return the lines of the whole function."""
         unit = self.unit
         check_loops(self)
         self._homes()
@@ -113,13 +113,13 @@ class UnitWriter:
     # ---- lines ----
 
     def put(self, text: str, line: int | None = None) -> None:
-        """A line at the present depth, folded if it is too long."""
+        """Add a line at the current depth, folded if it is too long."""
         indent = "    " * self.depth
         for part in wrap(indent + text):
             self.lines.append((part, self.line if line is None else line))
 
     def block(self, body: list[ast.stmt]) -> None:
-        """Statements, with the comments before, beside and behind them."""
+        """Write statements, with the comments before, beside and after them."""
         start = len(self.lines)
         for number_, one in enumerate(body):
             self.line = one.lineno
@@ -152,7 +152,7 @@ class UnitWriter:
         self.lines.append(("    " * self.depth + text, comment.line))
 
     def _beside(self, first: int, last: int) -> str:
-        """The comments behind the code of these lines, as one."""
+        """Return the comments after the code of these lines, joined into one."""
         found = [c for c in self.comments if first <= c.line <= last]
         for comment in found:
             self.comments.remove(comment)
@@ -181,7 +181,7 @@ class UnitWriter:
         self._attach(text, at)
 
     def _attach(self, text: str, at: int) -> None:
-        """A comment behind the last line, or above line `at` if it is too long."""
+        """Append a comment to the last line, or put it above line `at` if too long."""
         if not text or len(self.lines) == at:
             return
         line, number_ = self.lines[-1]
@@ -195,7 +195,7 @@ class UnitWriter:
         return group is not None and group is getattr(following, "together", None)
 
     def _together(self, one: ast.stmt, at: int) -> None:
-        """Short declarations that stood on one line stand on one again."""
+        """Rejoin short declarations that the source has on one line."""
         group = getattr(one, "together", None)
         if group is None or at == 0 or len(self.lines) != at + 1:
             return
@@ -216,7 +216,7 @@ class UnitWriter:
     # ---- blocks ----
 
     def write_body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
-        """`head` and its block, on one line if that is short; whether with braces."""
+        """Write `head` and its block, on one line if short; return True if braced."""
         start = len(self.lines)
         line = self.line
         indent = "    " * self.depth
@@ -295,7 +295,7 @@ class UnitWriter:
         return line[inner.col_offset :].startswith("elif") and inner not in self.before
 
     def _brace(self, at: int, head: str) -> None:
-        """Give the one-line body at line `at` its braces back."""
+        """Restore the braces of the one-line body at line `at`."""
         text, line = self.lines[at]
         indent = "    " * self.depth
         rest = text[len(indent) + len(head) + 1 :]

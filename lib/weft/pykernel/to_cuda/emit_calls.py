@@ -1,7 +1,4 @@
-"""Calls in C: the language, math, conversions, atomics, printf, helpers.
-
-print() as printf().
-"""
+"""Write calls in C: of the language, math, conversions, atomics, printf, helpers."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _PRINTF = {
 
 
 def emit_printf(to: Any, node: ast.Call) -> str:
-    """print(...) as printf(...)."""
+    """Write print(...) as printf(...)."""
     words = {k.arg: k.value.value for k in node.keywords}
     parts, values = [], []
     for arg in node.args:
@@ -99,7 +96,7 @@ _ATOMICS = {
 
 
 def call(to: Any, node: ast.Call) -> CExpression:
-    """A call as an expression."""
+    """Write a call as an expression."""
     unit = to.unit
     found = unit.meaning(node.func)
     if isinstance(found, LanguageName):
@@ -169,7 +166,7 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
             )
             return found if kind.bits >= 32 else cast(kind.c, found)
         return _emit_one_argument(to, "fabs", kind, args[0])
-    if own.whole:  # int(), round()
+    if own.whole:  # int() and round()
         return to.expr(args[0])
     rounded = (
         _emit_one_argument(to, "rint", own, args[0])
@@ -180,7 +177,7 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
 
 
 def _emit_least(to: Any, name: str, node: ast.Call) -> CExpression:
-    """min() and max(): of Python, which keeps the first of equals and of NaNs."""
+    """Write Python's min() and max(), which keep the first of equals and of NaNs."""
     kind, args = to.kind(node), node.args
     type_ = kind.c
     found = None
@@ -219,7 +216,7 @@ def _emit_chosen(
 def _emit_one_argument(
     to: Any, word: str, kind: ScalarType, arg: ast.AST
 ) -> CExpression:
-    """A function of math with one float argument."""
+    """Write a function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
     return _emit_call(
         word, type_, [to.value(arg, "float" if type_ == "half" else type_, False)]
@@ -389,7 +386,7 @@ def _emit_atomic(to: Any, name: str, node: ast.Call) -> CExpression:
 def _as_unsigned(
     word: str, address: str, given: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """What CUDA has for unsigned long long alone: the bits are the same."""
+    """Call a function that CUDA has for unsigned long long only; the bits are equal."""
     wide = "unsigned long long"
     if kind.c == "double":
         given = [

@@ -1,7 +1,4 @@
-"""Statements in C below those of Writer: loops, assignments, calls, return.
-
-Loops over range() in C.
-"""
+"""Write the statements below those of UnitWriter: loops, assignments, calls, return."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """A bound of range(), which Python computes once and C in every turn."""
+    """Write a bound of range(), which Python computes once, and C in every turn."""
     found = writer.to.signed(writer.to.expr(node))
     if found.type in ("unsigned", "unsigned long long"):
         found = CExpression(f"({type_}){found.within(13)}", 13, type_)
@@ -90,7 +87,7 @@ def _changes_bound(writer: UnitWriter, one: ast.For, node: ast.AST) -> bool:
 
 
 def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
-    """Whether a part of a bound may change while the loop runs."""
+    """Return whether a part of a bound may change while the loop runs."""
     unit = writer.unit
     if isinstance(part, ast.Name):
         return part.id in stored
@@ -130,7 +127,7 @@ def _write_step(
 
 
 def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
-    """Whether a statement leaves nothing in C."""
+    """Return whether a statement leaves nothing in C."""
     unit = writer.unit
     if isinstance(one, ast.Pass):
         return True
@@ -205,7 +202,7 @@ def _declare_array(
 def _add_constant_array(
     writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
 ) -> None:
-    """const.array_like: the array stands above, under its own name."""
+    """Declare the array of const.array_like above the functions, under its own name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
@@ -218,7 +215,7 @@ def _add_constant_array(
 
 
 def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
-    """The extents of a static array, with the names that the reader gave them."""
+    """Return the extents of a static array, with the reader's names for them."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
     parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):
@@ -244,7 +241,7 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         found = writer.to.expr(target)
         place, type_ = found.text, found.type
     whole = writer.to.value(one.whole, type_)
-    # a = a + x as a += x, where C then computes the same.
+    # Write a = a + x as a += x if C then computes the same.
     left = writer.to.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{left.text} {sign} "
@@ -269,7 +266,7 @@ def _write_return(writer: UnitWriter, one: ast.Return) -> str:
 
 
 def _has_effect(node: ast.AST) -> bool:
-    """Whether an expression may do more than give a value."""
+    """Return whether an expression may have a side effect."""
     return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 

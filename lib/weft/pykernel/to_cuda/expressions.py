@@ -1,8 +1,8 @@
-"""Expressions in C: every value as the type that Python computes with.
+"""Write expressions in C, with every value in the type that Python computes with.
 
-C's own rules give most of them. Where they would not (a double where Python rounds to
-float32, an unsigned index that may be negative, a short that must wrap) there is a
-cast, and where C's / and % are not Python's, a helper.
+C's own rules yield most of these types. Elsewhere a cast is written: for a double where
+Python rounds to float32, an unsigned index that may be negative, or a short that must
+wrap. Where C's / and % differ from Python's, a helper is called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
 class Expressions:
-    """Writes the expressions of one unit. output: what the whole translation needs."""
+    """Writes the expressions of one unit. output: shared by the whole translation."""
 
     operand = operators.write_operand
     _BinOp = operators.write_binary
@@ -45,24 +45,24 @@ class Expressions:
     # ---- types ----
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
-        """The C type of a value; key: the variable that a weak float lies in."""
+        """Return the C type of a value; key: the variable that has a weak float."""
         if kind == FLOAT and key is not None and not self.output.is_double(key):
             return "float"
         return kind.c
 
     def kind(self, node: ast.AST) -> ScalarType:
-        """The type that was inferred."""
+        """Return the inferred type."""
         return self.unit.types[node]
 
     def sure(self, node: ast.AST) -> bool:
-        """Whether a whole number is never negative."""
+        """Return whether an integer is known not to be negative."""
         low = self.unit.spans[node][0]
         return low is not None and low >= 0
 
     # ---- entries ----
 
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
-        """The expression as a C type. stored: it is assigned, which converts."""
+        """Write an expression as a C type. stored: it is assigned, which converts."""
         kind = self.kind(node)
         if kind == FLOAT:
             return self.write_weak(node, type_)
@@ -75,7 +75,7 @@ class Expressions:
         if found.type == type_ or (stored and _is_implicit(found.type, type_)):
             return found
         if "half" in (found.type, type_) and "float" not in (found.type, type_):
-            found = cast("float", found)  # which is the only way into and out of it
+            found = cast("float", found)  # the only conversion to and from half
         return cast(type_, found)
 
     def _fits(self, node: ast.AST, found: CExpression) -> None:
@@ -88,17 +88,17 @@ class Expressions:
             )
 
     def test(self, node: ast.AST) -> CExpression:
-        """A condition."""
+        """Write a condition."""
         return self.expr(node)
 
     def index(self, node: ast.AST) -> CExpression:
-        """A whole number as an index."""
+        """Write an integer as an index."""
         return self.expr(node)
 
     # ---- Python's floats ----
 
     def write_weak(self, node: ast.AST, type_: str) -> CExpression:
-        """A Python float as the C type that it meets: rounded once, at the end."""
+        """Write a Python float as the C type that it meets, rounded once at the end."""
         if type_ == "half":
             return cast("half", self.write_weak(node, "float"))
         if type_ not in ("float", "double"):
@@ -139,16 +139,17 @@ class Expressions:
     # ---- every kind of node ----
 
     def expr(self, node: ast.AST, wraps: bool = False) -> CExpression:
-        """The expression as C computes it.
+        """Write an expression as C computes it.
 
-        wraps: only its low bits are wanted, so that no cast back to signed is needed.
+        wraps: whether only its low bits are used, so that no cast back to signed is
+        needed.
         """
         if wraps and isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return getattr(self, f"_{type(node).__name__}")(node, True)
         return getattr(self, f"_{type(node).__name__}")(node)
 
     def name(self, name: str) -> str:
-        """A local's or parameter's name in C."""
+        """Return the name of a local or parameter in C."""
         return self.output.name(self.unit, name)
 
     def _Constant(self, node: ast.Constant) -> CExpression:
@@ -201,7 +202,7 @@ class Expressions:
         return CExpression(" * ".join(sides), PRODUCT, "int")
 
     def side(self, kind: ArrayType, axis: int) -> str:
-        """How long an array is along an axis."""
+        """Return the length of an array along an axis."""
         if kind.shape:
             return str(kind.shape[axis])
         return self.unit.extent(Extent(kind.root, axis))
@@ -230,7 +231,7 @@ class Expressions:
         return self.element(base, indices)
 
     def element(self, base: ast.AST, indices: list[ast.expr]) -> CExpression:
-        """base[indices], row-major."""
+        """Write base[indices], row-major."""
         kind = self.unit.types[base]
         name = self.expr(base).text
         if kind.shape:
@@ -249,7 +250,7 @@ class Expressions:
                 continue
             if row.type != more.type:
                 row, more = self._signed_pair(row, more, indices)
-            # No brackets around a sum: of whole numbers, it is the same without.
+            # No brackets around a sum: for integers, the result is the same without.
             text = f"{row.text} + {more.within(SUM)}"
             at = CExpression(text, SUM, natural_type(row.type, more.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
@@ -262,7 +263,7 @@ class Expressions:
         return self.signed(a), self.signed(b)
 
     def grid(self, call: ast.Call, axis: int) -> CExpression:
-        """cuda.grid or cuda.gridsize along an axis."""
+        """Write cuda.grid or cuda.gridsize along an axis."""
         x = calls.AXES[axis]
         if self.unit.meaning(call.func).path == "gridsize":
             return CExpression(f"gridDim.{x} * blockDim.{x}", PRODUCT, "unsigned")
@@ -270,7 +271,7 @@ class Expressions:
         return CExpression(text, SUM, "unsigned")
 
     def signed(self, value: CExpression) -> CExpression:
-        """An unsigned value of threads and sizes as an int."""
+        """Convert an unsigned value of threads and sizes to int."""
         return cast("int", value) if value.type == "unsigned" else value
 
     def _Call(self, node: ast.Call) -> CExpression:
@@ -284,5 +285,5 @@ _WRAPS = (
 
 
 def _is_implicit(have: str, want: str) -> bool:
-    """Whether an assignment converts as Python does, without a warning."""
+    """Return whether an assignment converts as Python does, without a warning."""
     return "half" not in (have, want)

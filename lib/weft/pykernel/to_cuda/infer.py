@@ -1,11 +1,9 @@
-"""Types and spans of a function's expressions: what Python would compute with.
+"""Infer the types and value ranges of a function's expressions.
 
-The least and the largest value of an operation, from those of its operands.
-
-Walked in the order of the source until nothing changes. A variable has one type, that
-of all it is ever given; a span is its least and largest value, so far as the source
-shows it: indices of threads, sizes, loops from 0 and what is added up or multiplied
-of those is never negative, and `//` and `%` of it are C's own.
+The source is walked in order until nothing changes. A variable has one type, which
+joins those of all its values. A span is its least and largest value, as far as the
+source shows them. Indices of threads, sizes, loops from 0, and their sums and products
+are never negative. `//` and `%` of them are therefore C's own.
 """
 
 from __future__ import annotations
@@ -131,7 +129,7 @@ _NOT_HERE = {
 
 
 def infer(program: TranslatedUnits) -> None:
-    """Find the types of every unit; TranslationError where there are none."""
+    """Infer the types of every unit; raise TranslationError if there are none."""
     for _ in range(100):
         program.changed = False
         unknown: list[tuple[Unit, ast.AST]] = []
@@ -159,13 +157,13 @@ class TypeWalk:
         walk_block(self, self.unit.tree.body)
 
     def changed(self) -> None:
-        """Note that another pass is needed."""
+        """Record that another pass is needed."""
         self.program.changed = True
 
     # ---- expressions ----
 
     def scalar(self, node: ast.AST) -> ScalarType:
-        """The type of an expression that must be a number."""
+        """Return the type of an expression that must be a number."""
         kind = self.expr(node)
         if not isinstance(kind, ScalarType):
             self.unit.fail(
@@ -174,7 +172,7 @@ class TypeWalk:
         return kind
 
     def whole(self, node: ast.AST, what: str) -> ScalarType:
-        """The type of an expression that must be a whole number."""
+        """Return the type of an expression that must be an integer."""
         kind = self.scalar(node)
         if not kind.whole:
             self.unit.fail(
@@ -185,7 +183,7 @@ class TypeWalk:
         return kind
 
     def expr(self, node: ast.AST) -> Any:
-        """The type of an expression, noted with its span."""
+        """Return the type of an expression, and record it with its span."""
         found = getattr(self, f"_{type(node).__name__}", None)
         if found is None:
             what, hint = _NOT_HERE.get(
@@ -198,7 +196,7 @@ class TypeWalk:
         return kind
 
     def span(self, node: ast.AST) -> Span:
-        """The span of an expression that was walked."""
+        """Return the span of an expression that has been walked."""
         return self.unit.spans[node]
 
     def _Constant(self, node: ast.Constant):
@@ -289,7 +287,7 @@ class TypeWalk:
         return kind.dtype, (0, None) if kind.dtype.kind == "u" else ANY
 
     def constant_index(self, values: tuple, node: ast.Subscript) -> Any:
-        """The element of a global tuple."""
+        """Return the element of a global tuple."""
         index = getattr(node.slice, "value", None)
         if isinstance(index, int) and -len(values) <= index < len(values):
             return values[index]
@@ -323,7 +321,7 @@ class TypeWalk:
         )
 
     def chain(self, node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
-        """The array and all indices of x[i][j] and x[i, j]."""
+        """Return the array and all indices of x[i][j] and x[i, j]."""
         indices: list[ast.expr] = []
         base: ast.expr = node
         while isinstance(base, ast.Subscript):
@@ -334,7 +332,7 @@ class TypeWalk:
         return base, indices
 
     def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
-        """Check an element's indices."""
+        """Check the indices of an element."""
         for one in indices:
             if isinstance(one, ast.Slice):
                 self.unit.fail(f"{ast.unparse(node)} is a slice", _ELEMENT, one)
@@ -442,7 +440,7 @@ class TypeWalk:
         return kind, merge(self.span(node.body), self.span(node.orelse))
 
     def test(self, node: ast.AST) -> None:
-        """Walk a condition: there and/or may join numbers."""
+        """Walk a condition, in which and/or may join numbers."""
         todo = [node]
         while todo:
             one = todo.pop()

@@ -1,4 +1,4 @@
-"""Operators in C: operands in the type that Python computes with."""
+"""Write operators in C, with operands in the type that Python computes with."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _COMPARISONS = {
 
 
 def write_operand(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
-    """An operand of an operation in the type `kind`."""
+    """Write an operand of an operation in the type `kind`."""
     own = to.kind(node)
     if own == FLOAT:
         return to.write_weak(node, kind.c)
-    if F16 in (own, kind) and own != kind:  # half converts to nothing by itself
+    if F16 in (own, kind) and own != kind:  # half has no implicit conversions
         return _widen_half(to, node, kind)
     if own == INT and kind == U32:
         before, to.shifts_unsigned = to.shifts_unsigned, True
@@ -116,7 +116,7 @@ def _write_operand(
 def _meet_types(
     to: Expressions, a: CExpression, b: CExpression, kind: ScalarType
 ) -> tuple[CExpression, CExpression]:
-    """Two operands that C computes with in the type `kind`, cast if need be."""
+    """Cast two operands, if necessary, so that C computes in the type `kind`."""
     wanted = {kind.c}
     if kind.whole and kind.bits <= 32:
         wanted |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
@@ -128,7 +128,7 @@ def _meet_types(
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
         whole_first = a.type in ("float", "half", "double") and x is not a
         if whole_first and b.type not in ("float", "half", "double"):
-            continue  # cast the whole number, not the float
+            continue  # cast the integer, not the float
         if natural_type(x.type, y.type) in wanted:
             return x, y
     return cast(target, a), cast(target, b)
@@ -137,7 +137,7 @@ def _meet_types(
 def _narrow_result(
     to: Expressions, found: CExpression, kind: ScalarType
 ) -> CExpression:
-    """What C computed in int, as the smaller type that Python has."""
+    """Cast C's int result to the smaller type that Python has."""
     if kind.whole and kind.bits < 32 and kind.kind != "b":
         return cast(kind.c, found)
     return found
@@ -287,7 +287,7 @@ def _write_comparison(
 def _give_same_sign(
     to: Expressions, left, a: CExpression, right, b: CExpression
 ) -> tuple[CExpression, CExpression]:
-    """Operands of a comparison of whole numbers: as numbers, not as bits."""
+    """Make a comparison of integers compare numbers rather than bits."""
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))
     if "unsigned" not in x + y or ("unsigned" in x and "unsigned" in y):
@@ -336,7 +336,7 @@ def _write_branch(to: Expressions, node: ast.AST, type_: str) -> CExpression:
 
 
 def is_simple(node: ast.AST) -> bool:
-    """Whether an expression may be written twice."""
+    """Return whether an expression may be written twice."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):

@@ -1,6 +1,6 @@
-"""What a whole translation shares: names, constants, helpers, float precision.
+"""State that a whole translation shares: names, constants, helpers, float precision.
 
-The few functions that a translated kernel may bring along.
+write_helper() writes the few functions that a translated kernel may need.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _FLOATS = {
 
 
 def write_helper(name: str, type_: str = "") -> str:
-    """The text of a helper for a C type."""
+    """Return the text of a helper for a C type."""
     if name == "laneid":
         return _LANEID
     if name.startswith("atomic_"):
@@ -128,12 +128,12 @@ def _write_typed(text: str, type_: str) -> str:
 class TranslationOutput:
     """Collected while the units are written, which is repeated until it is stable.
 
-    A Python float lies in a float as long as nobody wants more of it: what is
-    computed with it in double makes its variable a double in the next round.
+    A Python float is a C float as long as nothing requires more precision. If it meets
+    a double, its variable becomes a double in the next round.
     """
 
     def __init__(self, units: list[Unit]) -> None:
-        # half is a type where its header is included, and a good name elsewhere.
+        # half is a type if its header is included, and a valid name otherwise.
         kinds = [k for unit in units for k in unit.variables.values()]
         self.halves = any(getattr(k, "dtype", k) == F16 for k in kinds)
         self.doubles: set[Any] = set()
@@ -153,11 +153,11 @@ class TranslationOutput:
     # ---- Python's floats ----
 
     def is_double(self, key: Any) -> bool:
-        """Whether the weak float `key` lies in a double."""
+        """Return whether the weak float `key` is a double."""
         return key in self.doubles
 
     def wants(self, key: Any, type_: str) -> None:
-        """Note that somebody wants the weak float `key` in this C type."""
+        """Record that the weak float `key` is required in this C type."""
         if type_ == "double" and key not in self.doubles:
             self.doubles.add(key)
             self.grew = True
@@ -165,12 +165,12 @@ class TranslationOutput:
     # ---- names ----
 
     def name(self, unit: Unit, name: str) -> str:
-        """A local of a unit, as C may call it."""
+        """Return the C name of a unit's local, and record its use."""
         self.used.add((unit, name))
         return self.spelled(unit, name)
 
     def spelled(self, unit: Unit, name: str) -> str:
-        """The same, without counting as a use."""
+        """Return the C name of a unit's local, without recording a use."""
         if not name.isascii():
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
         name = unit.aliases.get(name, name)
@@ -179,7 +179,7 @@ class TranslationOutput:
         return f"{name}_" if taken else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
-        """The name of a constant array, which `text` declares: {name} in it."""
+        """Return the name of a constant array; `text` declares it with {name}."""
         while name in RESERVED or self.array_values.get(name, value) is not value:
             name += "_"
         self.array_values[name] = value
@@ -187,20 +187,20 @@ class TranslationOutput:
         return name
 
     def unit_name(self, unit: Unit) -> str:
-        """A function's name in C."""
+        """Return the name of a function in C."""
         name = self.spelled(unit, unit.name)
-        if name.startswith("cuda"):  # all of which belongs to the host's side
+        if name.startswith("cuda"):  # names that belong to the host's API
             return f"own_{name}" if is_cudas(name) else name
         return f"{name}_" if is_cudas(name) else name
 
     def helper(self, name: str, type_: str = "") -> None:
-        """Note that a helper is called."""
+        """Record that a helper is called."""
         self.helpers.setdefault((name, type_), write_helper(name, type_))
 
     # ---- constants ----
 
     def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> CExpression:
-        """A global that is a number, by its name; of math and NumPy by its value."""
+        """Write a numeric global by its name; those of math and NumPy by value."""
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
             if getattr(base, "__name__", "") in ("math", "numpy"):
@@ -211,7 +211,7 @@ class TranslationOutput:
     def _named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
         kind = constant_type(value)
         if not kind.whole and not math.isfinite(value):
-            # NVRTC takes no `static const float NAME = INFINITY;`: it is no constant.
+            # NVRTC rejects `static const float NAME = INFINITY;` as not constant.
             return self._literal(value, weak)
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
         while name in self.constants and not _is_same(self.constants[name], value):
@@ -235,7 +235,7 @@ class TranslationOutput:
         return self.literal(value)
 
     def literal(self, value: Any) -> CExpression:
-        """A number as a literal of its own type."""
+        """Write a number as a literal of its own type."""
         if isinstance(value, (bool, np.bool_)):
             return CExpression("true" if value else "false", PRIMARY, "bool")
         if isinstance(value, np.floating):
@@ -245,7 +245,7 @@ class TranslationOutput:
         return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """A number as it stands in the source; "" if it does not."""
+        """Return a number as written in the source; "" if it is not there."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")
@@ -254,10 +254,10 @@ class TranslationOutput:
         except ValueError:
             return ""
 
-    # ---- what stands above the functions ----
+    # ---- text above the functions ----
 
     def head(self) -> list[str]:
-        """Includes, constants, constant arrays and helpers, as parts of the text."""
+        """Return the includes, constants, constant arrays and helpers of the text."""
         parts = []
         if self.headers:
             parts.append("\n".join(f"#include <{h}>" for h in sorted(self.headers)))

@@ -1,6 +1,6 @@
-"""A function's tree simplified, where C declares its locals, and which have no value.
+"""Simplify a function's tree, find homes for its locals, and find unset ones.
 
-A function's tree with fewer kinds of statements: one target to an assignment.
+Desugar reduces the kinds of statements to assignments with one target:
 
     row, col = cuda.grid(2)      row = cuda.grid(2)[0]; col = cuda.grid(2)[1]
     m, n = a.shape               m = a.shape[0]; n = a.shape[1]
@@ -9,14 +9,15 @@ A function's tree with fewer kinds of statements: one target to an assignment.
     q, r = divmod(x, y)          q = x // y; r = x % y
     for v in (-1, 0, 1):         for v in range(-1, 2):
 
-Statements that come of one keep its place in the source; `together` marks them.
+Statements made from one keep its place in the source; `together` marks them.
 
-A local is declared where it is first assigned, if everything that is said of it lies
-in that block and behind it; else before the statement in whose parts it occurs.
+Scope finds where C declares a local. That is its first assignment, if all its uses are
+in the same block and later. Otherwise it is the statement that contains all the uses,
+and the declaration precedes it.
 
-Python raises UnboundLocalError there, C reads 0. Loops are taken to run, and a branch
-under the same condition as the assignment has the value: what is told is what nobody
-can have meant.
+warn() reports reads of a local without a value: Python raises UnboundLocalError there,
+and C reads 0. It assumes that loops run, and that a branch under the same condition as
+the assignment has the value. It thus reports only what nobody can have meant.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """Rewrites one function. fail(message, hint, node) raises."""
+    """Rewrites one function. fail(message, hint, node) raises the error."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -44,7 +45,7 @@ class Desugar(ast.NodeTransformer):
         self.taken |= {a.arg for a in source.tree.args.args}
 
     def function(self) -> ast.FunctionDef:
-        """The definition, rewritten in place."""
+        """Rewrite the definition in place, and return it."""
         tree = self.source.tree
         tree.body = self._block(tree.body)
         return tree
@@ -130,7 +131,7 @@ class Desugar(ast.NodeTransformer):
             self._pairs(t, v, out)
 
     def _ordered(self, pairs, together: bool) -> list[ast.stmt]:
-        """Assignments one after the other, with copies of what is lost on the way."""
+        """Return the assignments in order, with copies of overwritten values."""
         if len(pairs) == 1 or not together:
             return [ast.Assign([t], v) for t, v in pairs]
         before, after = [], []
@@ -182,7 +183,7 @@ class Use:
 
 @dataclass
 class Home:
-    """Where a local is declared: with the statement `at` if inline, else before it.
+    """The place where a local is declared: with statement `at` if inline, else before.
 
     constant: nothing is assigned to it again. blank: it must be given a value.
     """
@@ -194,11 +195,11 @@ class Home:
 
 
 class Scope:
-    """The locals of a function: names, how often they are used, their homes."""
+    """The locals of a function: their names, uses and homes."""
 
     def __init__(self, tree: ast.FunctionDef) -> None:
         self.blocks: dict[int, Block] = {}
-        self.loops: set[int] = set()  # blocks that are loops' bodies
+        self.loops: set[int] = set()  # blocks that are loop bodies
         self.uses: dict[str, list[Use]] = {}
         self.loop_names: dict[str, list[ast.For]] = {}
         self._block(tree.body, ())
@@ -232,11 +233,11 @@ class Scope:
                         self.uses[found.id].append(Use(found, path, False))
 
     def assigned(self) -> set[str]:
-        """The names that something is assigned to, loops' own apart."""
+        """Return the names that are assigned to, except by loops."""
         return {n for n, uses in self.uses.items() if any(u.store for u in uses)}
 
     def read(self, name: str) -> bool:
-        """Whether anything reads the name (its own += apart)."""
+        """Return whether the name is read (except by its own +=)."""
         for use in self.uses.get(name, ()):
             block, number = use.path[-1]
             one = self.blocks[block][number]
@@ -246,7 +247,7 @@ class Scope:
         return False
 
     def home(self, name: str) -> Home:
-        """Where the local `name` is declared."""
+        """Return where the local `name` is declared."""
         uses = self.uses[name]
         common = uses[0].path
         for use in uses[1:]:
@@ -267,7 +268,8 @@ class Scope:
             return Home(one, True, stores == 1, False)
         if self._surely(one, name):
             return Home(one, False, False, False)
-        # Its value may come from the turn before: it lives outside of the loops.
+        # Its value may come from the previous turn, so it is declared outside of the
+        # loops.
         for i in range(depth + 1):
             if common[i][0] in self.loops:
                 depth = max(i - 1, 0)
@@ -286,7 +288,7 @@ class Scope:
         )
 
     def _surely(self, one: ast.stmt, name: str) -> bool:
-        """Whether `one` is an if/else that gives it a value before it is read."""
+        """Return whether `one` is an if/else that sets the name before it is read."""
         if (
             not isinstance(one, ast.If)
             or not one.orelse
@@ -312,14 +314,14 @@ def _is_mentioned(node: ast.AST, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Unbound:
-    """A name where it is read, and the condition that gave it its value."""
+    """A read of a name, and the condition under which it has a value."""
 
     node: ast.Name
     test: str
 
 
 def warn(unit: Unit) -> None:
-    """A UserWarning at each such line of a translated function."""
+    """Issue a UserWarning at each read of a local that may have no value."""
     names = {
         name
         for name in unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
@@ -336,7 +338,7 @@ def warn(unit: Unit) -> None:
 
 
 def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
-    """The first such read of each of these locals of a function."""
+    """Return the first such read of each of these locals of a function."""
     look = _Look(names)
     look.block(tree.body, set())
     return list(look.found.values())
@@ -349,7 +351,7 @@ class _Look:
     given: dict[str, set[str]] = field(default_factory=dict)  # by condition
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
-        """The names that have a value behind a block; None: nothing gets there."""
+        """Return the names with a value after a block; None if that is unreachable."""
         have = set(have)
         for one in body:
             if isinstance(one, ast.If):
@@ -359,7 +361,7 @@ class _Look:
                 have = after
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
-                # A turn has what the one before it may have left.
+                # A turn has the values that the previous one may have left.
                 have |= {n for part in one.body for n in _list_stored(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):
@@ -393,7 +395,7 @@ class _Look:
             ):
                 continue
             tests = [test for test, names in self.given.items() if part.id in names]
-            if tests:  # else it is read before any assignment
+            if tests:  # otherwise it is read before any assignment
                 self.found[part.id] = Unbound(part, tests[0])
 
 
@@ -404,7 +406,7 @@ def _negate_condition(test: ast.expr) -> str:
 
 
 def _split_condition(test: ast.expr) -> Iterator[str]:
-    """A condition, and those that it says all of."""
+    """Yield a condition, and all conditions that it implies."""
     yield ast.unparse(test)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:

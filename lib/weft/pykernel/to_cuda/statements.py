@@ -1,4 +1,4 @@
-"""What statements say about the types of a function's variables."""
+"""Infer the types of a function's variables from its statements."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _assign(walk: Any, one: ast.Assign) -> None:
 
 
 def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
-    """Note that a local is given a value of this type."""
+    """Record that a local receives a value of this type."""
     unit, name = walk.unit, target.id
     if name in unit.scope.loop_names:
         unit.fail(
@@ -127,7 +127,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
         unit.fail(f"{name} is {old} and {kind}", "convert one of them", target)
     known = unit.ranges.get(name)
     merged = span if known is None else merge(known, span)
-    if known is not None and merged != known:  # what grows once may grow for ever
+    if known is not None and merged != known:  # whatever grows once may grow for ever
         merged = (
             known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
             known[1] if merged[1] == known[1] else None,
@@ -142,7 +142,7 @@ def _widen_type(low: int | None, floor: int) -> int | None:
 
 
 def store(walk: Any, target: ast.Subscript) -> None:
-    """Note that an element is written."""
+    """Record that an element is written."""
     kind = walk.expr(target)
     base, _ = walk.chain(target)
     if not isinstance(kind, ScalarType):
@@ -197,7 +197,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     else:
         span = ANY
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # it never runs: nothing in it is wrong
+        span = span[0], span[0]  # it never runs, so nothing in it is wrong
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)

@@ -1,8 +1,6 @@
-"""Pieces of C: expressions, numbers, names, comments, and long lines folded.
+"""Pieces of C: expressions, numbers, names, folded lines, and comments.
 
-Long lines of C, folded where a person would.
-
-The comments of a function, and where they stand.
+Long lines are folded where a person would fold them. Comments keep their places.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from ..language import FunctionSource
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
 (SHIFT, SUM, PRODUCT, UNARY, PRIMARY) = range(10, 15)
 
-# Words of C and C++, and what nvcc's headers have as macros or functions of C.
+# Words of C and C++, and macros or C functions of nvcc's headers.
 _RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char
     class compl concept const consteval constexpr constinit const_cast continue
@@ -37,7 +35,7 @@ _RESERVED = """
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
     printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
-# A kernel or helper of such a name would meet the function of that name.
+# A kernel or helper with such a name would collide with the function.
 _FUNCTIONS = """
     abs acos asin atan atan2 cbrt ceil cos cosh div erf erfc exp exp2 expm1 fabs
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
@@ -49,7 +47,7 @@ _FUNCTIONS = """
     clock clock64 labs llabs umin umax llmin llmax ullmin ullmax mul24 umul24 std
     floor_div floor_mod power minimum maximum laneid
 """
-# What CUDA's headers define by the dozen: types of 1 to 4 numbers and the like.
+# Names that CUDA's headers define by the dozen: types of 1 to 4 numbers etc.
 _HEADERS = re.compile(
     r"(u?(char|short|int|long|longlong)|float|double)[1-4]|make_\w+|half2?|dim3|uint"
     r"|(u?int(8|16|32|64|ptr)|ptrdiff|nullptr)_t|cuda[A-Z]\w*|atomic[A-Z_]\w*"
@@ -60,7 +58,7 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 
 
 def is_cudas(name: str) -> bool:
-    """Whether a function of this name would meet something of CUDA's, or of ours."""
+    """Return whether a function's name would collide with one of CUDA's or of ours."""
     single = name[:-1] if name.endswith("f") else ""
     return bool({name, single} & FUNCTIONS or _HEADERS.fullmatch(name))
 
@@ -69,7 +67,7 @@ def is_cudas(name: str) -> bool:
 class CExpression:
     """An expression. precedence: of its outermost operator; type: in C.
 
-    literal: a number as it stands, which suits any type. enum: a constant's bare name.
+    literal: a plain number, which fits any type. enum: a constant's bare name.
     """
 
     text: str
@@ -79,17 +77,17 @@ class CExpression:
     enum: bool = False
 
     def within(self, precedence: int) -> str:
-        """Its text as an operand of an operator that binds so tightly."""
+        """Return its text as an operand of an operator with this precedence."""
         return self.text if self.precedence >= precedence else f"({self.text})"
 
 
 def cast(type_: str, value: CExpression) -> CExpression:
-    """(type)value"""
+    """Write (type)value."""
     return CExpression(f"({type_}){value.within(UNARY)}", UNARY, type_)
 
 
 def number(value: float, type_: str) -> CExpression:
-    """A literal of float or double."""
+    """Write a literal of float or double."""
     value = float(value)
     if math.isnan(value):
         return CExpression("NAN", PRIMARY, type_)
@@ -107,7 +105,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
-        # The reader's own digits, where they are no more than a float's.
+        # The reader's own digits, if they are no more than a float's.
         near = np.float32(value)
         text = repr(value) if np.float32(repr(value)) == near else text
     if "e" in text:
@@ -118,7 +116,7 @@ def _write_digits(value: float, type_: str) -> str:
 
 
 def write_whole(value: int, source: str = "") -> CExpression:
-    """A literal of a whole number, in the notation of the source."""
+    """Write an integer literal, in the notation of the source."""
     text = source.replace("_", "").lower()
     if not text.startswith(("0x", "0b")):
         text = str(value)
@@ -138,7 +136,7 @@ def write_whole(value: int, source: str = "") -> CExpression:
 def join_operands(
     left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
 ) -> CExpression:
-    """left sign right, with the brackets that compilers ask for besides C's own."""
+    """Join operands, with the additional brackets that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
     tight = precedence
@@ -170,17 +168,17 @@ def find_closing(text: str, at: int) -> int:
 
 
 WIDTH = 80
-# From the one that binds least; ? and : begin a line, the others end one.
+# From the loosest operator to the tightest; ? and : begin a line, the others end one.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
 
 _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
 
 
 def wrap(line: str) -> list[str]:
-    """The line in parts of at most WIDTH columns, if it can be cut into such.
+    """Fold the line into parts of at most WIDTH columns, if possible.
 
-    Cut at the operator that binds least and stands outside of most brackets; what
-    follows is indented by four more, or to the bracket of an if or a loop.
+    It is cut at the loosest operator outside of most brackets. The next lines are
+    indented by four more, or to the bracket of an if or a loop.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -200,7 +198,7 @@ def wrap(line: str) -> list[str]:
 
 
 def _cut(line: str, least: int) -> int:
-    """Where to cut; 0: nowhere."""
+    """Return where to cut; 0 for nowhere."""
     depth, depths = 0, []
     for c in line:
         depth -= c in ")]"
@@ -225,7 +223,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment. text: without its #; alone: nothing stands before it."""
+    """One comment. text: without its #; alone: whether no code precedes it."""
 
     line: int
     column: int
@@ -234,7 +232,7 @@ class Comment:
 
 
 def list_comments(source: FunctionSource) -> list[Comment]:
-    """The comments of a function in their order, those for tools left out."""
+    """List the comments of a function in order, except those for tools."""
     found = []
     text = source.text
     try:
@@ -248,17 +246,17 @@ def list_comments(source: FunctionSource) -> list[Comment]:
                 number = source.first + line - 1
                 found.append(Comment(number, column, _escape_comment(words), alone))
     except (tokenize.TokenError, IndentationError):
-        pass  # what follows the function in its file; its own have been seen
+        pass  # text after the function in its file; its own comments have been read
     return found
 
 
 def _escape_comment(text: str) -> str:
-    """A // comment that ends in a backslash would take the next line with it."""
+    """Remove a backslash at the end, which would continue a // comment."""
     return text.rstrip("\\").rstrip() if text.endswith("\\") else text
 
 
 def write_docstring(tree: ast.FunctionDef) -> list[str]:
-    """The docstring as lines of one /* */; [] if there is none."""
+    """Return the docstring as lines of one /* */; [] if there is none."""
     text = ast.get_docstring(tree)
     if not text:
         return []

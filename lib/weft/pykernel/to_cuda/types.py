@@ -1,10 +1,9 @@
-"""The types of a kernel's values, and the error for what has none in C.
+"""The types of a kernel's values, and the error for code without a translation.
 
-What cannot be translated, said at its own line with the way to write it.
-
-A strong type is NumPy's (float32, int64, ...). A weak one is Python's own int, float
-or bool: it takes the type of the strong one it meets, and is computed as Python does
-where it meets none (a float in double, an int in C's int).
+TranslationError names the line, and suggests a replacement. A strong type is NumPy's
+(float32, int64, ...). A weak one is Python's own int, float or bool. It takes the type
+of the strong one that it meets. If it meets none, it is computed as in Python (a float
+in double, an int in C's int).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from ..language import FunctionSource, explain_unfit
 
 
 class TranslationError(CompileError):
-    """A kernel, or a helper that it calls, does not become CUDA C.
+    """Raised if a kernel, or a helper that it calls, cannot become CUDA C.
 
-    line, column: in the file or cell, from 1; hint: how to write it.
+    line, column: in the file or cell, from 1; hint: a replacement.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class TranslationError(CompileError):
 
 
 def describe_place(source: FunctionSource, line: int) -> str:
-    """`kernels.py, line 12`; of a notebook's cell just the line."""
+    """Return `kernels.py, line 12`, or only the line for a notebook's cell."""
     name = Path(source.file).name
     if not name or "ipykernel" in source.file or name.startswith("<"):
         return f"line {line}"
@@ -65,12 +64,12 @@ def describe_place(source: FunctionSource, line: int) -> str:
 
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
-MOST = 2**31 - 1  # what C's int holds
+MOST = 2**31 - 1  # maximum of C's int
 
 
 @dataclass(frozen=True)
 class ScalarType:
-    """A number. kind: b (bool), i, u or f; bits of one; weak: Python's own."""
+    """A number. kind: b (bool), i, u or f; bits: its size; weak: Python's own."""
 
     kind: str
     bits: int
@@ -78,12 +77,12 @@ class ScalarType:
 
     @property
     def c(self) -> str:
-        """The type in C; of a weak float that which holds all of it."""
+        """The type in C; a weak float has the type that holds all of it."""
         return _C[self.kind, self.bits]
 
     @property
     def whole(self) -> bool:
-        """Whether it is an integer or a bool."""
+        """True if it is an integer or a bool."""
         return self.kind != "f"
 
     def __str__(self) -> str:
@@ -95,10 +94,10 @@ class ScalarType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """An array: its elements, its dimensions, where it lies.
+    """An array: its elements, its dimensions, its memory space.
 
-    shape: a static array's extents; () for one that came as an argument or is
-    dynamic. root: the parameter or local whose memory it is.
+    shape: a static array's extents; () for an argument or a dynamic array. root: the
+    parameter or local whose memory it is.
     """
 
     dtype: ScalarType
@@ -113,7 +112,7 @@ class ArrayType:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter's type. sized: a whole number known not to be negative."""
+    """A parameter's type. sized: an integer that is known not to be negative."""
 
     type: ScalarType | ArrayType
     sized: bool = False
@@ -149,7 +148,7 @@ I32, I64, U32, U64 = (
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
-    """The type of an array's elements; None: one that kernels do not take."""
+    """Return the type of an array's elements; None if kernels do not accept it."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
@@ -159,9 +158,9 @@ def of_dtype(dtype: Any) -> ScalarType | None:
 
 
 def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """The type of a + b; None: int64 and uint64 have none that holds both.
+    """Return the type of a + b; None for int64 and uint64, which have no common one.
 
-    NumPy's promotion (NEP 50), except that a bool counts as an int.
+    It follows NumPy's promotion (NEP 50), except that a bool counts as an int.
     """
     a, b = (INT if t.kind == "b" else t for t in (a, b))
     if a.weak and b.weak:
@@ -178,7 +177,7 @@ def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """The type of a variable that is now an a, now a b."""
+    """Return the type of a variable that is sometimes an a, sometimes a b."""
     if a == b:
         return a
     if a.kind == b.kind == "b":
@@ -187,7 +186,7 @@ def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def natural_type(a: str, b: str) -> str:
-    """The C type in which C computes a + b of these C types."""
+    """Return the C type in which C computes a + b of these C types."""
     x, y = (_promote(_BY_C[t]) for t in (a, b))
     if "f" in (x.kind, y.kind):
         floats = [t for t in (x, y) if t.kind == "f"]
@@ -198,7 +197,7 @@ def natural_type(a: str, b: str) -> str:
 
 
 def by_c(c: str) -> ScalarType:
-    """The strong type with this name in C."""
+    """Return the strong type with this name in C."""
     return _BY_C[c]
 
 
@@ -210,11 +209,11 @@ def _numpy_dtype(t: ScalarType) -> np.dtype:
     return np.dtype(f"{t.kind}{t.bits // 8}")
 
 
-# ---- of arguments -------------------------------------------------------------
+# ---- types of arguments -------------------------------------------------------
 
 
 def of_argument(name: str, value: Any) -> Argument:
-    """The type of what a launch passes; ArgumentError for what no kernel takes."""
+    """Return the type of an argument; raise ArgumentError if no kernel accepts it."""
     if isinstance(value, (bool, np.bool_)):
         return Argument(BOOL)
     if isinstance(value, np.integer) and not -MOST - 1 <= value <= MOST:
@@ -257,7 +256,7 @@ _PYTHON = {"int": INT, "float": FLOAT, "bool": BOOL}
 
 
 def parse(name: str, given: Any) -> Argument:
-    """The type that to_cuda() is given for a parameter, in one of its spellings."""
+    """Return the type given to to_cuda() for a parameter, in one of its spellings."""
     if isinstance(given, Argument):
         return given
     if isinstance(given, type) and given in (int, float, bool):
@@ -288,7 +287,7 @@ def parse(name: str, given: Any) -> Argument:
 
 
 def _number(kind: ScalarType) -> Argument:
-    """A whole number that is passed is a Python int to the kernel, if it fits."""
+    """Return the type of a numeric argument: an integer that fits is a Python int."""
     if kind.kind == "b":
         return Argument(BOOL)
     if kind.whole and (kind.bits < 32 or kind == I32):
@@ -312,7 +311,7 @@ def _element_type(name: str, dtype: Any) -> ScalarType:
 
 
 def rebase_array(array: ArrayType, root: str) -> ArrayType:
-    """The array as the memory of the parameter or local `root`."""
+    """Return the array as the memory of the parameter or local `root`."""
     return replace(array, root=root)
 
 
@@ -324,7 +323,7 @@ class Unknown(Exception):
 
 
 def note_write(walk: Any, array: ArrayType, node: ast.AST) -> None:
-    """Note that an array's memory is written."""
+    """Record that an array's memory is written."""
     if array.space == "const":
         walk.unit.fail(
             "a constant array cannot be written", "use cuda.local.array", node

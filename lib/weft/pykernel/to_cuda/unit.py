@@ -1,6 +1,7 @@
-"""A function under translation: what its names mean, and its program.
+"""A function under translation, the meaning of its names, and its program.
 
-What the names of a kernel mean that are none of its locals.
+find_meaning() gives the meaning of names that are not local. A Unit is one function for
+given argument types, and TranslatedUnits is the kernel with its helpers.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ for _name in _BUILTINS.split():
 
 
 def find_meaning(value: Any) -> Any:
-    """A value as what it means in a kernel: Cuda, Function, Scalar, or itself."""
+    """Return a value's meaning: LanguageName, KnownFunction, ScalarType, or itself."""
     if isinstance(value, types.ModuleType):
         return LanguageName("") if _is_cuda(value.__name__) else value
     name = _OWN.get(id(value), "")
@@ -83,7 +84,7 @@ def find_meaning(value: Any) -> Any:
 
 
 def attribute_meaning(base: Any, name: str) -> Any:
-    """What base.name means; UNKNOWN if base has no such name."""
+    """Return the meaning of base.name; UNKNOWN if base has no such name."""
     if isinstance(base, LanguageName):
         return LanguageName(f"{base.path}.{name}" if base.path else name)
     if isinstance(base, types.ModuleType) or not isinstance(
@@ -97,7 +98,7 @@ def attribute_meaning(base: Any, name: str) -> Any:
 
 
 def constant_type(value: Any) -> ScalarType | None:
-    """The type of a global that is a number; None: it is none."""
+    """Return the type of a numeric global; None for other values."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, np.generic):
@@ -108,7 +109,7 @@ def constant_type(value: Any) -> ScalarType | None:
 
 
 def write_dotted(node: ast.AST) -> str:
-    """An expression as it would be written."""
+    """Return an expression as source text."""
     return ast.unparse(node)
 
 
@@ -122,7 +123,7 @@ ANY: Span = (None, None)
 
 @dataclass(frozen=True)
 class Extent:
-    """One side of an array that came as an argument."""
+    """One side of an array argument."""
 
     array: str
     axis: int
@@ -131,8 +132,8 @@ class Extent:
 class Unit:
     """One function for one tuple of argument types.
 
-    types, spans: of every expression; variables, ranges: of the locals. written:
-    the arrays it writes into. needed: the extents it must be told, by C name.
+    types, spans: of every expression; variables, ranges: of the locals. written: the
+    arrays it writes into. needed: the extents that it must receive, by C name.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Unit:
 
     @property
     def kernel(self) -> bool:
-        """Whether it is the kernel, and no helper."""
+        """True if it is the kernel rather than a helper."""
         return self is self.program.units[0]
 
     def fail(self, message: str, hint: str, node: ast.AST) -> NoReturn:
@@ -182,11 +183,11 @@ class Unit:
     # ---- names ----
 
     def is_local(self, name: str) -> bool:
-        """Whether the function itself gives the name its value."""
+        """Return whether the function itself sets the name."""
         return name in self.locals or name in self.parameters
 
     def meaning(self, node: ast.AST) -> Any:
-        """What a name or an attribute means that is no local; else UNKNOWN."""
+        """Return the meaning of a name or attribute; UNKNOWN if it is local."""
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
             if base is UNKNOWN:
@@ -203,13 +204,13 @@ class Unit:
             self.fail(f"{node.id} is not defined", hint, node)
 
     def meaning_is_number(self, node: ast.Name) -> bool:
-        """Whether a name is no array of this function, so far as is known."""
+        """Return whether a name is not a known array of this function."""
         return not isinstance(self.variables.get(node.id), ArrayType)
 
     # ---- sides of arrays ----
 
     def _unpacked(self) -> dict[str, list[Extent]]:
-        """The locals that are nothing but sides of arrays: `m, n = c.shape`."""
+        """Return the locals that are only sides of arrays: `m, n = c.shape`."""
         found: dict[str, list[Extent] | None] = {}
         for one in ast.walk(self.tree):
             changes = isinstance(one, (ast.AugAssign, ast.For))
@@ -233,7 +234,7 @@ class Unit:
         }
 
     def side(self, node: ast.AST) -> Extent | None:
-        """The side of a parameter's array that an expression is; else None."""
+        """Return the side of a parameter's array that an expression is; else None."""
         array, axis = None, 0
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             array = node.value
@@ -258,7 +259,7 @@ class Unit:
 
     @property
     def sides(self) -> dict[str, list[Extent]]:
-        """The extents that it must be told, in the order of its parameters."""
+        """The extents that it must receive, in the order of its parameters."""
         named = list(self.extents)
 
         def place(name: str) -> tuple[int, int, int]:
@@ -270,7 +271,7 @@ class Unit:
         return {name: self.needed[name] for name in sorted(self.needed, key=place)}
 
     def extent(self, side: Extent) -> str:
-        """The name in C of a side, noted as needed."""
+        """Return the name of a side in C, and record that it is needed."""
         for name, sides in self.extents.items():
             if side in sides:
                 self.needed[name] = sides
@@ -289,7 +290,7 @@ class Unit:
 
 
 class TranslatedUnits:
-    """A kernel and the helpers that it calls, each for the types it is called with."""
+    """A kernel and the helpers that it calls, each for the types of its calls."""
 
     def __init__(self, kernel: PythonKernel, arguments: list[Argument]) -> None:
         self.kernel = kernel
@@ -300,7 +301,7 @@ class TranslatedUnits:
         self.stack: list[Unit] = []
 
     def helper(self, function: python_types.FunctionType, kinds) -> Unit:
-        """The helper `function` for arguments of these types."""
+        """Return the helper `function` for arguments of these types."""
         key = function, tuple(kinds)
         found = self.by_key.get(key)
         if found is None:
@@ -313,7 +314,7 @@ class TranslatedUnits:
         return found
 
     def _named(self, function: python_types.FunctionType, kinds) -> str:
-        """Its own name; that of a second version ends in what is different."""
+        """Return the function's name; a second version's ends in the difference."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
@@ -327,12 +328,12 @@ class TranslatedUnits:
         return name
 
     def value(self, unit: Unit, name: str) -> Any:
-        """What a global of a unit's function is."""
+        """Return the value of a global of a unit's function."""
         return value_of(unit.function, name)
 
 
 def merge(a: Span, b: Span) -> Span:
-    """The span of what is in one of two."""
+    """Return the span that contains both spans."""
     low = None if None in (a[0], b[0]) else min(a[0], b[0])
     high = None if None in (a[1], b[1]) else max(a[1], b[1])
     return low, high
