@@ -4,7 +4,7 @@
 # make fuzz     random input by the ten thousand, half an hour
 # make mutants  published answers with a slip each, all to be refused
 # make baseline   what must not change when code moves: recorded, compared
-# make notebooks  the lessons, from their sources in notebooks/solutions
+# make notebooks  the lessons, from their sources in notebooks/sources
 #
 # PYTHON=...    another interpreter, whose packages are kept
 # PIP_ARGS=...  for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
@@ -43,7 +43,7 @@ baseline: all
 	@$(RUN) tests/baseline $(ARGS)
 
 notebooks:
-	@$(RUN) -m weft.lessons.maker
+	@$(RUN) -m weft.lessons.maker $(ARGS)
 
 format:
 	@$(RUN) -m ruff format lib tests utils.py

@@ -60,8 +60,8 @@ LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 class Lesson:
     """One lesson.
 
-    path: the notebook that readers open. source: the one that it is written in, with
-    the answers and with the cells of its puzzles.
+    path: the notebook that readers open. source: the one with the answers, and with the
+    cells of its puzzles.
     """
 
     path: Path
@@ -100,16 +100,14 @@ class Lesson:
 
 def list_lessons() -> list[Lesson]:
     """Every lesson in reading order."""
-    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
-    names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
-    paths = [NOTEBOOKS / name for name in sorted(names)]
     return [
-        Lesson(path, nbformat.read(find_source(path), as_version=4)) for path in paths
+        Lesson(path, nbformat.read(find_source(path), as_version=4))
+        for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
     ]
 
 
 def find_source(path: Path) -> Path:
-    """The file in which a lesson is written."""
+    """The notebook with the answers of a lesson; its own where it has no exercises."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 
