@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from cell_names import plain
 from nbformat import NotebookNode
 
-from weft.lessons.maker import SOURCES, is_tagged, read_source
-from weft.puzzles.stubs import is_withheld
+from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")
 ASKS = {"predict", "measured", "exercise", "check", "check_op", "verify"}
