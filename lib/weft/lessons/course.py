@@ -129,8 +129,7 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
     """Add what the course knows of a lesson: its length, its sections' kinds, Next."""
     for cell, kind in zip(notebook.cells, list_kinds(notebook)):
         _set_kind(cell, kind)
-        if TABLE.search(cell.source):
-            cell.source = with_course(cell.source, lessons)
+    fill_tables(notebook, lessons)
     for section in list_sections(notebook):
         if section.kind not in (CORE, section.outer):
             minutes = _count_section_minutes(notebook, lesson, section)
@@ -140,6 +139,13 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
             cell.source = head + length + newline + rest
     notebook.cells.insert(1, _make_cell("length", length_of(lesson)))
     notebook.cells.append(_make_cell("next", next_text(lesson, lessons)))
+
+
+def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
+    """Write the table of ways in wherever a cell has its comments."""
+    for cell in notebook.cells:
+        if TABLE.search(cell.source):
+            cell.source = with_course(cell.source, lessons)
 
 
 def _count_section_minutes(

@@ -301,6 +301,8 @@ def files() -> Iterator[tuple[Path, str]]:
         Lesson(NOTEBOOKS / f"{name}.ipynb", _make(name, clean, source))
         for name, source in sources.items()
     ]
+    for lesson in lessons:
+        course.fill_tables(lesson.source, lessons)  # their words count as minutes
     glossary.complete(terms, lessons)
     yield glossary.GLOSSARY, _finish(clean(terms), definitions)
     readme = README.read_text(encoding="utf-8")
