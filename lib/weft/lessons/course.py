@@ -81,14 +81,18 @@ def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
     return "\n".join(lines)
 
 
-def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """README, or a cell, with its tables made anew.
-
-    The table of ways in is between two comments; of the table of lessons, a row's last
-    column (its files) is kept.
-    """
+def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
+    """README, or a cell, with the table of ways in between its two comments."""
     table = ways_in(lessons, folder)
-    text = TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
+    return TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
+
+
+def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
+    """README with its tables made anew.
+
+    Of the table of lessons, a row's last column (its files) is kept.
+    """
+    text = with_ways_in(text, lessons, folder)
     rows = {name: files for name, files in LESSON_ROW.findall(text)}
     made = "\n".join(
         f"| [{one.number} {one.title}]({folder}{one.path.name}) | {one.question} "
@@ -144,8 +148,7 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
 def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
     """Write the table of ways in wherever a cell has its comments."""
     for cell in notebook.cells:
-        if TABLE.search(cell.source):
-            cell.source = with_course(cell.source, lessons)
+        cell.source = with_ways_in(cell.source, lessons)
 
 
 def _count_section_minutes(
