@@ -64,14 +64,15 @@ def count_plumbing(source: NotebookNode) -> Plumbing:
     for cell in source.cells:
         if cell.cell_type != "code" or is_withheld(cell):
             continue
-        lines += _count_lines(cell.source, 1, cell.source.count("\n") + 1)
+        lines += len(_find_code(cell.source))
         if cell.source.startswith("%%"):
             continue
         text = plain(cell)
         answers = is_tagged(cell, "exercise") or "exercise(" in text
-        found = Counter[str]()
+        code, kind_of = _find_code(text), {}
         for kind, first, last in _list_plumbing(ast.parse(text).body, matter, answers):
-            found[kind] += _count_lines(text, first, last)
+            kind_of |= dict.fromkeys(code & {*range(first, last + 1)}, kind)
+        found = Counter(kind_of.values())
         kinds += found
         imports += [found["imports"]] * (found["imports"] > 0)
     return Plumbing(lines, kinds, len(imports), max(imports, default=0))
@@ -84,10 +85,10 @@ def _list_named(source: NotebookNode) -> set[str]:
     return {name for piece in pieces for name in re.findall(r"\w+", piece)}
 
 
-def _count_lines(text: str, first: int, last: int) -> int:
-    """The number of lines from `first` to `last` that are code."""
-    lines = (line.strip() for line in text.splitlines()[first - 1 : last])
-    return sum(bool(line) and not re.match(r"# |//", line) for line in lines)
+def _find_code(text: str) -> set[int]:
+    """The numbers of the lines that are code."""
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return {at for at, line in lines if line and not re.match(r"# |//", line)}
 
 
 def _list_plumbing(
