@@ -53,7 +53,7 @@ from weft import (
 )
 from weft.base.paths import ROOT
 from weft.lessons.exercises import exercise
-from weft.report.highlight import highlight_text
+from weft.report.html import highlight_text
 
 __all__ = [
     "ROOT",

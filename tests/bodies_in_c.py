@@ -10,7 +10,7 @@ import torch
 
 from weft import load_cuda
 from weft.mnist import weights
-from weft.mnist.python_step import PythonStep
+from weft.mnist.python_cnn import PythonStep
 from weft.pykernel import bodies
 from weft.pykernel.to_cuda.cuda_c import cuda_c
 

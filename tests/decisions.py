@@ -22,7 +22,7 @@ from fused64 import planes, windows
 
 from weft.mnist import Cnn, Twin
 from weft.mnist.data import MEAN, STD
-from weft.mnist.precisions import precision, use_half
+from weft.mnist.twin import precision, use_half
 
 NOISE = 1e-12  # float64's own rounding: equal values of a plain background
 

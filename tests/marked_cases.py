@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from weft.report.kinds import KINDS
+from weft.report.cures import KINDS
 from weft.report.model import Finding
 
 FOLDER = Path(__file__).parent / "report" / "corpus"

@@ -101,7 +101,7 @@ def right(number):
     "train": """
 import numpy as np
 from weft.mnist import data, train
-from weft.mnist.config import Config
+from weft.mnist.rungs import Config
 path = sys.argv[1]
 def work(number):
     config = dict(epochs=1, limit=320, iterations=1, progress=False, save=path)

@@ -163,7 +163,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
     script = "import tempfile; tempfile.tempdir = '/nonexistent'\n" + LIBRARY
     done = python(lab, tmp_path / "cache", "-c", script)
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.base.whole.CannotWrite: ")
+    assert done.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
     assert "let WEFT_CACHE or TMPDIR name one of yours" in last
 
 

@@ -12,8 +12,8 @@ from weft.benchmarks import readme, sentences
 from weft.benchmarks.graphs import plot as plot_graphs
 from weft.benchmarks.phrases import write_cores, write_duration
 from weft.benchmarks.plot_bodies import load_elsewhere
-from weft.benchmarks.race.limits import find_limits, sum_parts
-from weft.benchmarks.race.race_marks import fastest_of
+from weft.benchmarks.race.plot_batches import fastest_of
+from weft.benchmarks.race.work import find_limits, sum_parts
 
 # A number with a unit of time or speed, a share or a factor.
 MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s|times)(?![\w/])")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import utils
-from weft.report.highlight import highlight_text, with_code
+from weft.report.html import highlight_text, with_code
 
 
 def test_cdiv_rounds_up():

@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "puzzles": ("weft.commands.puzzles", "which there are; whether a file solves one"),
     "build": ("weft.toolchain.build", "compile every kernel for what is here"),
-    "cache": ("weft.base.cache", "what is cached, and --clear"),
+    "cache": ("weft.base.store", "what is cached, and --clear"),
 }
 
 

@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from weft.base import cache, kept, whole
+from weft.base import store
 from weft.base.errors import ArgumentError
 from weft.cells import load_cuda
 from weft.mnist import weights
@@ -18,8 +18,8 @@ ONE = "__global__ void k(int *x) { x[0] = 1; }"
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
     """A cache folder that no other test has chosen yet."""
-    monkeypatch.setattr(cache, "_root", None)
-    monkeypatch.setattr(cache, "_temporary", False)
+    monkeypatch.setattr(store, "_root", None)
+    monkeypatch.setattr(store, "_temporary", False)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "weft"))
     return tmp_path / "weft"
 
@@ -27,7 +27,7 @@ def fresh(tmp_path, monkeypatch):
 def test_a_new_cache_folder_is_for_its_user_alone(fresh):
     old = os.umask(0)
     try:
-        assert cache.cache_folder() == fresh
+        assert store.cache_folder() == fresh
     finally:
         os.umask(old)
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
@@ -37,30 +37,30 @@ def test_a_new_cache_folder_is_for_its_user_alone(fresh):
 def test_a_folder_that_every_user_may_write_is_refused(fresh, mode, capsys):
     fresh.mkdir()
     fresh.chmod(mode)
-    found = cache.cache_folder("cells")
-    assert fresh not in found.parents and not cache.is_lasting()
+    found = store.cache_folder("cells")
+    assert fresh not in found.parents and not store.is_lasting()
     assert "can be written by every user (chmod o-w" in capsys.readouterr().err
 
 
 def test_a_folder_that_a_group_may_write_is_refused(fresh, monkeypatch, capsys):
     fresh.mkdir()
     fresh.chmod(0o770)
-    monkeypatch.setattr(cache, "_is_private", lambda group: False)
-    assert fresh not in cache.cache_folder("cells").parents
+    monkeypatch.setattr(store, "_is_private", lambda group: False)
+    assert fresh not in store.cache_folder("cells").parents
     assert "can be written by its group" in capsys.readouterr().err
 
 
 def test_a_group_with_its_user_alone_may_write(fresh, monkeypatch):
     fresh.mkdir()
     fresh.chmod(0o770)
-    monkeypatch.setattr(cache, "_is_private", lambda group: True)
-    assert cache.cache_folder() == fresh
+    monkeypatch.setattr(store, "_is_private", lambda group: True)
+    assert store.cache_folder() == fresh
 
 
 def test_a_folder_of_another_user_is_refused(fresh, monkeypatch, capsys):
     fresh.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: fresh.stat().st_uid + 1)
-    assert cache.cache_folder() != fresh and not cache.is_lasting()
+    assert store.cache_folder() != fresh and not store.is_lasting()
     owner = fresh.stat().st_uid
     assert f"belongs to user {owner} and not to {owner + 1}" in capsys.readouterr().err
 
@@ -71,13 +71,13 @@ def test_a_folder_inside_the_cache_that_is_a_link_is_made_anew(fresh, tmp_path):
     (elsewhere / "mine.so").write_text("another's")
     fresh.mkdir(0o700)
     (fresh / "cells").symlink_to(elsewhere)
-    assert not list(cache.cache_folder("cells").iterdir())
+    assert not list(store.cache_folder("cells").iterdir())
     assert (elsewhere / "mine.so").exists()
 
 
 def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
     load_cuda(ONE)
-    (library,) = cache.cache_folder("cells").glob("*.so")
+    (library,) = store.cache_folder("cells").glob("*.so")
     planted = tmp_path / "planted.so"
     planted.write_bytes(library.read_bytes())
     library.unlink()
@@ -89,9 +89,9 @@ def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
 def test_pruning_deletes_a_link_and_not_what_it_points_at(fresh, tmp_path):
     outside = tmp_path / "outside"
     outside.write_bytes(bytes(1000))
-    (cache.cache_folder("cells") / "link").symlink_to(outside)
-    assert cache.measure_cache() < 1000
-    cache.prune(limit=0)
+    (store.cache_folder("cells") / "link").symlink_to(outside)
+    assert store.measure_cache() < 1000
+    store.prune(limit=0)
     assert outside.exists() and not (fresh / "cells" / "link").is_symlink()
 
 
@@ -117,7 +117,7 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
     import pickle
 
     monkeypatch.delenv("WEFT_SMALL", raising=False)
-    records = kept.Kept("puzzles")
+    records = store.Kept("puzzles")
     mark = fresh / "executed"
     records.path.write_bytes(pickle.dumps(Payload(mark), protocol=0))
     assert records.read() == {} and not mark.exists()
@@ -127,7 +127,7 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
 def test_ctrl_c_waits_for_what_must_not_be_torn():
     held = signal.getsignal(signal.SIGINT)
     done = []
-    with pytest.raises(KeyboardInterrupt), whole.defer_interrupts():
+    with pytest.raises(KeyboardInterrupt), store.defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("to its end")
     assert done and signal.getsignal(signal.SIGINT) is held

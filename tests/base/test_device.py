@@ -14,7 +14,7 @@ from weft.base.errors import ArgumentError, KernelError
 from weft.mnist.trainer import checked_device
 from weft.timing import device_name
 from weft.timing.samples import clock_for
-from weft.toolchain import build, native
+from weft.toolchain import build, native, tools
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 
@@ -28,7 +28,7 @@ def forget() -> None:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("driver") / "libfake.so"
-    command = [build.gxx(), "-x", "c", "-shared", "-fPIC", str(SOURCE), "-o", str(path)]
+    command = [tools.gxx(), "-x", "c", "-shared", "-fPIC", str(SOURCE), "-o", str(path)]
     subprocess.run(command, check=True)
     return str(path)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from weft.programs.program import Program, build_executable
 from weft.report.raw import Files, program_report
 from weft.toolchain import build
-from weft.toolchain.disassembler import find_tool as disassembler
+from weft.toolchain.tools import find_disassembler as disassembler
 
 __all__ = [
     "EDIT",

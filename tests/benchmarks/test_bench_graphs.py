@@ -8,8 +8,8 @@ from drawings import drawn
 from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks.graphs import command as bench_graphs
+from weft.benchmarks.graphs import command as bench_timelines
 from weft.benchmarks.graphs import plot as plot_graphs
-from weft.benchmarks.graphs import timelines as bench_timelines
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.see.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 

@@ -26,9 +26,9 @@ from weft.benchmarks.matmul.goals import (
     beside_fastest,
     compare_goals,
 )
-from weft.benchmarks.matmul.plan import SETS, plan_races
+from weft.benchmarks.matmul.race import SETS, plan_races
 from weft.benchmarks.matmul.series import RESULTS
-from weft.ops import checked
+from weft.ops import check as checked
 from weft.timing import clocks, timers
 from weft.toolchain import native
 
@@ -206,7 +206,7 @@ def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
         return checked.Verdict("matmul", rung.name, "fp32", "cpu", 3, 0.5)
 
     monkeypatch.setattr(checked, "check_rung", check)
-    monkeypatch.setattr(checked.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(checked.store, "cache_folder", lambda *parts: tmp_path)
     rung = native.library("matmul", "cpu").rung("reference")
 
     class Library:
@@ -226,7 +226,7 @@ def test_what_failed_is_checked_again(monkeypatch, tmp_path):
         raise Mismatch("c[0] is 3")
 
     monkeypatch.setattr(checked, "check_rung", check)
-    monkeypatch.setattr(checked.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(checked.store, "cache_folder", lambda *parts: tmp_path)
     lib = native.library("matmul", "cpu")
     for _ in range(2):
         with pytest.raises(checked.NotChecked, match=r"not timed.*c\[0\] is 3"):

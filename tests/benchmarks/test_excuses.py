@@ -7,29 +7,29 @@ import pytest
 from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks import counters as bench_counters
-from weft.benchmarks.excuses import Excuse, find_excuse
+from weft.benchmarks.counters import Excuse, find_excuse
 from weft.report.counters import Counters, Place
 from weft.see.inspect import inspect
-from weft.see.machine_code import metrics, read_sass
+from weft.see.machine_code import assembly, ncu
 
 
 def test_a_difference_is_excused_as_far_as_its_reason_explains_it():
     judged, excuse = bench_counters.judge_counts, Excuse("merged", 4, 8)
-    count = metrics.Metric("n", ("n",), exact=True)
+    count = ncu.Metric("n", ("n",), exact=True)
     assert judged(count, 8, 4, excuse) == judged(count, 8, 5, excuse)
     assert judged(count, 8, 4, excuse) == (True, "merged")
     for beyond in (3, 9):
         agrees, verdict = judged(count, 8, beyond, excuse)
         told = f"DIFFERS: merged; that explains 4 to 8, not {beyond}"
         assert (agrees, verdict) == (False, told)
-    ratio = metrics.Metric("r", ("r",), tight=True)  # 2 % beyond, as for every ratio
+    ratio = ncu.Metric("r", ("r",), tight=True)  # 2 % beyond, as for every ratio
     assert judged(ratio, 6, 3.93, excuse)[0] and not judged(ratio, 6, 3.9, excuse)[0]
 
 
 def _code(*lines: str, at: int = 0):
     """Instructions of the machine, on a line of k.cu."""
     rows = "\n".join(f"        /*{i:04x}*/  {t} ;" for i, t in enumerate(lines))
-    found = read_sass.read(f"//--- .text.k ---\n{rows}\n", "k").instructions
+    found = assembly.read_sass(f"//--- .text.k ---\n{rows}\n", "k").instructions
     return [replace(one, file="k.cu", line=at) for one in found]
 
 
@@ -37,7 +37,7 @@ def _place(kind: str, space: str = "", line: int = 1, **counts: int) -> Place:
     return Place(kind=kind, space=space, file="k.cu", line=line, last=line, **counts)
 
 
-BY_NAME = {m.name: m for m in [*metrics.COUNTS, *metrics.LANES]}
+BY_NAME = {m.name: m for m in [*ncu.COUNTS, *ncu.LANES]}
 LDS128 = "LDS.128 R4, [R0]"
 
 

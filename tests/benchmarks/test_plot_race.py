@@ -7,8 +7,7 @@ from drawings import texts
 
 from weft.base.style import write_svg
 from weft.benchmarks.race.plot_batches import plot_batches
-from weft.benchmarks.race.plot_ladder import plot_ladder
-from weft.benchmarks.race.plot_roofline import plot_roofline
+from weft.benchmarks.race.plot_ladder import plot_ladder, plot_roofline
 from weft.timing.results import compare_with_torch
 
 LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 3.0}

@@ -15,11 +15,19 @@ from weft.benchmarks.race.inside import (
     draw_inside,
     maps_of,
 )
-from weft.benchmarks.race.limits import Part, find_limits, sum_parts
-from weft.benchmarks.race.plot_sections import plot_limits, plot_sections
-from weft.benchmarks.race.work import C1, C2, PIXELS2, PIXELS3, TAPS
+from weft.benchmarks.race.plot_ladder import plot_limits, plot_sections
+from weft.benchmarks.race.work import (
+    C1,
+    C2,
+    PIXELS2,
+    PIXELS3,
+    TAPS,
+    Part,
+    find_limits,
+    sum_parts,
+)
 from weft.mnist import Cnn, initial_weights, load
-from weft.see.figures.images import mosaic
+from weft.see.figures.view import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
 CONV2 = 2 * 9 * 32 * 64 * 196  # flops of a product of an image

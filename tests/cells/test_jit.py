@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from weft.base import cache
+from weft.base import store
 from weft.base.errors import KernelFault
 from weft.cells import CompileError, OrderDependence, headers, load_cuda
 from weft.cells.arguments import ArgumentError
@@ -465,7 +465,7 @@ def test_the_second_time_comes_from_the_cache(k):
 
 
 def test_a_library_whose_file_was_pruned_is_made_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     source = "__global__ void one(int *x) { x[0] = 1; }"
     for _ in range(2):
         x = np.zeros(1, np.int32)
@@ -600,7 +600,7 @@ def test_errors_name_both_places_of_arrays_that_lie_apart(k):
 
 
 def test_a_failed_compile_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     with pytest.raises(CompileError):
         load_cuda("__global__ void k(int n) { n = }", target="cpu")
     assert not list((tmp_path / "cells").glob("*.so"))

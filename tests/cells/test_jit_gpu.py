@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from weft import cells as jit
-from weft.base import cache
+from weft.base import store
 from weft.base.errors import ArgumentError, BuildError, DeviceLost, KernelFault
 from weft.cells import arguments
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
-from weft.toolchain import disassembler, native
+from weft.toolchain import native, tools
 
 HERE = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HERE, reason="no CUDA GPU here")
@@ -68,13 +68,13 @@ def test_machine_code_can_be_read(sm):
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_without_a_disassembler_the_cure_is_named(monkeypatch):
-    monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
-    disassembler.find_tool.cache_clear()
+    monkeypatch.setattr(tools, "TOOLS", ("no-such-tool",))
+    tools.find_disassembler.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
             gpu.compile_sass(SAXPY)
     finally:
-        disassembler.find_tool.cache_clear()
+        tools.find_disassembler.cache_clear()
 
 
 @on_gpu
@@ -367,7 +367,7 @@ def test_the_arrays_choose_the_gpu():
 
 @on_gpu
 def test_a_cell_comes_from_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     first = gpu.compile(SAXPY, expressions=["saxpy"])
     again = gpu.compile(SAXPY, "cell [8]", expressions=["saxpy"])
     assert (first.cached, again.cached) == (False, True)

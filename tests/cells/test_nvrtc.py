@@ -4,10 +4,11 @@ import subprocess
 
 import pytest
 
-from weft.base import cache
-from weft.cells import prelude, stored
+from weft.base import store
+from weft.cells import stored
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
+from weft.cells.headers import _INTEGERS, HEADERS, MACROS
 from weft.csource.diagnostics import CompileError
 
 pytestmark = pytest.mark.skipif(
@@ -127,7 +128,7 @@ def test_warnings_are_kept_and_nothing_else():
 
 
 def test_what_nvcc_includes_by_itself_is_there():
-    types = "".join(f"a[{i}] = sizeof({t});" for i, t in enumerate(prelude._INTEGERS))
+    types = "".join(f"a[{i}] = sizeof({t});" for i, t in enumerate(_INTEGERS))
     made = nvrtc.compile(f"""
     __global__ void k(float *o, size_t *a, const char *text) {{
         {types}
@@ -147,7 +148,7 @@ def test_macros_of_the_prelude_have_the_values_of_c():
     skipped = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}  # CUDA's own functions
     checks = "".join(
         f"static_assert({name} == ({value}), {name!r});\n".replace("'", '"')
-        for name, value in prelude.MACROS.items()
+        for name, value in MACROS.items()
         if name not in skipped
     )
     heads = (
@@ -161,7 +162,7 @@ def test_macros_of_the_prelude_have_the_values_of_c():
 
 
 def test_the_headers_that_teaching_programs_include_are_empty():
-    names = [n for n, text in prelude.HEADERS.items() if not text]
+    names = [n for n, text in HEADERS.items() if not text]
     assert {"stdio.h", "math.h", "cuda_runtime.h", "cstdint"} <= set(names)
     includes = "".join(f"#include <{name}>\n" for name in names)
     assert nvrtc.compile(includes + SAXPY, expressions=["saxpy"]).log == ""
@@ -247,7 +248,7 @@ def kept(source=SAXPY, arch="sm_80", expressions=("saxpy",), **more):
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     return tmp_path / "cells"
 
 

@@ -10,9 +10,8 @@ import wrong_kernels as zoo
 from weft import ArgumentError, Mismatch, check, cuda, cuda_c, load_cuda
 from weft.check import plan
 from weft.check.cases import count_dimensions, cover_elements, default_sizes, parse_spec
-from weft.check.limit import TooLong, time_limit
 from weft.check.mistakes import Scene, describe_pattern, guess
-from weft.check.runners import make_runners
+from weft.check.runners import TooLong, make_runners, time_limit
 
 
 def name(case):

@@ -4,12 +4,12 @@ import json
 
 import torch
 
-from weft.base.host import count_cores
+from weft.base.device import count_cores
 from weft.cells.gpu import nvrtc
 from weft.commands import doctor
 from weft.pykernel.numba import gpu as numba_gpu
-from weft.see.machine_code import toolchain
-from weft.toolchain import build, native
+from weft.see.machine_code import compilation
+from weft.toolchain import build, native, tools
 
 
 def by_name(findings):
@@ -47,7 +47,7 @@ def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
 
 
 def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
-    monkeypatch.setattr(build, "gxx", lambda: None)
+    monkeypatch.setattr(tools, "gxx", lambda: None)
     compiler = by_name(doctor._examine_compiler())["C++ compiler"]
     assert compiler.needed and "apt install g++" in compiler.cure
 
@@ -58,14 +58,14 @@ def test_it_says_whether_kernels_can_be_watched(monkeypatch):
     monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *x) {}")
     (found,) = doctor._examine_watch_build()
     assert "g++ 11" in found.cure and "does not see" in found.value
-    monkeypatch.setattr(build, "gxx", lambda: None)
+    monkeypatch.setattr(tools, "gxx", lambda: None)
     monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *y) {}")
     (found,) = doctor._examine_watch_build()
     assert found.cure
 
 
 def test_a_missing_ptxas_has_its_cure(monkeypatch):
-    monkeypatch.setattr(toolchain, "ptxas", lambda: None)
+    monkeypatch.setattr(compilation, "ptxas", lambda: None)
     found = by_name(doctor._examine_cells())["ptxas"]
     assert "pip install" in found.cure and not found.needed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.cells import CompileError, load_cuda
-from weft.csource import diagnostics, hints
+from weft.csource import diagnostics
 from weft.csource.diagnostics import Diagnostic
 
 
@@ -185,7 +185,7 @@ def test_nvrtc_says_the_same_in_its_own_words():
         Diagnostic("tiles.cuh", 1, 0, "error", 'cannot open source file "no.h"'),
     ]
     message = 'identifier "threadidx" is undefined'
-    assert hints.find_hint(message, "", "") == "CUDA writes it threadIdx"
+    assert diagnostics.find_hint(message, "", "") == "CUDA writes it threadIdx"
 
 
 def test_an_error_in_an_included_header_names_the_header():

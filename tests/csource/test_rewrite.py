@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.csource.rewriter.rewrite import RewriteError, rewrite
-from weft.toolchain import build
+from weft.toolchain import build, tools
 
 PRELUDE = 2  # an #include and a #line before the source's own lines
 
@@ -19,7 +19,7 @@ def rewritten(source: str) -> str:
 
 def compiles(source: str, *flags: str, only: str = "-fsyntax-only") -> str:
     """g++'s messages about the rewritten source; "" if it has none."""
-    command = [build.gxx(), "-x", "c++", "-std=c++17", only, "-Wall"]
+    command = [tools.gxx(), "-x", "c++", "-std=c++17", only, "-Wall"]
     command += ["-Wextra", "-Werror", *(f"-I{folder}" for folder in build.SIMT)]
     command += [*flags, "-"]
     done = subprocess.run(

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, strategies
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
-from weft.base import cache
+from weft.base import store
 from weft.base.errors import BuildError
 from weft.base.tracebacks import Short
 from weft.cells import checks
@@ -32,7 +32,7 @@ from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
 
-set_hypothesis_home_dir(cache.cache_folder("hypothesis"))  # and not the checkout
+set_hypothesis_home_dir(store.cache_folder("hypothesis"))  # and not the checkout
 OURS = Short, BuildError, RewriteError, DataError
 LONGEST = 3000  # letters of an error
 

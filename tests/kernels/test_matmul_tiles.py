@@ -10,13 +10,13 @@ from weft.base.errors import ArgumentError, BuildError
 from weft.benchmarks.matmul import command as bench_matmul
 from weft.lessons.ladder import per_thread
 from weft.see.machine_code import ptx, sass
-from weft.toolchain import disassembler
+from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
 
 def _disassembler() -> bool:
     try:
-        return "cuobjdump" not in disassembler.find_tool()
+        return "cuobjdump" not in tools.find_disassembler()
     except BuildError:
         return False
 

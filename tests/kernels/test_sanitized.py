@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.toolchain import build
+from weft.toolchain import build, tools
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ def environment(sanitizer: str) -> dict[str, str]:
     """Of a process that has the sanitizer from its start; skips where there is none."""
     paths = []
     for name in LIBRARIES[sanitizer]:
-        command = [build.gxx(), f"-print-file-name=lib{name}.so"]
+        command = [tools.gxx(), f"-print-file-name=lib{name}.so"]
         found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
         if not os.path.isabs(found):
             pytest.skip(f"g++ has no lib{name}.so")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.toolchain import build
+from weft.toolchain import build, tools
 
 FOLDER = Path(__file__).parent / "simt"
 FILES = sorted(FOLDER.glob("api_*.cu"))
@@ -119,7 +119,7 @@ def test_a_graph_drawn(lib, tmp_path):
 def test_what_is_not_simulated_says_so_at_its_line(call, told):
     source = f"#include <cuda.h>\nint main() {{\n    {call}\n}}\n"
     include = [f"-I{folder}" for folder in build.SIMT]
-    command = [build.gxx(), "-x", "c++", "-std=c++17", *include, "-S", "-o-", "-"]
+    command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, "-S", "-o-", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True)
     errors = [line for line in done.stderr.splitlines() if "error:" in line]
     assert told in errors[0] and all(":3:" in error for error in errors)
@@ -128,7 +128,7 @@ def test_what_is_not_simulated_says_so_at_its_line(call, told):
 def test_a_cell_sees_nothing_of_the_host_side():
     include = [f"-I{folder}" for folder in build.SIMT]
     for define, seen in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
-        command = [build.gxx(), "-x", "c++", "-std=c++17", *include, define, "-E", "-"]
+        command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, define, "-E", "-"]
         source = '#include "cuda_runtime.h"\n'
         done = subprocess.run(command, input=source, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

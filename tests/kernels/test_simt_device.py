@@ -8,7 +8,7 @@ import pytest
 import simt_device
 from simt_device import ints, pointer, poison
 
-from weft.toolchain import build
+from weft.toolchain import build, tools
 
 simt, ordered = simt_device.simt, simt_device.ordered
 
@@ -204,7 +204,7 @@ float use(float x, double d, int i, unsigned u, size_t z) {
 
 def compiled(text: str, more: tuple[str, ...] = ()) -> str:
     """What g++ says about the text."""
-    command = [build.gxx(), "-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra"]
+    command = [tools.gxx(), "-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra"]
     command += ["-Werror", *(f"-I{folder}" for folder in build.SIMT), *more, "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     return done.stderr

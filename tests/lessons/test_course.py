@@ -5,8 +5,8 @@ import re
 import nbformat
 import pytest
 
-from weft.base.kept import Kept
 from weft.base.paths import ROOT
+from weft.base.store import Kept
 from weft.lessons import course, progress
 from weft.lessons.exercises import exercise
 from weft.lessons.widgets import predict

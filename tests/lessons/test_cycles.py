@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.lessons.ladder.cycles import cycles_of, stalls_of
+from weft.lessons.ladder.results import cycles_of, stalls_of
 
 ROW = {"active": 900.0, "elapsed": 1000.0, "fma_pipe": 80.0, "issue": 90.0}
 

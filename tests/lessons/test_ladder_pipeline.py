@@ -7,16 +7,11 @@ from matplotlib.figure import Figure
 import utils
 from weft import inspect, load_cuda
 from weft.base.errors import BuildError
-from weft.lessons.ladder import register_banks
-from weft.lessons.ladder.drawn import order_drawn, stages_drawn, tile_order
-from weft.lessons.ladder.register_banks import (
-    COUNTED,
-    RegisterWaits,
-    counted,
-    register_waits,
-)
+from weft.lessons.ladder import results
+from weft.lessons.ladder.code import order_drawn, stages_drawn, tile_order
+from weft.lessons.ladder.results import COUNTED, RegisterWaits, counted, register_waits
 from weft.see.machine_code.instructions import Code, Instruction, Loop
-from weft.toolchain import disassembler
+from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
 
@@ -62,7 +57,7 @@ def test_the_loop_may_hold_one_that_waits_for_a_barrier():
 
 
 def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
-    monkeypatch.setattr(register_banks, "nvcc", lambda: None)
+    monkeypatch.setattr(results, "nvcc", lambda: None)
     fmas, waits = COUNTED["pipeline"]
     assert register_waits("10_pipeline") == RegisterWaits(fmas, waits, told=True)
     with pytest.raises(BuildError):
@@ -74,7 +69,7 @@ def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
 @pytest.mark.parametrize("rung", COUNTED)
 def test_the_counts_that_came_with_the_lab_are_right(rung):
     try:
-        disassembler.find_tool()
+        tools.find_disassembler()
     except BuildError:
         pytest.skip("no nvdisasm")
     found = register_waits(rung)

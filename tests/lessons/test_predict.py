@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from weft import ArgumentError, predict
-from weft.base import cache
+from weft.base import store
 from weft.lessons.widgets.predict import Score
 
 predict_module = importlib.import_module("weft.lessons.widgets.predict")
@@ -18,7 +18,7 @@ predict_module = importlib.import_module("weft.lessons.widgets.predict")
 def own_memory(tmp_path, monkeypatch):
     """Each test has a cache folder and a session of its own."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     monkeypatch.setattr(predict_module, "_asked", set())
     return tmp_path
 

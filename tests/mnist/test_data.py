@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from weft.base import cache, whole
+from weft.base import store
 from weft.mnist import data
 
 
@@ -74,9 +74,9 @@ def test_unknown_split_and_too_many_images():
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The cache in a folder of this test's own."""
-    monkeypatch.setattr(cache, "_root", tmp_path)
-    monkeypatch.setattr(cache, "_temporary", False)
-    monkeypatch.setattr(cache, "prune_at_exit", lambda: None)
+    monkeypatch.setattr(store, "_root", tmp_path)
+    monkeypatch.setattr(store, "_temporary", False)
+    monkeypatch.setattr(store, "prune_at_exit", lambda: None)
     return tmp_path / "data" / "t10k-images-idx3-ubyte"
 
 
@@ -118,13 +118,13 @@ def test_where_no_copy_can_be_kept_the_data_is_read_all_the_same(kept, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(whole.tempfile, "mkstemp", full)
+    monkeypatch.setattr(store.tempfile, "mkstemp", full)
     assert len(data.read_raw(data.FOLDER, kept.name)) == 16 + 10_000 * 28 * 28
     assert not kept.exists()
 
 
 def test_a_cache_that_does_not_last_gets_no_copy(kept, monkeypatch):
-    monkeypatch.setattr(cache, "_temporary", True)
+    monkeypatch.setattr(store, "_temporary", True)
     data.read_raw(data.FOLDER, kept.name)
     assert not kept.exists()
 

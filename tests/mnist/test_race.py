@@ -17,7 +17,7 @@ from weft import __main__ as command
 from weft import bench
 from weft.base.errors import ArgumentError
 from weft.benchmarks.race import command as bench_mnist
-from weft.benchmarks.race import limits, milestones, plot, race, warm, work
+from weft.benchmarks.race import milestones, plot, race, work
 from weft.commands import mnist as cli
 from weft.mnist import (
     Cnn,
@@ -323,10 +323,10 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
         def communicate(self):
             return "", "Traceback\nno compiler"
 
-    monkeypatch.setattr(warm.subprocess, "Popen", Job)
+    monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    warm.warm_twins(cells, "cpu", names, told.append)
+    race.warm_twins(cells, "cpu", names, told.append)
     assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
     assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
 
@@ -342,13 +342,13 @@ def test_a_cold_start_is_a_process_of_its_own():
 
 
 def test_a_roof_is_of_the_peaks_of_its_precision(monkeypatch):
-    monkeypatch.setattr(limits, "peaks", lambda device: peak_rows())
+    monkeypatch.setattr(work, "peaks", lambda device: peak_rows())
     for precision, tflops in ("fp32", 65), ("tf32", 480), ("bf16", 960):
-        (row,) = limits.find_roof(precision, "cpu")
+        (row,) = work.find_roof(precision, "cpu")
         assert (row["tflops"], row["gbs"]) == (tflops, 4000)
         assert (row["op"], row["measure"]) == ("mnist", "roof")
-    monkeypatch.setattr(limits, "peaks", lambda device: peak_rows()[:2])
-    assert limits.find_roof("bf16", "cpu") == []
+    monkeypatch.setattr(work, "peaks", lambda device: peak_rows()[:2])
+    assert work.find_roof("bf16", "cpu") == []
 
 
 # ---- what a step has to do ---------------------------------------------------

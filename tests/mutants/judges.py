@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from weft import puzzles
 from weft.base.tracebacks import Short
-from weft.check.limit import time_limit
+from weft.check.runners import time_limit
 from weft.lessons import maker as lessons
 from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from weft import Mismatch
 from weft.lessons.exercises import exercise
-from weft.ops.gradients import check_autograd, check_numeric, numeric_gradient
+from weft.ops.check import check_autograd, check_numeric, numeric_gradient
 
 
 def test_numeric_gradient_is_close_and_leaves_x_alone():

@@ -16,8 +16,8 @@ from datetime import date
 import pytest
 
 from weft import ArgumentError, load_cuda, predict, puzzles
-from weft.base import cache, kept
-from weft.base.kept import Kept
+from weft.base import store
+from weft.base.store import Kept
 from weft.puzzles import table
 from weft.puzzles.cells import describe_puzzle, make_cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
@@ -45,7 +45,7 @@ MORE = Score((Row("reads per thread", 2, 1),))
 def folder(tmp_path, monkeypatch):
     """Each test has a cache folder and a session of its own."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     new_session(monkeypatch)
     return tmp_path
 
@@ -100,20 +100,20 @@ def test_clearing_and_pruning_the_cache_keep_progress_and_guesses(folder):
     assert len(mine) == 2
     for path in mine:
         os.utime(path, (0, 0))  # the oldest go first
-    assert cache.measure_cache() == 1000
-    cache.prune(limit=10)
-    assert cache.measure_cache() == 0 and not (folder / "jit" / "old.so").exists()
+    assert store.measure_cache() == 1000
+    store.prune(limit=10)
+    assert store.measure_cache() == 0 and not (folder / "jit" / "old.so").exists()
     (folder / "a.so").write_bytes(bytes(500))
-    assert cache.clear() == 500
+    assert store.clear() == 500
     assert {path: path.read_text() for path in folder.rglob("*.json")} == mine
 
 
 def test_the_help_of_clear_says_what_stays(capsys):
     parser = argparse.ArgumentParser()
-    cache.add_arguments(parser)
+    store.add_arguments(parser)
     assert "progress" in parser.format_help()
     solve("map")
-    cache.main(parser.parse_args(["--clear"]))
+    store.main(parser.parse_args(["--clear"]))
     assert "kept" in capsys.readouterr().out and read_progress().count == 1
 
 
@@ -141,7 +141,7 @@ def test_two_notebooks_do_not_take_each_others_marks_away(folder):
 
 
 def _add(folder, name):
-    cache._root = folder
+    store._root = folder
     for turn in range(20):
         Kept("other").change(adding(f"{name}{turn}"))
 
@@ -194,8 +194,8 @@ def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
 
 
 def test_a_cache_folder_that_cannot_be_written_is_one_line(folder, capsys, monkeypatch):
-    monkeypatch.setattr(kept.cache, "is_lasting", lambda: False)
-    kept._say_not_lasting.cache_clear()
+    monkeypatch.setattr(store, "is_lasting", lambda: False)
+    store._say_not_lasting.cache_clear()
     solve("map", "zip")
     cloth_module.cloth(named("map"))
     said = capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_progress_goes_to_another_machine_and_loses_nothing_there(
     away = tmp_path_factory.mktemp("away")
     said = repr(read_progress().export(away / "mine.json"))
     assert "2 puzzles" in said and 'load("mine.json")' in said and "Colab" in said
-    monkeypatch.setattr(cache, "_root", away)
+    monkeypatch.setattr(store, "_root", away)
     new_session(monkeypatch)
     solve("zip", "guards", score=MORE)
     there = read_progress().load(away / "mine.json")

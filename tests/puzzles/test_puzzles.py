@@ -28,7 +28,7 @@ from weft import (
 )
 from weft import cuda_c as as_cuda_c
 from weft.__main__ import main as weft_main
-from weft.base.kept import Kept
+from weft.base.store import Kept
 from weft.check import TooLong
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.groups import GROUPS, LESSONS
@@ -545,7 +545,7 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
 def published(monkeypatch):
     """What a notebook displays, in a shell that has a kernel."""
     shell = types.SimpleNamespace(kernel=object())
-    monkeypatch.setattr("weft.base.ipython.running_shell", lambda: shell)
+    monkeypatch.setattr("weft.base.tracebacks.running_shell", lambda: shell)
     shown = []
     monkeypatch.setattr("IPython.display.publish_display_data", shown.append)
     return shown
@@ -592,7 +592,7 @@ def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(publishe
 def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
     for shell in (None, types.SimpleNamespace()):
         monkeypatch.setattr(
-            "weft.base.ipython.running_shell", lambda shell=shell: shell
+            "weft.base.tracebacks.running_shell", lambda shell=shell: shell
         )
         with pytest.raises(Mismatch):
             puzzles.guards.check(one_too_few)
@@ -616,7 +616,7 @@ def test_a_picture_that_fails_leaves_the_error_as_it_is(
 
 
 def test_a_slow_picture_does_not_hold_the_error_back(published, monkeypatch):
-    monkeypatch.setattr("weft.puzzles.shown.DRAWING", 0.2)
+    monkeypatch.setattr("weft.puzzles.errors.DRAWING", 0.2)
 
     def draws_forever(answer):
         while True:
@@ -658,7 +658,7 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         def set_next_input(self, text, replace):
             cells.append((text, replace))
 
-    monkeypatch.setattr("weft.base.ipython.running_shell", Shell)
+    monkeypatch.setattr("weft.base.tracebacks.running_shell", Shell)
     puzzles.guards.reset()
     puzzles.guards.reset("cuda")
     in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"

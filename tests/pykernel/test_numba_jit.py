@@ -25,16 +25,7 @@ from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
 from weft.pykernel.language.kernel import PythonKernel
-from weft.pykernel.numba import (
-    arguments,
-    direct,
-    errors,
-    host,
-    meaning,
-    on_gpu,
-    reading,
-    simulator,
-)
+from weft.pykernel.numba import arguments, errors, meaning, on_gpu, reading, simulator
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -194,7 +185,7 @@ def test_copies_of_what_overlaps_overlap():
     front, back, alone = memory[:6], memory[8:3:-1], np.arange(4.0)[::2]
     bits, empty = memory[1:3].view(np.int32), memory[:0]
     arrays = [front, back, alone, bits, empty]
-    sent = host.send("kernel", arrays, "cpu")
+    sent = arguments.send("kernel", arrays, "cpu")
     copies = [_there(sent, array) for array in arrays]
     for copy, array in zip(copies, arrays):
         np.testing.assert_array_equal(copy, array)
@@ -212,7 +203,7 @@ def test_what_is_read_only_is_sent_and_does_not_come_back():
     fixed = memory[:2]
     fixed.flags.writeable = False
     for arrays in ([fixed], [fixed, memory[1:]]):
-        sent = host.send("kernel", arrays, "cpu")
+        sent = arguments.send("kernel", arrays, "cpu")
         _there(sent, fixed)[:] = 5
         sent.back()
     assert memory.tolist() == [0, 5, 0, 0]  # by the other name, as in Python
@@ -455,16 +446,16 @@ def test_numbers_are_of_the_type_that_numba_gives_them():
 
 @on_a_gpu
 def test_tensors_end_although_numba_has_seen_them():
-    from weft.pykernel.numba import views
+    from weft.pykernel.numba import arguments
 
     torch.cuda.synchronize()
     c = torch.zeros(1 << 20, device="cuda")
     held = torch.cuda.memory_allocated()
     run(fill, c, 1, 8)
-    seen = len(views.SEEN)
+    seen = len(arguments.SEEN)
     del c
     assert torch.cuda.memory_allocated() <= held - (4 << 20)
-    assert len(views.SEEN) == seen - 1
+    assert len(arguments.SEEN) == seen - 1
 
 
 @on_a_gpu
@@ -765,7 +756,7 @@ def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
     declared = re.findall(
         r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*given)
     )
-    codes = direct.pack_codes(types)
+    codes = arguments.pack_codes(types)
     assert [8 * struct.calcsize("=" + code) for code in codes] == [*map(int, declared)]
     assert codes == "QQqqQqq" + "q" + "QQqqQqqqq" + "?dfIh"
 
@@ -786,11 +777,11 @@ class Compiled:
 def test_a_launch_is_packed_where_the_driver_reads_it():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config(((2, 3), 64, 0, 16))
-    made = direct.load_ready(
+    made = arguments.load_ready(
         Compiled(numba.int32, numba.float32[:], numba.uint8), shape
     )
     (room,) = made.rooms
-    made.pack(room.buffer, direct.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
+    made.pack(room.buffer, arguments.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
     assert made.function == 123
     assert struct.unpack_from("=7I4xQ", room.buffer) == (2, 3, 1, 64, 1, 1, 16, 7)
     at = (ctypes.c_size_t * 9).from_address(room.table)
@@ -803,11 +794,11 @@ def test_a_launch_is_packed_where_the_driver_reads_it():
 def test_what_only_numba_can_launch():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config((1, 1))
-    assert direct.load_ready(Compiled(numba.complex64), shape) is None
-    assert direct.load_ready(Compiled(numba.typeof((1, 2))), shape) is None
+    assert arguments.load_ready(Compiled(numba.complex64), shape) is None
+    assert arguments.load_ready(Compiled(numba.typeof((1, 2))), shape) is None
     waits = Compiled(numba.int32)
     waits.cooperative = True
-    assert direct.load_ready(waits, shape) is None
+    assert arguments.load_ready(waits, shape) is None
 
 
 def test_what_the_linker_says_of_shared_memory():

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.report import carets, raw, symbols
+from weft.report import places, raw, symbols
 from weft.report.text import colour_report
 
 # ---- lines and columns ------------------------------------------------------------
@@ -126,7 +126,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
     ],
 )
 def test_a_caret_stands_where_the_access_begins(line, compiled, array, callee, begins):
-    at = carets.find_column(line, compiled, array, callee)
+    at = places.find_column(line, compiled, array, callee)
     assert line.encode()[at:].decode().startswith(begins)
 
 
@@ -142,7 +142,7 @@ def test_a_caret_stands_where_the_access_begins(line, compiled, array, callee, b
     ],
 )
 def test_an_array_that_has_one_index_is_named(line, column, named):
-    assert carets.only_array(line, column) == named
+    assert places.only_array(line, column) == named
 
 
 # ---- from the text of the runtime to a report --------------------------------------

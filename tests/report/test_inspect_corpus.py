@@ -13,7 +13,7 @@ import pytest
 from marked_cases import FOLDER, Case, cases, mark_of
 
 from weft.programs import program
-from weft.report.kinds import KINDS
+from weft.report.cures import KINDS
 from weft.report.model import Finding
 from weft.report.raw import Files, program_report
 

@@ -7,8 +7,7 @@ import pytest
 from weft import KernelFault, cuda, inspect
 from weft import cells as jit
 from weft.report import cures
-from weft.report.loops import find_cuda_loops
-from weft.report.turns import Barriers, Turns, find_turns
+from weft.report.turns import Barriers, Turns, find_cuda_loops, find_turns
 
 SOURCE = """
 #define SIDE 8

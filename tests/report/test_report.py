@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
-from weft.report.counters import Counters, Place
+from weft.report.counters import Counters, Place, list_remarks
+from weft.report.cures import KINDS
 from weft.report.html import write_listing as html_listing
-from weft.report.kinds import KINDS
-from weft.report.lines import list_remarks
 from weft.report.model import Finding, Listing, Report
 from weft.report.places import write_index
 from weft.report.text import write_listing, write_text

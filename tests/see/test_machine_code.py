@@ -9,9 +9,9 @@ import pytest
 from weft import cuda, cuda_c, load_cuda, numba_jit
 from weft.base.errors import ArgumentError, BuildError, KernelError
 from weft.cells.gpu import nvrtc
-from weft.see.machine_code import ptx, read_ptx, read_sass, sass
+from weft.see.machine_code import assembly, ptx, sass
 from weft.see.machine_code.instructions import told
-from weft.toolchain import disassembler
+from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC"
 
 def _disassembler() -> bool:
     try:
-        return "cuobjdump" not in disassembler.find_tool()
+        return "cuobjdump" not in tools.find_disassembler()
     except BuildError:
         return False
 
@@ -183,14 +183,14 @@ def test_what_is_no_kernel_is_refused_in_a_sentence(module):
 
 
 def test_without_a_disassembler_the_cure_is_named(module, monkeypatch):
-    monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
-    disassembler.find_tool.cache_clear()
+    monkeypatch.setattr(tools, "TOOLS", ("no-such-tool",))
+    tools.find_disassembler.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
             sass(module, arch="sm_80")
         assert ptx(module, arch="sm_80").kernels
     finally:
-        disassembler.find_tool.cache_clear()
+        tools.find_disassembler.cache_clear()
 
 
 def test_a_cell_shows_them_as_the_functions_do(capsys):
@@ -241,7 +241,7 @@ $__internal_0_$__slow:
 
 def test_loops_are_those_of_the_control_flow_not_every_jump_back():
     """A slow path behind the end jumps back, and is no loop; nor is the last branch."""
-    code = read_sass.read(SASS, "_Z1kv")
+    code = assembly.read_sass(SASS, "_Z1kv")
     assert [one.opcode for one in code.instructions][-1] == "RET.REL.NODEC"
     outer, inner = code.loops
     assert (outer.depth, outer.hot, sorted(outer.body)) == (0, False, [1, 2, 3, 4])
@@ -250,7 +250,7 @@ def test_loops_are_those_of_the_control_flow_not_every_jump_back():
 
 
 def test_a_place_is_the_readers_own_line_also_where_a_header_was_inlined():
-    code = read_sass.read(SASS, "_Z1kv").instructions
+    code = assembly.read_sass(SASS, "_Z1kv").instructions
     assert [one.line for one in code[:3]] == [3, 2, 6]
     assert {one.file for one in code} == {"/tmp/cell"}
     assert code[1].bits == 128 and code[1].kind == "global load"
@@ -288,8 +288,8 @@ $L__BB0_2:
 
 
 def test_ptx_is_read_with_calls_tables_and_inlined_headers():
-    assert read_ptx.kernels(PTX) == ["_Z1kPf"]
-    code = read_ptx.read(PTX, "_Z1kPf")
+    assert assembly.list_ptx_kernels(PTX) == ["_Z1kPf"]
+    code = assembly.read_ptx(PTX, "_Z1kPf")
     names = [one.opcode for one in code.instructions]
     want = ["ld.param.u64", "ld.global.v4.f32", "call.uni", "brx.idx", "ret"]
     assert names == want

@@ -13,7 +13,7 @@ import torch
 
 from weft import ArgumentError, nvtx_range, sim
 from weft.mnist import PythonCnn, Split
-from weft.see.traces import nvtx
+from weft.see.traces import timeline
 from weft.toolchain import build
 
 HERE = Path(__file__).parent
@@ -37,9 +37,9 @@ def calls(monkeypatch):
     )
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "nvtx", fake)
-    nvtx._load_calls.cache_clear()
+    timeline._load_calls.cache_clear()
     yield seen
-    nvtx._load_calls.cache_clear()
+    timeline._load_calls.cache_clear()
 
 
 def test_ranges_nest_and_end_also_when_something_raises(calls):
@@ -53,10 +53,10 @@ def test_ranges_nest_and_end_also_when_something_raises(calls):
 def test_without_cuda_a_range_is_nothing(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    nvtx._load_calls.cache_clear()
+    timeline._load_calls.cache_clear()
     with nvtx_range("step"):
         value = 3
-    nvtx._load_calls.cache_clear()
+    timeline._load_calls.cache_clear()
     assert value == 3
 
 

@@ -14,8 +14,8 @@ from weft.base.errors import ArgumentError
 from weft.cells import stored
 from weft.cells.gpu import nvrtc
 from weft.see.machine_code import occupancy
-from weft.see.machine_code.limits import LIMITS
-from weft.toolchain.build import gxx
+from weft.see.machine_code.residency import LIMITS
+from weft.toolchain.tools import gxx
 
 # cuda_occupancy.h needs no GPU: it is told what the GPU has.
 CALCULATOR = """
@@ -124,7 +124,7 @@ def test_a_kernel_brings_its_registers_and_shared_memory():
 def test_a_compiler_that_tells_no_registers_is_named_with_its_words(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(stored.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(stored.store, "cache_folder", lambda *parts: tmp_path)
     monkeypatch.setattr(nvrtc, "parse_usage", lambda log: {})
     kernel = load_cuda("__global__ void silent(int *x) { *x = 1; }").silent
     said = r"NVRTC \d+\.\d ended with code 0 and \d{3,} bytes, and said: nothing"

@@ -13,8 +13,8 @@ from weft import cuda, cuda_c, load_cuda, numba_jit, profile
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counters as bench_counters
 from weft.report.counters import Counters, Place
-from weft.see.machine_code import metrics, ncu, replay
-from weft.see.machine_code.comparison import Comparison
+from weft.see.machine_code import ncu, replay
+from weft.see.machine_code.profile import Comparison
 
 GPU = torch.cuda.is_available()
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_profiled_is_refused():
 
 
 def test_atomics_are_ncus_reductions_and_atomics_together():
-    (requests,) = [m for m in metrics.COUNTS if m.name == "global atomic requests"]
+    (requests,) = [m for m in ncu.COUNTS if m.name == "global atomic requests"]
     red, atom = requests.ncu
     assert requests.theirs({red: 3, atom: 4}) == 7 and requests.theirs({red: 3}) == 3
     assert requests.theirs({}) is None
@@ -180,9 +180,9 @@ def test_atomics_are_ncus_reductions_and_atomics_together():
 
 def test_instructions_that_a_predicate_switches_off_are_no_requests():
     """ncu counts them as executed, but they take no wavefront."""
-    needed = {m.name: m for m in metrics.COUNTS}["shared load wavefronts needed"]
+    needed = {m.name: m for m in ncu.COUNTS}["shared load wavefronts needed"]
     (turns,), (conflicts,) = needed.ncu, needed.less
-    assert metrics.ncu_names([needed]) == [turns, conflicts]
+    assert ncu.ncu_names([needed]) == [turns, conflicts]
     assert needed.theirs({turns: 3040, conflicts: 8}) == 3032
     assert needed.theirs({turns: 3040}) is None
     assert needed.formula == f"{turns} - {conflicts}"
@@ -194,14 +194,14 @@ def test_instructions_that_a_predicate_switches_off_are_no_requests():
 
 
 def test_counts_must_be_the_same_and_ratios_near():
-    count = metrics.Metric("n", ("n",), exact=True)
-    ratio = metrics.Metric("r", ("r",), tight=True)
-    free = metrics.Metric("t", ("t",))
+    count = ncu.Metric("n", ("n",), exact=True)
+    ratio = ncu.Metric("r", ("r",), tight=True)
+    free = ncu.Metric("t", ("t",))
     judged = bench_counters.judge_counts
     assert judged(count, 8, 8, None) == (True, "same")
     assert judged(count, 800, 801, None) == (False, "DIFFERS")
     assert judged(ratio, 10.19, 10, None)[0] and not judged(ratio, 10.3, 10, None)[0]
-    more = metrics.Metric("m", ("m",), exact=True, more=True)
+    more = ncu.Metric("m", ("m",), exact=True, more=True)
     assert judged(more, 99, 100, None)[0]
     assert judged(more, 100, 100, None) == (True, "same")
     assert not judged(more, 101, 100, None)[0] and not judged(more, 97, 100, None)[0]
@@ -237,7 +237,7 @@ def test_the_table_of_a_comparison_shows_what_was_compared():
         return {
             **{"rung": rung, "metric": "global load sectors", "cpu": ours},
             **{"ncu": theirs, "agrees": agrees, "verdict": verdict},
-            "difference": metrics.difference(ours, theirs),
+            "difference": ncu.difference(ours, theirs),
         }
 
     rows = [row("a", 8, 8, True, "same"), row("b", 8, 9, False, "DIFFERS")]

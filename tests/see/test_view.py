@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.base import style
-from weft.see.figures import images, view
+from weft.see.figures import view
 
 LISTING = """\
 out 0x7ffe0f08 8 0x7ffe1000
@@ -71,7 +71,7 @@ def test_an_image_has_a_frame_that_is_seen_on_a_white_and_on_a_black_page(monkey
     """A white edge would end nowhere on a white page, a black one on a black page."""
     shown = []
     monkeypatch.setattr(view, "show_figure", shown.append)
-    images.show_images(white=np.ones((4, 6)), black=np.zeros((4, 6)))
+    view.show_images(white=np.ones((4, 6)), black=np.zeros((4, 6)))
     for axes in shown[0].axes:
         assert all(spine.get_visible() for spine in axes.spines.values())
         assert not axes.get_xticks().size and not axes.get_yticks().size

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from weft.base.errors import ArgumentError, KernelError
-from weft.timing import cublas
+from weft.timing import peaks
 
 
 def numbers(pointer, count):
@@ -51,25 +51,25 @@ class Columns:
 @pytest.fixture
 def columns(monkeypatch):
     made, room = Columns(), torch.empty(1000, dtype=torch.uint8)
-    monkeypatch.setattr(cublas, "open_library", lambda: made)
-    monkeypatch.setattr(cublas, "_handle", lambda index: (ctypes.c_void_p(1), room))
+    monkeypatch.setattr(peaks, "open_cublas", lambda: made)
+    monkeypatch.setattr(peaks, "_handle", lambda index: (ctypes.c_void_p(1), room))
     return made
 
 
-@pytest.mark.parametrize("layout", cublas.LAYOUTS)
+@pytest.mark.parametrize("layout", peaks.LAYOUTS)
 def test_rows_become_columns(columns, layout):
     a, b, c = torch.randn(3, 5), torch.randn(5, 4), torch.full((3, 4), torch.nan)
     given = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
-    cublas.Gemm("fp32", 0)(c, *given, layout)
+    peaks.Gemm("fp32", 0)(c, *given, layout)
     assert torch.allclose(c, a @ b, atol=1e-5)
     assert columns.workspace == 1000 and columns.kinds == (0, 0, 0, 68)
-    cublas.Gemm("tf32", 0)(c, *given, layout)
+    peaks.Gemm("tf32", 0)(c, *given, layout)
     assert columns.kinds == (0, 0, 0, 77)
 
 
 def test_what_does_not_fit_is_refused(columns):
     a, b, c = torch.randn(3, 5), torch.randn(5, 4), torch.randn(3, 4)
-    gemm = cublas.Gemm("fp32", 0)
+    gemm = peaks.Gemm("fp32", 0)
     for given, said in (
         ((c, a, b, "nt"), r"nt: c, a and b are \[\(3, 4\), \(3, 5\), \(5, 4\)\]"),
         ((c, a, b, "nx"), "layout 'nx'"),
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_refused(columns):
         with pytest.raises(ArgumentError, match=said):
             gemm(*given)
     with pytest.raises(ArgumentError, match="fp64: there are fp32, tf32"):
-        cublas.Gemm("fp64", 0)
+        peaks.Gemm("fp64", 0)
     columns.status = 13
     with pytest.raises(KernelError, match="cublasGemmEx.*13, execution failed"):
         gemm(c, a, b)
@@ -87,19 +87,19 @@ def test_what_does_not_fit_is_refused(columns):
 
 def test_the_workspace_is_pytorchs(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    assert cublas.workspace_bytes((9, 0)) == 32 << 20
-    assert cublas.workspace_bytes((8, 0)) == (8 << 20) + (128 << 10)
+    assert peaks.workspace_bytes((9, 0)) == 32 << 20
+    assert peaks.workspace_bytes((8, 0)) == (8 << 20) + (128 << 10)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    assert cublas.workspace_bytes((9, 0)) == 128 << 10
+    assert peaks.workspace_bytes((9, 0)) == 128 << 10
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("layout", cublas.LAYOUTS)
+@pytest.mark.parametrize("layout", peaks.LAYOUTS)
 @pytest.mark.parametrize("precision, bound", [("fp32", 1e-6), ("tf32", 1e-3)])
 def test_the_real_one_multiplies(precision, bound, layout):
     a, b = (torch.randn(*size, device="cuda") for size in ((100, 37), (37, 51)))
     c = torch.full((100, 51), torch.nan, device="cuda")
     given = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
-    cublas.Gemm(precision)(c, *given, layout)
+    peaks.Gemm(precision)(c, *given, layout)
     want = a.double() @ b.double()
     assert ((c - want).norm() / want.norm()).item() < bound

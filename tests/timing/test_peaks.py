@@ -12,7 +12,7 @@ from weft.timing import peaks
 
 
 def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(peaks.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(peaks.store, "cache_folder", lambda *parts: tmp_path)
     monkeypatch.setitem(peaks.COPIED, "cpu", 1 << 16)
     monkeypatch.setattr(peaks, "SECONDS", 0.02)
     copy, fma = found = peaks.peaks("cpu")

@@ -14,7 +14,7 @@ import torch
 import weft
 from weft.base.device import parse_device
 from weft.base.errors import ArgumentError
-from weft.timing import clocks, gpu_state, timers
+from weft.timing import clocks, timers
 
 CPU = parse_device("cpu")
 
@@ -119,7 +119,7 @@ def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch)
     )
     one = timers.make_contender(lambda: events.append("c"), (), CPU, cold=True)
     one.calls = 3
-    clocks.WallTimer(CPU).sample("it", one, gpu_state.Watch(CPU))
+    clocks.WallTimer(CPU).sample("it", one, clocks.Watch(CPU))
     assert events == list("fcfcfc")
     assert one.cache == "cold, flushed"
 
@@ -293,9 +293,9 @@ class Nvml:
 
 def test_a_watch_tells_clocks_power_and_throttling(monkeypatch):
     nvml = Nvml([1980, 1400, 1755], [0x1, 0x4 | 0x20, 0x4])
-    monkeypatch.setattr(gpu_state, "_open_library", lambda: nvml)
-    monkeypatch.setattr(gpu_state, "_handle", lambda index: "handle")
-    watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
+    monkeypatch.setattr(clocks, "_open_library", lambda: nvml)
+    monkeypatch.setattr(clocks, "_handle", lambda index: "handle")
+    watch = clocks.Watch(SimpleNamespace(type="cuda", index=0))
     for _ in range(3):
         watch.look()
     assert watch.row() == {
@@ -305,9 +305,9 @@ def test_a_watch_tells_clocks_power_and_throttling(monkeypatch):
 
 
 def test_without_nvml_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(gpu_state, "_open_library", lambda: None)
-    monkeypatch.setattr(gpu_state, "_handle", lambda index: None)
-    watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
+    monkeypatch.setattr(clocks, "_open_library", lambda: None)
+    monkeypatch.setattr(clocks, "_handle", lambda index: None)
+    watch = clocks.Watch(SimpleNamespace(type="cuda", index=0))
     watch.look()
     assert set(watch.row().values()) == {None}
 

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from weft.base import cache
+from weft.base import store
 from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native
@@ -92,7 +92,7 @@ def test_gxx_accepts_every_source_without_a_warning(path):
 
 
 def test_a_warning_is_refused_however_often_it_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     source = tmp_path / "warns.cu"
     source.write_text("static int unused(int x) { return 1; }\n")
     for _ in range(2):
@@ -279,14 +279,14 @@ def test_an_unknown_op_is_refused_with_those_there_are():
 
 
 def test_the_cache_stays_under_its_limit_oldest_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(store, "_root", tmp_path)
     for age, name in enumerate("abc"):
         (tmp_path / name).write_bytes(bytes(1000))
         os.utime(tmp_path / name, (age, age))
-    cache.prune(limit=2500)
+    store.prune(limit=2500)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c"]
-    assert cache.clear() == 2000
-    assert cache.measure_cache() == 0
+    assert store.clear() == 2000
+    assert store.measure_cache() == 0
 
 
 @pytest.mark.slow

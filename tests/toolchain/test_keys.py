@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.base import cache
+from weft.base import store
 from weft.base.paths import PACKAGE, ROOT
 from weft.cells import stored
 from weft.cells.cpu import compiler
@@ -106,7 +106,7 @@ def test_a_cell_for_a_gpu_is_named_after_its_toolchain(edit):
 
 def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeypatch):
     """Its manifest has the state of each file that decides how it is built."""
-    monkeypatch.setattr(cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(store, "cache_folder", lambda *parts: tmp_path)
     executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
     executable.touch()
     files = {str(f): program._file_state(str(f)) for f in SOURCES[keys.PROGRAM]}

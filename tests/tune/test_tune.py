@@ -14,11 +14,9 @@ from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
 from weft.timing.timers import Timed
 from weft.toolchain import config, native
-from weft.tune import fit, halving, memory, right, session
-from weft.tune.constants import with_values
+from weft.tune import fit, right, session
 from weft.tune.plain_c import load_c
-from weft.tune.rebound import with_globals
-from weft.tune.sources import bound
+from weft.tune.sources import bound, with_globals, with_values
 from weft.tune.space import Candidate
 
 TWICE = """
@@ -359,7 +357,7 @@ def clock(monkeypatch):
         return float(taken[-1])
 
     taken = []
-    monkeypatch.setattr(halving.timers, "side_by_side", side_by_side)
+    monkeypatch.setattr(fit.timers, "side_by_side", side_by_side)
     monkeypatch.setattr(WallTimer, "span", span)
     return SimpleNamespace(rounds=rounds, taken=taken)
 
@@ -410,7 +408,7 @@ def test_nobody_leaves_who_is_as_good_as_the_best_and_the_race_ends(clock):
 
 
 def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
-    inner, rounds = halving.timers.side_by_side, []
+    inner, rounds = fit.timers.side_by_side, []
 
     def interrupted(*args, **more):
         rounds.append(1)
@@ -418,7 +416,7 @@ def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
             raise KeyboardInterrupt
         return inner(*args, **more)
 
-    monkeypatch.setattr(halving.timers, "side_by_side", interrupted)
+    monkeypatch.setattr(fit.timers, "side_by_side", interrupted)
     best = tune_functions(clock, [130, 120, 110, 140, 150, 160, 170])
     assert best["US"] == 110 and best.stopped and "stopped before the end" in repr(best)
 
@@ -451,7 +449,7 @@ def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path)
 
 @pytest.fixture
 def remembered(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory.cache, "cache_folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(session.store, "cache_folder", lambda *parts: tmp_path)
     return tmp_path
 
 
@@ -462,7 +460,7 @@ def total(source=SUM, n=1000, check=torch.sum, **more):
 
 
 def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
-    monkeypatch.setattr(halving, "SECONDS", 0.02)
+    monkeypatch.setattr(fit, "SECONDS", 0.02)
     first = total()
     assert first.us > 0 and not first.cached and first["STEP"] in (1, 8)
     again = total()
@@ -483,7 +481,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
 
 
 def test_each_device_has_a_choice_of_its_own(remembered, monkeypatch):
-    monkeypatch.setattr(halving, "SECONDS", 0.02)
+    monkeypatch.setattr(fit, "SECONDS", 0.02)
     assert not total().cached and total().cached
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(session, "device_name", lambda device: "Invented GPU")

@@ -147,7 +147,7 @@ int __all(int);
 
 namespace simt {
 
-/* The value that a statement of old stores, as lockstep.py has it: read
+/* The value that a statement of old stores, as shared.py has it: read
  * by the lanes that are here together before one of them writes, and written
  * by all before one goes on. */
 template <class T> struct Lockstep {

@@ -5,7 +5,7 @@
  * and what a shuffle reads from a lane that does not is undefined. So two
  * things are findings: a lane of the mask that came to the kernel's end another
  * way, and a shuffle that reads a lane which is not there. The words are those
- * of lib/weft/pykernel/sim/absent.py. */
+ * of lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
 namespace simt {

@@ -1,4 +1,8 @@
-"""Devices by name, and what the CUDA driver says of the GPUs, without PyTorch.
+"""The machine that runs us: processor, driver, and GPUs by name, without PyTorch.
+
+The machine that this process runs on: its processor and its CUDA driver.
+
+Devices by name, and what the CUDA driver says of the GPUs, without PyTorch.
 
 To import PyTorch takes seconds, and a training of ours needs nothing of it. Where it
 is in the process and uses the GPU, its current stream and its current device hold;
@@ -13,12 +17,44 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
+import platform
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .errors import KernelError
+
+
+def cpu_name() -> str:
+    """The processor's own name, or the architecture where it has none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def count_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def driver_version() -> str:
+    """The NVIDIA driver's version, or "none"."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, text=True, capture_output=True, timeout=20)
+        return done.stdout.splitlines()[0].strip()
+    except (OSError, IndexError, subprocess.TimeoutExpired):
+        return "none"
+
 
 DRIVER = "libcuda.so.1"
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...

@@ -1,32 +1,29 @@
-"""One look for every chart: Okabe and Ito's colours, text as text, no ground.
+"""One look for every chart: colours (Okabe and Ito), size, caption, axes.
 
-What a mark means is the same in every picture:
-
-    filled  measured, or done, here
-    hollow  measured elsewhere; the device is named
-    dashed  something to compare with: a bound, a prediction, a guess, the truth
-    pale    without a part in it: an idle thread, an unused cell
-
-reference_line() and REFERENCE, its like in SVG, are all that draws dashes.
-
-Text and grey lines have the colour INK in matplotlib and `currentColor` in the
-SVG of write_svg(), write_inline_svg() and save(), so one picture serves light and
-dark pages.
+Text stays text, and the ground stays clear: a figure is legible on light and on dark
+pages. matplotlib is imported where it is used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 OURS = READ = "#0072B2"  # blue
 WRITTEN = "#E69F00"  # orange
@@ -150,3 +147,33 @@ def save(figure: Figure, path: str | Path) -> None:
     beside = path.with_name(path.name + ".part")
     beside.write_text(write_svg(figure), encoding="utf-8")
     os.replace(beside, path)
+
+
+INCH = 72  # points of an SVG
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of that many SVG points, which no notebook shows twice."""
+    return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
+
+
+def write_caption(figure: Figure, text: str) -> None:
+    """The text in lines below everything."""
+    columns = int(figure.get_figwidth() * INCH / 5.9)
+    figure.supxlabel(
+        textwrap.fill(text, columns),
+        **{"x": 0.008, "ha": "left", "fontsize": 11, "color": INK},
+    )
+
+
+def mark_powers(axes: Axes, high: float) -> None:
+    """Ticks at 10, 30, 100, ... up to `high` as plain numbers."""
+    low = axes.get_xlim()[0]
+    ticks = [
+        digit * 10**power
+        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for digit in (1, 3)
+    ]
+    axes.set_xticks([t for t in ticks if low <= t <= high])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_locator(NullLocator())

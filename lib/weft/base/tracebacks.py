@@ -1,4 +1,7 @@
-"""Errors as notebooks show them: up to the reader's line, or by their message alone."""
+"""Errors as notebooks show them: up to the reader's line, or by their message alone.
+
+The IPython that runs us, if one does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from .paths import PACKAGE
+
+
+def running_shell() -> Any:
+    """The running IPython; None outside of one."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    return get_ipython()
+
 
 WIDE = 74  # letters of a line; more do not fit where a page is shown large
 _OURS = str(PACKAGE), "<launch of "  # the latter: cells/gpu/launch.py's

@@ -1,5 +1,7 @@
 """Blocks of README.md and docs/results.md: `python -m weft.benchmarks.readme`.
 
+README's summary of the results, from the committed rows.
+
 Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
 of PAGES' functions writes it from notebooks/results/. A test holds both files to these
 blocks and finds measured numbers outside of them. The command also draws PICTURES
@@ -16,12 +18,97 @@ from matplotlib.figure import Figure
 from ..base.paths import ROOT
 from ..base.style import save
 from . import sentences
+from .matmul.goals import compare_goals, fastest_row
 from .matmul.plot import ladder_plot
 from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import plot_roofline
+from .matmul.series import committed_results
+from .phrases import fill_lines, write_duration, write_factors
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
-from .summary import summarize_results
+
+
+def summarize_results() -> str:
+    """Return a Markdown table of our times, the fastest peer's, and their ratios."""
+    lines = [
+        "| what | where | ours | the fastest peer | ratio |",
+        "|---|---|---:|---:|---:|",
+    ]
+    lines += [*_race_lines(), *_processor_lines(), *_matmul_lines()]
+    return "\n".join([*lines, "", _describe_ratios()])
+
+
+def _describe_ratios() -> str:
+    """Explain the ratios, with those beside a PyTorch that was measured apart."""
+    rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
+    ours = sentences.select(rows, impl="weft")
+    factors = write_factors(row["vs_torch_stronger"] for row in ours)
+    return fill_lines(
+        "A ratio above 1 means that ours is faster. Each kernel is checked before "
+        f"it is timed. Beside a faster PyTorch, measured apart, the first {len(ours)} "
+        f"ratios are {factors}."
+    )
+
+
+def _race_lines() -> list[str]:
+    """Compare a training step of 64 images in each precision on a GPU."""
+    results = sentences.load_newest("race", "cuda")
+    steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
+    lines = []
+    for kind in dict.fromkeys(row["precision"] for row in steps):
+        there = sentences.select(steps, precision=kind)
+        ours, theirs = (
+            sentences.fastest_row(there, impl) for impl in ("weft", "torch")
+        )
+        lines.append(
+            _write_line(
+                f"training step, {sentences.BATCH} images, {kind}", ours, theirs
+            )
+        )
+    return lines
+
+
+def _processor_lines() -> list[str]:
+    """Compare the same step on a processor."""
+    results = sentences.load_newest("mnist", "cpu")
+    ours, theirs = (
+        sentences.fastest_row(results["rows"], i) for i in ("weft", "torch")
+    )
+    return [_write_line(f"training step, {ours['batch']} images, fp32", ours, theirs)]
+
+
+def _matmul_lines() -> list[str]:
+    """Compare our fastest rung with cuBLAS at m = k = n = 4096 in each precision."""
+    results = committed_results()[0]
+    rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
+    device = results["machine"]["device"]
+    lines = []
+    for line in compare_goals(rows):
+        if line["target"] == "cuda" and line["size"] == "4096" and line["ratio"]:
+            name = f"matrix product, {line['size']}, {line['precision']}"
+            ours = fastest_row(
+                row
+                for row in rows
+                if row["rung"] == line["ours"] and _is_size(row, line["size"])
+            )
+            if ours is not None:
+                speed, ratio = ours["tflops"], line["ratio"]
+                cells = [f"{speed:.3g} TFLOP/s", f"{speed / ratio:.3g}, cuBLAS"]
+                text = f"| {name} | {device} | {' | '.join(cells)} | {ratio:.2f} |"
+                lines.append(text)
+    return lines
+
+
+def _is_size(row: dict, size: str) -> bool:
+    return str(row["m"]) == size == str(row["k"]) == str(row["n"])
+
+
+def _write_line(what: str, ours: dict, theirs: dict) -> str:
+    times = [write_duration(row["us"]) for row in (ours, theirs)]
+    ratio = theirs["us"] / ours["us"]
+    cells = [what, ours["device"], times[0], f"{times[1]}, PyTorch", f"{ratio:.2f}"]
+    return f"| {' | '.join(cells)} |"
+
 
 README = ROOT / "README.md"
 RESULTS_PAGE = ROOT / "docs" / "results.md"

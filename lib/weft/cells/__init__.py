@@ -7,15 +7,14 @@ The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g+
 on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
     module                      the callables: module.add[grid, block](out, a, ...)
-    scalars, structs            C types of parameters: sizes, dtypes, members
+    structs                     C types of parameters: sizes, dtypes, members
     arguments, arrays, reached  the arguments of a launch, and what they point to
-    copies                      what to pass instead of an array that does not fit
     variables                   __constant__ and __device__ variables, by name
     checks                      what no cell may contain, on both targets
-    flags, headers              --flags for both compilers; %%cuda_header
-    prelude, stored             what nvcc includes by itself; compiled cells on disk
+    headers                     %%cuda_header, and what nvcc includes by itself
+    stored                      --flags for both compilers; compiled cells on disk
     trial, output               --check and --time; printf
-    isolated, process           --isolated, and the process for it
+    isolated                    --isolated, and the process for it
     cpu/                        g++, and launches on fenced copies
     gpu/                        NVRTC, and launches through the CUDA driver
 """
@@ -28,8 +27,8 @@ from pathlib import Path
 
 from ..base.errors import ArgumentError, KernelFault
 from ..csource.diagnostics import CompileError, Diagnostic
-from . import flags as flags_module
-from .cpu.shown import last_report
+from . import stored as flags_module
+from .cpu.watched import last_report
 from .module import Cell, Kernel, Launch, Module
 from .trial import OrderDependence
 

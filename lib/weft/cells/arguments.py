@@ -19,10 +19,9 @@ import torch
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
 from ..csource.signature import Param
-from . import copies, structs
+from . import arrays, structs
 from .arrays import Array, describe
-from .scalars import Scalar, find_scalar
-from .structs import Layout, Member
+from .structs import Layout, Member, Scalar, find_scalar
 
 
 def first_array(value: Any) -> Array | None:
@@ -297,7 +296,7 @@ class Binder:
                 param,
                 f"the array is not contiguous (shape {array.shape}, strides "
                 f"{_strides_of(array.owner)}): "
-                f"{copies.advise_contiguous(param, array.owner)}",
+                f"{arrays.advise_contiguous(param, array.owner)}",
             )
         if not param.const:
             self._check_writable(param, array)
@@ -339,7 +338,7 @@ class Binder:
             raise self._error(
                 param,
                 f"wants {kind.dtypes[0]}, this is {array}"
-                f"{copies.advise_converted(param, array.owner, kind.dtypes[0])}",
+                f"{arrays.advise_converted(param, array.owner, kind.dtypes[0])}",
             )
         if array.nbytes % kind.size:
             raise self._error(

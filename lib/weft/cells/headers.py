@@ -1,4 +1,18 @@
-"""Headers that the cells of a session share: %%cuda_header name.cuh."""
+"""Headers of a cell: those of the session, and what is put before it.
+
+Headers that the cells of a session share: %%cuda_header name.cuh.
+
+What a cell finds without any file: what nvcc includes by itself.
+
+NVRTC knows no header of the host. nvcc puts <stdint.h>, <math.h> and <limits.h>
+before every source, so kernels say uint32_t and INFINITY without including
+anything; and teaching programs include <stdio.h> for printf, which NVRTC has.
+
+nvcc also takes what of the host's C++ library needs neither memory nor exceptions:
+std::numeric_limits, std::move, std::is_same_v. g++ has it; for NVRTC it is that of
+NVIDIA's own library, cuda::std. A cell that names std:: gets the headers without
+including them, as nvcc's own headers do.
+"""
 
 from __future__ import annotations
 
@@ -63,3 +77,137 @@ def _read_beside(folder: Path, name: str) -> str | None:
         return None
     path = folder / name
     return path.read_text() if path.is_file() else None
+
+
+NAME = "weft_prelude.h"
+
+# Without these cooperative_groups.h does not need <cuda/atomic>.
+NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
+
+# NVIDIA's C++ library defines the macros below in its own words.
+REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
+
+_INTEGERS = {
+    **{"int8_t": "signed char", "uint8_t": "unsigned char"},
+    **{"int16_t": "short", "uint16_t": "unsigned short"},
+    **{"int32_t": "int", "uint32_t": "unsigned int"},
+    # As NVIDIA's C++ library has them under NVRTC: two types would clash.
+    **{"int64_t": "long long", "uint64_t": "unsigned long long"},
+    **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
+}
+
+# C17 5.2.4.2, 7.12 and POSIX's constants of <math.h>, for x86-64 and Arm Linux.
+MACROS = {
+    **{"CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127"},
+    **{"UCHAR_MAX": "255", "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767"},
+    **{"USHRT_MAX": "65535", "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647"},
+    **{"UINT_MAX": "4294967295U", "LONG_MAX": "9223372036854775807L"},
+    **{"LONG_MIN": "(-9223372036854775807L - 1)"},
+    **{"ULONG_MAX": "18446744073709551615UL", "LLONG_MAX": "9223372036854775807LL"},
+    **{"LLONG_MIN": "(-9223372036854775807LL - 1)"},
+    **{"ULLONG_MAX": "18446744073709551615ULL"},
+    **{"INT8_MIN": "(-128)", "INT8_MAX": "127", "UINT8_MAX": "255"},
+    **{"INT16_MIN": "(-32768)", "INT16_MAX": "32767", "UINT16_MAX": "65535"},
+    **{"INT32_MIN": "(-2147483647 - 1)", "INT32_MAX": "2147483647"},
+    **{"UINT32_MAX": "4294967295U", "INT64_MIN": "(-9223372036854775807L - 1)"},
+    **{"INT64_MAX": "9223372036854775807L", "UINT64_MAX": "18446744073709551615UL"},
+    **{"SIZE_MAX": "18446744073709551615UL"},
+    **{"FLT_RADIX": "2", "FLT_DIG": "6", "FLT_MANT_DIG": "24"},
+    **{"FLT_MIN": "1.17549435e-38F", "FLT_MAX": "3.40282347e+38F"},
+    **{"FLT_EPSILON": "1.19209290e-07F", "DBL_DIG": "15", "DBL_MANT_DIG": "53"},
+    **{"DBL_MIN": "2.2250738585072014e-308", "DBL_MAX": "1.7976931348623157e+308"},
+    **{"DBL_EPSILON": "2.2204460492503131e-16"},
+    **{"HUGE_VALF": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fc00000)"},
+    "INFINITY": "__int_as_float(0x7f800000)",
+    "HUGE_VAL": "__longlong_as_double(0x7ff0000000000000LL)",
+    **{"M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074"},
+    **{"M_LOG10E": "0.43429448190325182765", "M_LN2": "0.69314718055994530942"},
+    **{"M_LN10": "2.30258509299404568402", "M_PI": "3.14159265358979323846"},
+    **{"M_PI_2": "1.57079632679489661923", "M_PI_4": "0.78539816339744830962"},
+    **{"M_1_PI": "0.31830988618379067154", "M_2_PI": "0.63661977236758134308"},
+    **{"M_2_SQRTPI": "1.12837916709551257390", "M_SQRT2": "1.41421356237309504880"},
+    **{"M_SQRT1_2": "0.70710678118654752440"},
+}
+
+_C = (
+    *("assert", "ctype", "errno", "float", "limits", "math", "stdbool", "stddef"),
+    *("stdint", "stdio", "stdlib", "string", "time"),
+)
+_EMPTY = [
+    *(f"{name}.h" for name in _C),
+    *(f"c{name}" for name in _C),
+    *("cuda_runtime.h", "device_launch_parameters.h"),
+]
+
+
+# The functions of <cmath> that both compilers have for float and double.
+_MATH = (
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt"),
+    *("ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1"),
+    *("fabs", "fdim", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "isfinite"),
+    *("isinf", "isnan", "lgamma", "log", "log10", "log1p", "log2", "pow", "round"),
+    *("sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc"),
+)
+_CMATH = "".join(
+    ["#pragma once\nnamespace std {\n", *(f"using ::{f};\n" for f in _MATH), "}\n"]
+)
+_MIN_MAX = """#pragma once
+namespace std {
+template <class T> __host__ __device__ constexpr const T &min(const T &a, const T &b) {
+    return b < a ? b : a;
+}
+template <class T> __host__ __device__ constexpr const T &max(const T &a, const T &b) {
+    return a < b ? b : a;
+}
+}
+"""
+
+# Headers of C++ that are std's under g++ and cuda::std's under NVRTC.
+_STD = (
+    *("array", "bit", "concepts", "initializer_list", "limits", "numeric", "optional"),
+    *("ratio", "span", "tuple", "type_traits", "utility", "variant"),
+)
+_HEADER_OF = {
+    **{name: name for name in _STD},
+    **dict.fromkeys(("exchange", "forward", "move", "pair", "swap"), "utility"),
+    **{"numeric_limits": "limits", "min": "weft_min_max.h", "max": "weft_min_max.h"},
+    **dict.fromkeys(_MATH, "cmath"),
+}
+
+
+def std_headers(code: str) -> list[str]:
+    """The headers of what `code` names of std:: ("std::move": utility).
+
+    code: a source without comments and strings. What is unknown here is expected in
+    <type_traits>.
+    """
+    names = re.findall(r"(?<!cuda::)\bstd::(\w+)", code)
+    return sorted({_HEADER_OF.get(name, "type_traits") for name in names})
+
+
+def _write_prelude() -> str:
+    types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
+    macros = [
+        f"#ifndef {name}\n#define {name} {value}\n#endif"
+        for name, value in MACROS.items()
+    ]
+    return "\n".join(["#pragma once", *types, *macros, ""])
+
+
+def _std_header(name: str) -> str:
+    return (
+        f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    )
+
+
+# What `#include <name>` finds before any file: under g++, and under NVRTC.
+CPU_HEADERS = {
+    "cmath": _CMATH,
+    "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>
+}
+HEADERS = {
+    NAME: _write_prelude(),
+    **dict.fromkeys(_EMPTY, ""),
+    **{name: _std_header(name) for name in _STD},
+    **{"cmath": _CMATH, "weft_min_max.h": _MIN_MAX},
+}

@@ -1,5 +1,7 @@
 """Launches in a process of their own, so that what they ruin is not the notebook's.
 
+Another Python, for work that may ruin or block the one in which it is done.
+
 The process starts with the first launch and stays for the next ones. Arrays travel
 through shared memory, and are copied back after a launch that went well. One that
 does not end within its time, or that is interrupted, ends with its process: the
@@ -8,9 +10,11 @@ only way there is on a GPU.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -37,7 +41,53 @@ from .arguments import Array, Binder, list_held_arrays
 from .cpu import arena
 from .cpu import compiler as cpu
 from .cpu.launch import TIMEOUT
-from .process import Process
+
+
+class Process:
+    """The other process, and the pipe to it.
+
+    arguments: of Python; after them comes the number of the pipe's other end, which
+    multiprocessing.connection.Connection takes. environment: on top of this one's.
+    """
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.owner = os.getpid()
+        self.pipe, theirs = connection.Pipe()
+        paths = os.pathsep.join(p for p in sys.path if p)
+        with theirs:
+            self.child = subprocess.Popen(
+                [sys.executable, *arguments, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is ours to handle
+                env={**os.environ, "PYTHONPATH": paths, **environment},
+            )
+        atexit.register(self.end)
+
+    def first_word(self, seconds: float) -> Any:
+        """What it says first; None if it says nothing for so long.
+
+        Raises EOFError if it ends instead. Whatever is raised, it is gone then.
+        """
+        try:
+            return self.pipe.recv() if self.pipe.poll(seconds) else None
+        except BaseException:
+            self.end()
+            raise
+
+    def alive(self) -> bool:
+        """Whether it takes work."""
+        return not self.pipe.closed and self.child.poll() is None
+
+    def end(self) -> None:
+        """End it, whatever it does, and wait until it is gone."""
+        if self.owner != os.getpid():
+            return  # this is a fork of the one whose process it is
+        atexit.unregister(self.end)
+        self.pipe.close()
+        self.child.kill()
+        self.child.wait()
+
 
 START = 60.0  # seconds that the process may take to start, PyTorch included
 GRACE = 1.0  # seconds on top of the timeout: on a CPU the launch ends by itself

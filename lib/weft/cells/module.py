@@ -19,10 +19,10 @@ from ..toolchain import config
 from . import checks, headers, isolated, trial
 from .arguments import first_array
 from .cpu import compiler as cpu
-from .cpu import shown
 from .cpu.faults import Stopped
+from .cpu.watched import keep_report, tell
 from .gpu import loader as gpu
-from .scalars import find_scalar
+from .structs import find_scalar
 from .variables import State
 
 CACHED_CONFIGS = 256  # per kernel
@@ -377,7 +377,7 @@ class Kernel:
 
     def _watch(self, seen: Any) -> None:
         self._seen = seen
-        shown.keep_report(seen)
+        keep_report(seen)
 
     @property
     def report(self) -> Any:
@@ -474,4 +474,4 @@ class Launch:
         launcher = kernel.launcher(target)
         launcher(self.grid, self.block, self.shared, self.stream, args, *more)
         if target == "cpu" and module.watched and not told:
-            shown.tell(module, kernel._seen)
+            tell(module, kernel._seen)

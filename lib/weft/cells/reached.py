@@ -20,8 +20,7 @@ from ..base.errors import ArgumentError
 from ..csource.signature import Param
 from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
-from .scalars import Scalar, find_scalar
-from .structs import Layout, member_of
+from .structs import Layout, Scalar, find_scalar, member_of
 
 MOST = 10_000  # elements of one list that are looked through for an address
 

@@ -1,4 +1,8 @@
-"""Compiled cells on disk: NVRTC's programs by the hash of all that makes them.
+"""Options of both compilers, and compiled cells on disk.
+
+--flags for both compilers: which option means something to which.
+
+Compiled cells on disk: NVRTC's programs by the hash of all that makes them.
 
 One file each: a line of JSON, then the machine code, then the PTX.
 """
@@ -8,17 +12,89 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ..base import cache, whole
+from ..base import store
+from ..base.errors import ArgumentError
 from ..base.paths import COMMON
 from ..csource import diagnostics
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..toolchain import build, keys
 from .gpu import nvrtc
 from .gpu.nvrtc import Program, Usage
+
+# Taken by g++: macros, folders, warnings, optimisation, language, machine.
+_GXX = re.compile(r"-[DUIOWgfm].*|-std=.*|-w|-pedantic|-pthread|-iquote.*|-include")
+_GXX_PAIRS = ("-D", "-U", "-I", "-iquote", "-include", "-isystem")
+# NVRTC's and nvcc's, which a CPU has no use for.
+_NVCC = re.compile(
+    r"--?(?:use_fast_math|lineinfo|device-debug|G|maxrregcount|arch|gencode|fmad|ftz"
+    r"|prec-div|prec-sqrt|gpu-architecture|extra-device-vectorization|rdc|dlto"
+    r"|extended-lambda|expt-[\w-]+|ptxas-options|Xptxas|diag-[\w-]+|minimal"
+    r"|device-as-default-execution-space|default-device|restrict|split-compile)"
+    r"(?:=.*)?"
+)
+_NVCC_PAIRS = ("-Xptxas", "-maxrregcount", "--maxrregcount", "-arch", "-gencode")
+
+
+def split(text: str | Sequence[str]) -> list[str]:
+    """Flags as a list. A string is cut as a shell would; none ever sees it.
+
+    Raises ArgumentError for an unclosed quote.
+    """
+    if not isinstance(text, str):
+        return [str(flag) for flag in text]
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ArgumentError(f"flags {text!r}: {error}") from None
+
+
+def for_cpu(flags: Sequence[str]) -> list[str]:
+    """Those that g++ takes; ArgumentError for what is an option of neither."""
+    out, todo = [], list(flags)
+    while todo:
+        flag = todo.pop(0)
+        if flag in _NVCC_PAIRS:
+            todo = todo[1:]
+        elif _NVCC.fullmatch(flag):
+            continue
+        elif flag in _GXX_PAIRS:
+            if not todo:
+                raise ArgumentError(f"the flag {flag} wants a value after it")
+            out += [flag, todo.pop(0)]
+        elif re.fullmatch(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)", flag):
+            raise ArgumentError(f"{flag}: on the CPU a cell is C++17 or later")
+        elif _GXX.fullmatch(flag):
+            out.append(flag)
+        else:
+            raise ArgumentError(
+                f"{flag!r} is no flag for a cell: -DNAME=value, -I folder, -O3, -W... "
+                f"and NVRTC's are"
+            )
+    return out
+
+
+def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
+    """Flags of for_cpu() without -D and -U, and those as lines of C.
+
+    As lines behind our own headers, as they do no harm to those.
+    """
+    more, lines, todo = [], [], list(flags)
+    while todo:
+        flag = todo.pop(0)
+        if flag[:2] not in ("-D", "-U"):
+            more.append(flag)
+            continue
+        name, given, value = (flag[2:] or todo.pop(0)).partition("=")
+        value = value if given else "1"
+        undef = flag[1] == "U"
+        lines.append(f"#undef {name}" if undef else f"#define {name} {value}")
+    return more, "".join(f"{line}\n" for line in lines)
+
 
 CELL = "cell"
 
@@ -37,7 +113,7 @@ def load_program(
     cell run as number 7 and as number 8 is one program.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
-    found = _read(path) if cache.has_file(path) else None
+    found = _read(path) if store.has_file(path) else None
     if found:
         os.utime(path)  # used now: prune() takes the oldest first
         return found, True
@@ -47,7 +123,7 @@ def load_program(
         found = _of_the_source(diagnostics.parse_nvrtc(error.log, CELL))
         raise CompileError(found, source, name, error.log) from None
     _write(path, made)
-    cache.prune_at_exit()
+    store.prune_at_exit()
     return made, False
 
 
@@ -99,7 +175,7 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
         *(f"{key}\1{text}" for key, text in sorted(headers.items())),
         *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
     ]
-    return cache.cache_folder("cells") / f"{build._hash(*parts)}.cubin"
+    return store.cache_folder("cells") / f"{build._hash(*parts)}.cubin"
 
 
 def _read(path: Path) -> Program | None:
@@ -125,4 +201,4 @@ def _write(path: Path, made: Program) -> None:
         **{"usage": {kernel: asdict(u) for kernel, u in made.usage.items()}},
         "seconds": made.seconds,
     }
-    whole.write(path, json.dumps(about).encode() + b"\n" + made.cubin + ptx)
+    store.write(path, json.dumps(about).encode() + b"\n" + made.cubin + ptx)

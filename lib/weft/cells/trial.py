@@ -16,7 +16,7 @@ from ..report.text import how_many
 from ..timing import time_call
 from . import output
 from .arguments import Array, Binder, describe, list_held_arrays
-from .cpu import shown
+from .cpu import watched
 
 if TYPE_CHECKING:
     from .module import Kernel, Launch
@@ -59,7 +59,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         launcher.watch = kernel._watch
         results[name] = launcher.results(*shape, hosts, order)
         counts.append(kernel._seen.count)
-        shown.tell(kernel.module, kernel._seen)
+        watched.tell(kernel.module, kernel._seen)
     kernel.module.found = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
     if launcher.reached is not None:

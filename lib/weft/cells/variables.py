@@ -26,7 +26,7 @@ from ..csource.signature import Param
 from . import structs
 from .arguments import Binder
 from .arrays import describe
-from .scalars import Scalar, find_scalar
+from .structs import Scalar, find_scalar
 
 
 @dataclass(frozen=True)

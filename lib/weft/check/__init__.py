@@ -7,13 +7,10 @@ outputs between guard zones, threads in three orders; compared with a float64
 reference within a derived bound. What fails is told by element, block and thread,
 with a guess at the mistake (mistakes/).
 
-    cases, plan         sizes and launch shapes, and which of them are run
-    runners, limit      how each kind of kernel is run, and for how long at most
-    problem             inputs, the answer, and how close to it a result must come
-    fan_in              how many elements of an input an answer depends on
-    attempt             one run of one case
-    refusal, faulty     what is said of a wrong one
-    who                 ... and of the block and thread it belongs to
+    cases, plan      sizes and launch shapes, and which of them are run
+    runners          how each kind of kernel is run, and for how long at most
+    problem          inputs, the answer, and how close to it a result must come
+    refusal, faulty  the report on a wrong one: element, block, thread, and a guess
 """
 
 from __future__ import annotations
@@ -29,12 +26,10 @@ from ..base.style import SHARED
 from ..base.tracebacks import message_first
 from ..cells import OrderDependence
 from . import plan
-from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of
-from .limit import TooLong, time_limit
-from .problem import Problem, Trial, call, make_arguments, name_results
+from .problem import Attempt, Problem, Trial, call, make_arguments, name_results
 from .refusal import refuse_run
-from .runners import Returns, Runner, make_runners
+from .runners import Returns, Runner, TooLong, make_runners, time_limit
 
 TIMEOUT = 10.0  # seconds that one launch may take
 

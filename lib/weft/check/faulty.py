@@ -6,7 +6,7 @@ import math
 
 from ..base.arrays import name_element
 from ..base.errors import Mismatch
-from ..report.kinds import IN_PLACE, UPDATE
+from ..report.cures import IN_PLACE, UPDATE
 from .problem import Trial
 
 NO_GUARD = (

@@ -1,5 +1,13 @@
 """What check() asks for: arrays by name, the float64 answer, and how close to it.
 
+One run of one case of a check, and what came out of it.
+
+How many elements of an input an element of the answer depends on.
+
+The sizes tell it of a product, but not of a softmax or of a sum that all outputs
+share. So it is asked of the reference: an element of an input is changed, and the
+elements of the answer that change with it are counted.
+
 Where the caller says no more, a float output may differ from the answer by
 1.01 * terms * u * reference(|inputs|), u being 2^-24 for float32: the bound of a sum
 of `terms` products in any order (Higham, Accuracy and Stability of Numerical
@@ -19,15 +27,90 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.arrays import Guarded, poison
-from ..base.errors import ArgumentError
+from ..base.arrays import Guarded, poison, widen_floats
+from ..base.errors import ArgumentError, Mismatch
 from .cases import Shape, Sizes, Spec, by_name, draw_values, names_of
-from .fan_in import fan_in
 from .runners import Returns, Runner
+
+
+@dataclass
+class Attempt:
+    """One run of one case. got: the outputs; wrong: the one that was compared last."""
+
+    trial: Trial
+    order: str
+    got: dict[str, np.ndarray] = field(default_factory=dict)
+    worst: float = 0.0
+    error: Mismatch | None = None
+    wrong: str = ""
+
+    @property
+    def by_value(self) -> bool:
+        """Whether it ran to its end and gave wrong numbers."""
+        return (
+            bool(self.wrong) and self.error is not None and self.error.want is not None
+        )
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{n}={v}" for n, v in self.trial.sizes.items())
+        parts = [sizes] if sizes else []
+        if self.trial.shape is not None:
+            parts.append(str(self.trial.shape))
+        if self.order not in ("", "forward"):
+            how = {"reverse": "in reverse"}.get(self.order, self.order)
+            parts.append(f"threads {how}")
+        return ", ".join(parts) or "its inputs"
+
+
+Arrays = dict[str, np.ndarray]
+STEP = 1 / 16  # how far an element is moved: enough to tell, in float64
+SAME = 1e-12  # of the answer: less than that is the rounding of the reference
+
+
+def fan_in(
+    answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
+) -> dict[str, int]:
+    """For each output the number of elements of one input that one of its elements
+    depends on: the mean over the output, of the element that most depends on.
+
+    answer: of other inputs, the outputs. inputs: floats as float64; the first, the
+    middle and the last element of each are changed. 0: none that could be found.
+    """
+    most = dict.fromkeys(want, 0)
+    for name, array in inputs.items():
+        if array.dtype.kind not in "fc":
+            continue  # whole numbers select
+        for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
+            moved = array.copy()
+            moved.flat[place] += STEP * (1 + abs(moved.flat[place]))
+            for output, changed in _count_changed(answer, {name: moved}, want).items():
+                each = -(-array.size * changed // max(1, want[output].size))
+                most[output] = max(most[output], each)
+    return most
+
+
+def _count_changed(
+    answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
+) -> dict[str, int]:
+    """How many elements of each output are others with these inputs; nothing where
+    the reference does not take them, or gives other shapes."""
+    try:
+        with np.errstate(all="ignore"):
+            found = answer(inputs)
+            off = {
+                n: np.abs(widen_floats(found[n]) - widen_floats(due))
+                for n, due in want.items()
+            }
+            return {
+                n: int((each > SAME * np.abs(widen_floats(want[n]))).sum())
+                for n, each in off.items()
+            }
+    except Exception:
+        return {}
+
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
 MORE = 8  # roundings, beside those of the sum
-Arrays = dict[str, np.ndarray]
 
 
 @dataclass

@@ -1,4 +1,6 @@
-"""How check() runs what it is given: Python kernels, Numba, CUDA C, plain functions.
+"""How check() runs what it is given, and for how long at most.
+
+A time limit for a plain function of Python.
 
 Every runner has a name, its parameters, the orders of threads it knows, and run().
 """
@@ -7,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import inspect
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,15 +21,52 @@ import torch
 
 from .. import cells as jit
 from ..base.arrays import ORDERS
-from ..base.errors import ArgumentError
+from ..base.errors import ArgumentError, KernelError
 from ..cells.cpu.launch import open_runtime
 from ..cells.module import select_only_kernel
-from ..cells.scalars import find_scalar
+from ..cells.structs import find_scalar
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim
 from .cases import Shape, count_dimensions
-from .limit import time_limit
+
+
+class TooLong(KernelError):
+    """It ran longer than it may, and was ended."""
+
+
+@contextlib.contextmanager
+def time_limit(name: str, seconds: float) -> Iterator[None]:
+    """End what runs inside, in this thread, with TooLong after so many seconds.
+
+    Python looks for it between two steps of its own: a call of C ends first.
+    """
+    thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
+    # A function object of our own: that of the attribute has what others set on it.
+    raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+    raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
+
+    def end() -> None:
+        with lock:
+            if state["inside"]:
+                state["late"] = True
+                raise_in(thread, TooLong)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except TooLong:
+        raise TooLong(
+            f"{name} ran longer than {seconds:g} s and was ended: look for a loop that "
+            f"does not end, or allow it more with timeout="
+        ) from None
+    finally:
+        timer.cancel()
+        with lock:
+            state["inside"] = False
+
 
 NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
 

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..base import cache
+from ..base import store
+from ..base.device import count_cores, cpu_name, driver_version
 from ..base.errors import BuildError, KernelFault
-from ..base.host import count_cores, cpu_name, driver_version
 from ..timing import machine
-from ..toolchain import build, disassembler, native
+from ..toolchain import build, native, tools
 from ..toolchain.tools import cpu_flags, toolkit_version
 
 
@@ -105,7 +105,7 @@ def _examine_processor() -> list[Finding]:
 
 
 def _examine_compiler() -> list[Finding]:
-    found = build.gxx()
+    found = tools.gxx()
     if not found:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
         return [Finding("C++ compiler", "none", cure, needed=True)]
@@ -208,7 +208,7 @@ def _examine_cells() -> list[Finding]:
     )
     findings = [Finding("NVRTC", value, why)]
     try:
-        findings.append(Finding("disassembler", disassembler.find_tool()))
+        findings.append(Finding("disassembler", tools.find_disassembler()))
     except BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
     return [*findings, _examine_ptxas(), _examine_ncu()]
@@ -217,9 +217,9 @@ def _examine_cells() -> list[Finding]:
 def _examine_ptxas() -> Finding:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
     # Each finding stands alone: doctor runs where this cannot be imported.
-    from ..see.machine_code import toolchain
+    from ..see.machine_code import compilation
 
-    if found := toolchain.ptxas():
+    if found := compilation.ptxas():
         return Finding("ptxas", found)
     value = "none: no sass() of Numba's kernels and of programs"
     return Finding("ptxas", value, "pip install nvidia-cuda-nvcc")
@@ -268,7 +268,7 @@ def _examine_numba() -> list[Finding]:
 
 
 def _examine_places() -> list[Finding]:
-    where = f"{cache.cache_folder()}, {cache.measure_cache() / 2**20:.0f} MiB"
+    where = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
     return [Finding("cache", where), Finding("checkout", str(build.ROOT))]
 
 

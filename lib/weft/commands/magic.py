@@ -22,16 +22,16 @@ from typing import Any
 
 import torch
 
-from ..base import ipython
+from ..base import tracebacks
 from ..base.errors import BuildError, KernelError
 from ..base.paths import ROOT
 from ..cells import ArgumentError, load_cuda
-from ..cells import flags as flags_module
 from ..cells import headers as headers_module
+from ..cells import stored as flags_module
 from ..cells.module import Cell, Module
 from ..csource import diagnostics as diagnostics_module
 from ..see import machine_code as machine
-from ..see.machine_code.toolchain import checked_arch
+from ..see.machine_code.compilation import checked_arch
 from ..toolchain import native
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
@@ -135,7 +135,7 @@ def cuda(line: str, cell: str) -> None:
     A cell runs native code with your rights. Headers that cells share:
     %%cuda_header name.cuh. The same as a function: weft.cells.load_cuda().
     """
-    shell = ipython.running_shell()
+    shell = tracebacks.running_shell()
     options = _parse_arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
@@ -233,7 +233,7 @@ def _show(listing: str, loaded: Any, arch: str | None) -> None:
 
 def register(shell: Any = None) -> None:
     """Give an IPython session the magics; without a session nothing happens."""
-    shell = shell or ipython.running_shell()
+    shell = shell or tracebacks.running_shell()
     if shell is None:
         return
     shell.register_magic_function(cuda, "cell", "cuda")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base import style
 from ..base.paths import ROOT
-from ..mnist.config import Config
+from ..mnist.rungs import Config
 from ..mnist.train import Result, run
 from ..timing import STATISTIC, read_json, table, write_json
 from ..timing.results import label_row

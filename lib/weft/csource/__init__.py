@@ -2,7 +2,6 @@
 
 scanner      which characters are code, and which brackets belong together
 signature    the kernels of a source: names, parameters, templates
-diagnostics  compilers' messages, on the reader's own lines
-hints        one sentence of advice for a usual mistake
+diagnostics  compilers' messages, on the reader's own lines, with a hint
 rewriter/    CUDA C to C++ for the CPU, line for line
 """

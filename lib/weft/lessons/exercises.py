@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.tracebacks import message_first
-from ..cells.cpu import shown
+from ..cells.cpu import watched
 from .progress import remember_exercise
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     whose numbers are right, but whose launches have findings, is wrong too.
     """
     try:
-        with message_first(answer, check), shown.gather() as findings:
+        with message_first(answer, check), watched.gather() as findings:
             if isinstance(answer, FromC):
                 _check_apart(answer, check)
             else:

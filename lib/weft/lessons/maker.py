@@ -96,8 +96,8 @@ from nbformat import NotebookNode
 
 from ..base.paths import ROOT
 from ..puzzles.cells import make_cells
+from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
 from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source
-from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
 from . import course, first_cell, glossary
 
 ANSWER = "<!-- answer -->"

@@ -10,12 +10,12 @@ import html
 import re
 from dataclasses import dataclass
 
-from ..base.kept import Kept
+from ..base.store import Kept
 from ..base.style import INK, SHARED
 from ..base.text import count_things
+from ..puzzles.groups import is_withheld
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.progress import OPEN, read_progress
-from ..puzzles.stubs import is_withheld
 from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..base import cache, paths, whole
+from ..base import paths, store
 
 FOLDER = paths.MNIST
 MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, as fractions of 255
@@ -84,8 +84,8 @@ def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
     if expected is None:
         raise DataError(f"{folder / 'SHA256SUMS.raw'} has no line for {name}")
     copy = None
-    if folder == FOLDER and cache.is_lasting():
-        copy = cache.cache_folder("data") / name
+    if folder == FOLDER and store.is_lasting():
+        copy = store.cache_folder("data") / name
         with contextlib.suppress(OSError, ValueError):  # not there, empty
             data = _map_file(copy)
             if hashlib.sha256(data).hexdigest() == expected:
@@ -94,8 +94,8 @@ def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
     data = _unpack_file(folder / f"{name}.gz", expected)
     if copy:
         with contextlib.suppress(OSError):  # a full disk is no reason to stop
-            whole.write(copy, data)
-            cache.prune_at_exit()
+            store.write(copy, data)
+            store.prune_at_exit()
     return data
 
 

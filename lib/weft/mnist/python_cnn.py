@@ -1,5 +1,7 @@
 """The CNN trainer in Python: kernels from pykernel/bodies, memory from torch.
 
+Launch for launch what kernels/mnist/layers.cu does.
+
 A runner makes each body run: numba_jit on a GPU; sim or cuda_c to look at a step on
 a machine without one.
 """
@@ -10,19 +12,241 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..base.errors import ArgumentError, OutOfMemory
-from ..see.traces.nvtx import nvtx_range
-from ..timing.marks import Marks
+from ..pykernel import bodies
+from ..pykernel.bodies import THREADS, blocks_for
+from ..see.traces.timeline import nvtx_range
+from ..timing.samples import Marks
 from ..toolchain import native
 from .data import MEAN, STD
-from .python_step import KEPT, Launch, PythonStep, Runner
 from .rungs import NUMBA
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
+
+KEPT = 65536  # losses, until somebody asks for them
+
+Runner = Callable[[Callable[..., None]], Any]  # sim, numba_jit, cuda_c
+Launch = tuple[str, Callable[[], object]]  # the section it belongs to, and itself
+
+
+class PythonStep:
+    """The model's memory on one device, and the launches that work on it.
+
+    config: the sizes, as of Trainer. shapes: of the parameters. Every float starts as
+    NaN but for parameters and gradients, which are zero: nothing unwritten is read
+    unseen.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        device: torch.device,
+        config: dict[str, int],
+        shapes: dict[str, tuple[int, ...]],
+        eps: float,
+    ):
+        self.runner, self.device, self.config = runner, device, config
+        self.shapes, self.eps = shapes, np.float32(eps)
+        c1, c2 = config["channels1"], config["channels2"]
+        h, w = config["height"], config["width"]
+        self.convs = {"1": (1, c1, h, w), "2": (c1, c2, h // 2, w // 2)}  # ic oc h w
+        self.features = c2 * (h // 4) * (w // 4)
+        self.kernels: dict[Callable[..., None], Any] = {}
+        self.memory = self._take()
+        self.p = self.split(self.memory["params"])
+        self.g = self.split(self.memory["grads"])
+
+    def split(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Parameters, or gradients, by name: they lie one after the other."""
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        return dict(zip(self.shapes, flat.split(sizes)))
+
+    def _take(self) -> dict[str, torch.Tensor]:
+        c, count = self.config, sum(map(math.prod, self.shapes.values()))
+        batch, hidden, classes = c["max_batch"], c["hidden"], c["classes"]
+        floats = {"x": batch * c["height"] * c["width"]}
+        argmax = {}
+        for i, (_, oc, h, w) in self.convs.items():
+            pooled = batch * oc * (h // 2) * (w // 2)
+            for name in ("conv", "bn", "relu"):
+                floats[f"{name}{i}"] = batch * oc * h * w
+            floats |= {f"pool{i}": pooled, f"mean{i}": oc, f"rstd{i}": oc}
+            argmax[f"argmax{i}"] = pooled
+        floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
+        floats |= {"logits": batch * classes, "prob": batch * classes}
+        # Going backward, each layer makes dx from dy. No more than these two are
+        # alive at a time, so two arrays take turns for all layers.
+        floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
+        floats |= {"loss": 1, "losses": KEPT}
+        on = {"device": self.device}
+        memory = {name: torch.full((n,), math.nan, **on) for name, n in floats.items()}
+        memory |= {name: torch.zeros(count, **on) for name in ("params", "grads")}
+        integers = argmax | {"order": batch}
+        for name, n in integers.items():
+            memory[name] = torch.zeros(n, dtype=torch.int32, **on)
+        memory["target"] = torch.zeros(batch, dtype=torch.int64, **on)
+        memory["one"] = torch.ones(1, **on)
+        return memory
+
+    def launch(
+        self, section: str, body: Callable[..., None], threads: int
+    ) -> Callable[..., Launch]:
+        """The launch of a body with that many threads; call it with the arguments."""
+        if body not in self.kernels:
+            self.kernels[body] = self.runner(body)
+        kernel = self.kernels[body][blocks_for(threads), THREADS]
+        return lambda *args: (section, partial(kernel, *args))
+
+    # ---- forward ----------------------------------------------------------------
+
+    def load(
+        self, images: torch.Tensor, labels: torch.Tensor, batch: int, *scale: np.float32
+    ) -> Iterator[Launch]:
+        """The images memory["order"], normalised by `scale`: mean, deviation."""
+        m, pixels = self.memory, self.config["height"] * self.config["width"]
+        yield self.launch("batch", bodies.gather, batch * pixels)(
+            m["x"], m["target"], images, labels, m["order"], batch, pixels, *scale
+        )
+
+    def forward(self, batch: int) -> Iterator[Launch]:
+        """logits (batch,classes) of the batch in memory["x"]."""
+        launch, m, p = self.launch, self.memory, self.p
+        hidden, classes = self.config["hidden"], self.config["classes"]
+        yield from self._block_forward("1", m["x"], batch)
+        yield from self._block_forward("2", m["pool1"], batch)
+        count = batch * hidden
+        yield launch("forward.fc1", bodies.linear, count)(
+            *[m["fc1"], m["pool2"], p["fc1.weight"], p["fc1.bias"]],
+            *[batch, self.features, hidden],
+        )
+        yield launch("forward.relu3", bodies.relu, count)(m["relu3"], m["fc1"], count)
+        yield launch("forward.fc2", bodies.linear, batch * classes)(
+            *[m["logits"], m["relu3"], p["fc2.weight"], p["fc2.bias"]],
+            *[batch, hidden, classes],
+        )
+
+    def _block_forward(self, i: str, x: torch.Tensor, batch: int) -> Iterator[Launch]:
+        """Convolution, batch norm, ReLU and pool."""
+        launch, m, p = self.launch, self.memory, self.p
+        ic, oc, h, w = self.convs[i]
+        count, plane = batch * oc * h * w, h * w
+        pooled = batch * oc * (h // 2) * (w // 2)
+        conv, bn, relu = m[f"conv{i}"], m[f"bn{i}"], m[f"relu{i}"]
+        weight, bias = p[f"bn{i}.weight"], p[f"bn{i}.bias"]
+        mean, rstd = m[f"mean{i}"], m[f"rstd{i}"]
+        yield launch(f"forward.conv{i}", bodies.conv2d, count)(
+            *[conv, x, p[f"conv{i}.weight"], p[f"conv{i}.bias"]],
+            *[batch, ic, h, w, oc, 3, 3, 1, h, w],
+        )
+        yield launch(f"forward.bn{i}", bodies.batchnorm2d_stats, oc * THREADS)(
+            *[mean, rstd, conv, batch, oc, plane, self.eps]
+        )
+        yield launch(f"forward.bn{i}", bodies.batchnorm2d, count)(
+            *[bn, conv, weight, bias, mean, rstd, batch, oc, plane]
+        )
+        yield launch(f"forward.relu{i}", bodies.relu, count)(relu, bn, count)
+        yield launch(f"forward.pool{i}", bodies.maxpool2d, pooled)(
+            *[m[f"pool{i}"], m[f"argmax{i}"], relu],
+            *[batch * oc, h, w, h // 2, w // 2, 2, 2],
+        )
+
+    def loss(self, batch: int) -> Iterator[Launch]:
+        """The loss and the softmax of memory["logits"]."""
+        launch, m, classes = self.launch, self.memory, self.config["classes"]
+        yield launch("forward.loss", bodies.cross_entropy, batch)(
+            m["prob"], m["logits"], batch, classes
+        )
+        yield launch("forward.loss", bodies.cross_entropy_loss, THREADS)(
+            m["loss"], m["logits"], m["target"], batch, classes
+        )
+
+    # ---- backward ---------------------------------------------------------------
+
+    def backward(self, batch: int) -> Iterator[Launch]:
+        """All gradients, from the softmax in memory["prob"]."""
+        launch, m = self.launch, self.memory
+        hidden, classes = self.config["hidden"], self.config["classes"]
+        dy, dx, count = m["dy"], m["dx"], batch * hidden
+        # Ours overwrite their outputs and would not need it; see layers.cu.
+        yield "zero", m["grads"].zero_
+        yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
+            dy, m["one"], m["prob"], m["target"], batch, classes
+        )
+        yield from self._linear_backward("fc2", dx, dy, "relu3", batch, hidden, classes)
+        yield launch("backward.relu3", bodies.relu_dx, count)(dy, dx, m["relu3"], count)
+        yield from self._linear_backward(
+            "fc1", dx, dy, "pool2", batch, self.features, hidden
+        )
+        yield from self._block_backward("2", dy, dx, m["pool1"], batch)
+        yield from self._block_backward("1", dy, dx, m["x"], batch)
+
+    def _linear_backward(
+        self, layer: str, dx: torch.Tensor, dy: torch.Tensor, x: str, *sizes: int
+    ) -> Iterator[Launch]:
+        """A linear layer's three gradients; sizes: n, in, out."""
+        section, (n, ins, outs), g = f"backward.{layer}", sizes, self.g
+        yield self.launch(section, bodies.linear_dx, n * ins)(
+            dx, dy, self.p[f"{layer}.weight"], *sizes
+        )
+        yield self.launch(section, bodies.linear_dweight, outs * ins)(
+            g[f"{layer}.weight"], dy, self.memory[x], *sizes
+        )
+        yield self.launch(section, bodies.linear_dbias, outs)(
+            g[f"{layer}.bias"], dy, n, outs
+        )
+
+    def _block_backward(
+        self, i: str, dx: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, batch: int
+    ) -> Iterator[Launch]:
+        """Pool, ReLU, batch norm, convolution; its dx lands in `dy`'s place.
+
+        Nobody asks how the loss changes with the images: no dx of the first.
+        """
+        launch, m, p, g = self.launch, self.memory, self.p, self.g
+        ic, oc, h, w = self.convs[i]
+        count, plane = batch * oc * h * w, h * w
+        conv, mean, rstd = m[f"conv{i}"], m[f"mean{i}"], m[f"rstd{i}"]
+        dweight, dbias = g[f"bn{i}.weight"], g[f"bn{i}.bias"]
+        yield launch(f"backward.pool{i}", bodies.maxpool2d_dx, count)(
+            *[dx, dy, m[f"argmax{i}"], batch * oc, h, w, h // 2, w // 2, 2, 2]
+        )
+        dx, dy = dy, dx
+        yield launch(f"backward.relu{i}", bodies.relu_dx, count)(
+            dx, dy, m[f"relu{i}"], count
+        )
+        dx, dy = dy, dx
+        yield launch(f"backward.bn{i}", bodies.batchnorm2d_sums, oc * THREADS)(
+            dweight, dbias, dy, conv, mean, rstd, batch, oc, plane
+        )
+        yield launch(f"backward.bn{i}", bodies.batchnorm2d_dx, count)(
+            *[dx, dweight, dbias, dy, conv, p[f"bn{i}.weight"], mean, rstd],
+            *[batch, oc, plane],
+        )
+        dx, dy = dy, dx
+        section, sizes = f"backward.conv{i}", (ic, h, w, oc, 3, 3, 1, h, w)
+        if i != "1":
+            yield launch(section, bodies.conv2d_dx, batch * ic * h * w)(
+                dx, dy, p[f"conv{i}.weight"], batch, *sizes
+            )
+        yield launch(section, bodies.conv2d_dweight, oc * ic * 9)(
+            g[f"conv{i}.weight"], dy, x, batch, *sizes
+        )
+        yield launch(section, bodies.conv2d_dbias, oc)(
+            g[f"conv{i}.bias"], dy, batch, oc, h, w
+        )
+
+    def update(self, lr: float) -> Launch:
+        """The parameters lie in one array, so one launch updates them all."""
+        count = len(self.memory["params"])
+        return self.launch("update", bodies.sgd, count)(
+            self.memory["params"], self.memory["grads"], count, np.float32(lr)
+        )
+
 
 LEAST = {"height": 4, "width": 4, "classes": 2}  # of the other sizes 1
 

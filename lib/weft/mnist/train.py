@@ -23,16 +23,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from ..base.device import count_cores
 from ..base.errors import ArgumentError
-from ..base.host import count_cores
 from ..timing import Timing, device_name, in_rounds
 from ..timing.results import compare_with_torch, first_line
 from ..timing.samples import SLOWEST, STEPS, count_steps
 from ..toolchain import native
 from . import data
-from .config import LADDER, Config
 from .data import epoch_order
-from .rungs import NUMBA, impl_of, list_ladder, trainer
+from .rungs import LADDER, NUMBA, Config, impl_of, list_ladder, trainer
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 from .weights import initial_weights
 

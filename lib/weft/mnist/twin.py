@@ -1,4 +1,11 @@
-"""The same CNN in PyTorch: what ours is checked against and raced with.
+"""The CNN in PyTorch, in each precision and in float64: ours is checked against it.
+
+The precisions in which PyTorch trains the twin, and where each one runs.
+
+fp32    strict: no product is rounded before it is added
+tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
+bf16    forward under torch.autocast, parameters and update in float32
+fp16    the same; the loss is scaled, so that small gradients are not lost
 
 A twin has a rung (how its step runs) and a layout (of its images in memory):
 
@@ -8,12 +15,16 @@ A twin has a rung (how its step runs) and a layout (of its images in memory):
     compile+graph  the compiled step captured in one CUDA graph  (GPU only)
 
 and a precision (precisions.py).
+
+One training step in float64, and how far another one is from it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +33,66 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.errors import ArgumentError
-from ..timing.marks import Marks
+from ..timing.samples import Marks
 from .data import MEAN, STD, Split
-from .precisions import check_precision, precision, use_half
+from .rungs import PRECISIONS
 from .trainer import EVALUATION_BATCH
+
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # autocast's type
+LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
+
+
+@contextlib.contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Let torch multiply fp32 numbers as `name` does, and restore what was before.
+
+    "fp32", "3xtf32" and "fp16" forbid TF32; "tf32" and "bf16" allow it. The search
+    for the fastest convolution (cudnn.benchmark) is on inside.
+    """
+    if name not in (*PRECISIONS, "3xtf32"):
+        known = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    benchmark = torch.backends.cudnn.benchmark
+    try:
+        torch.backends.cudnn.benchmark = True
+        for backend in backends:
+            backend.allow_tf32 = name in ("tf32", "bf16")
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+        for backend, value in zip(backends, before):
+            backend.allow_tf32 = value
+
+
+def check_precision(name: str, device: torch.device) -> None:
+    """ArgumentError if PyTorch does not train in `name` on that device."""
+    if name not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+    if device.type == "cpu":
+        if name == "tf32":
+            raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    least = LEAST_SM.get(name, 0)
+    if 10 * major + minor < least:
+        raise ArgumentError(
+            f"{name} runs from sm_{least} on; {torch.cuda.get_device_name(device)} "
+            f"is sm_{major}{minor}"
+        )
+
+
+def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManager:
+    """The context of a forward pass: autocast for the 16-bit types, else nothing."""
+    if name not in HALVES:
+        return contextlib.nullcontext()
+    # No weight is used twice, so that a cache of converted ones would save nothing;
+    # in a captured step it would be wrong.
+    options = {"dtype": HALVES[name], "cache_enabled": False}
+    return torch.autocast(device.type, **options)
+
 
 RUNGS = {
     "cpu": ("eager", "compile"),
@@ -326,3 +393,67 @@ class TwinTrainer:
 def _make_writable(array: np.ndarray) -> np.ndarray:
     """The array itself where torch can share it without a warning, else a copy."""
     return array if array.flags.writeable else array.copy()
+
+
+# Batch norm takes a convolution's bias away again: its gradient is zero but for
+# rounding, which has no relative error.
+MOVELESS = ("conv1.bias", "conv2.bias")
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Step:
+    """loss, the mean over the batch, and its gradients by the parameters' names."""
+
+    loss: float
+    gradients: Arrays
+
+    def errors(self, loss: float, gradients: Mapping[str, np.ndarray]) -> dict:
+        """The relative errors of another step's loss and gradients.
+
+        loss_error; gradient_errors: of each parameter the Frobenius norm of the
+        difference over that of the gradient; gradient_error: the largest of them.
+        NaN where the other one has any.
+        """
+        errors = {}
+        for name, want in self.gradients.items():
+            if name in MOVELESS:
+                continue
+            off = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
+            errors[name] = float(off / max(np.linalg.norm(want), 1e-300))
+        return {
+            "loss_error": abs(loss - self.loss) / max(abs(self.loss), 1e-300),
+            "gradient_error": float(np.max([*errors.values()])),
+            "gradient_errors": errors,
+        }
+
+
+def exact_step(
+    weights: Mapping[str, np.ndarray],
+    images: np.ndarray,
+    labels: np.ndarray,
+    device: str | torch.device = "cpu",
+) -> Step:
+    """Forward and backward in float64 on the images (n,h,w) and labels (n), uint8.
+
+    The model's sizes are those of the weights, which are as Cnn.weights has them.
+    """
+    sizes: dict[str, Any] = {
+        "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),
+        **{"hidden": len(weights["fc1.weight"]), "classes": len(weights["fc2.weight"])},
+        **{"height": images.shape[1], "width": images.shape[2]},
+    }
+    model = Twin(**sizes).double().to(device)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
+    # The scale is fp32's, as all sides read it.
+    mean, std = float(np.float32(MEAN)), float(np.float32(STD))
+    pixels = torch.from_numpy(images.copy()).to(device)
+    x = (pixels[:, None].double() / 255 - mean) / std
+    target = torch.from_numpy(labels.astype(np.int64)).to(device)
+    loss = F.cross_entropy(model(x), target)
+    loss.backward()
+    gradients = {n: p.grad.cpu().numpy() for n, p in model.named_parameters()}
+    return Step(loss.item(), gradients)

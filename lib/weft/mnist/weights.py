@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import whole
+from ..base import store
 from ..base.errors import ArgumentError
 
 
@@ -117,7 +117,7 @@ def check_weights(
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
     """Write an .npz with one array per parameter; what was there stays until then."""
-    with whole.replace_file(Path(path)) as beside:
+    with store.replace_file(Path(path)) as beside:
         with open(beside, "wb") as file:  # np.savez would add .npz to another name
             np.savez(file, **weights)
         os.chmod(beside, 0o644)

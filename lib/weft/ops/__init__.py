@@ -11,15 +11,14 @@ transposed views, batches, vectors.
 
 Bad input raises native.ArgumentError (a ValueError) with the numbers in it.
 
-op, plan             a Python function with gradients, of what describes an op
-declarations         the launchers, as kernels/weft.h declares them
+op, plan             a Python function with gradients, from what describes an op and
+                     from the launchers that kernels/weft.h declares
 cases/               a file per op: its twin in PyTorch, shapes, cases to check
 case                 one call, its answers, and how close is close enough
 products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
-check                every rung against float64, with poisoned outputs
-checked              nothing is timed that has not passed its check
-gradients            a backward pass against finite differences, and autograd
+check                every rung against float64, with poisoned outputs; a backward
+                     pass against finite differences; nothing is timed before
 """
 
 from .cases import OPS, cases_file

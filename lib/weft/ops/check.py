@@ -1,4 +1,4 @@
-"""Is a kernel right? Every rung against float64, and nothing is believed unseen.
+"""Is a kernel right? Every rung against float64, and backward passes against autograd.
 
 A case (cases/) is run with every array between guard zones, every output
 poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
@@ -7,22 +7,37 @@ of the float64 answer. NaN where a number is due is a failure.
 
 `python -m weft check [OP]` checks every rung that runs here; `python -m weft check
 matmul --sanitizer` runs them under compute-sanitizer instead (sanitizer.py).
+
+Whether a rung has passed its check: asked before anything is timed.
+
+The check runs once for each build. That it was passed is remembered in the cache under
+the library's name, which holds the hash of all sources, and the hash of what checks.
+
+Is a backward pass right? Against finite differences, and against autograd.
+
+check_numeric() asks the forward pass itself: move one input a little, see what
+the loss does. check_autograd() asks torch. Both raise Mismatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..base import arrays as guarded
+from ..base import store
 from ..base.arrays import Guarded
 from ..base.errors import KernelError, Mismatch
-from ..toolchain import native
-from .cases import Answer, Case, cases
+from ..timing import device_name
+from ..toolchain import keys, native
+from .cases import Answer, Case, cases, sum_bound
 
 _CTYPES = {
     torch.float32: "float *",
@@ -139,3 +154,137 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
         return case.initial[name]
     shape, dtype = tuple(answer.want.shape), answer.dtype
     return torch.from_numpy(np.full(shape, guarded.poison(str(dtype)[6:]))).to(dtype)
+
+
+class NotChecked(Mismatch):
+    """A kernel is not timed, since it is wrong."""
+
+
+def require(lib: native.Library, rung: native.Rung) -> Verdict:
+    """Check the rung, unless this build of it has passed on this device before.
+
+    Raises NotChecked with what is wrong.
+    """
+    path = _verdict_path(lib, rung)
+    if path.exists():
+        return Verdict(**json.loads(path.read_text()))
+    try:
+        verdict = check_rung(lib, rung)
+    except Mismatch as error:
+        raise NotChecked(f"not timed, since it is wrong: {error}") from None
+    store.write(path, json.dumps(vars(verdict)))
+    return verdict
+
+
+def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
+    device = device_name(lib.target)
+    said = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:24]
+    return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
+
+
+STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # where both errors are small
+TOLERANCE = 1e-7  # of a gradient by differences; they are good to about 1e-10
+Shape = tuple[int, ...]
+
+
+def numeric_gradient(
+    loss: Callable[[np.ndarray], float], x: np.ndarray, h: float = STEP
+) -> np.ndarray:
+    """The gradient of loss(x) by central differences, one element at a time.
+
+    x: float64, any shape. It is changed in place and put back. Costs two calls
+    of `loss` for each element of x.
+    """
+    dx = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        here = x[i]
+        x[i] = here + h
+        above = loss(x)
+        x[i] = here - h
+        below = loss(x)
+        x[i] = here
+        dx[i] = (above - below) / (2 * h)
+    return dx
+
+
+def check_numeric(
+    forward: Callable[..., np.ndarray],
+    backward: Callable[..., Any],
+    **inputs: Shape | np.ndarray,
+) -> None:
+    """Check backward(dy, *inputs) against differences of forward(*inputs).
+
+    inputs: in the order that forward takes them; a shape becomes random float64
+    numbers. The loss is sum(forward(...) * dy) with a random dy, so that its
+    gradient with respect to the output is dy. backward returns one gradient for
+    each input (a lone one needs no tuple). Prints one line; raises Mismatch.
+    """
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: value.copy()
+        if isinstance(value, np.ndarray)
+        else rng.standard_normal(value)
+        for name, value in inputs.items()
+    }
+    dy = rng.standard_normal(np.shape(forward(*arrays.values())))
+    got = backward(dy, *(array.copy() for array in arrays.values()))
+    got = got if isinstance(got, tuple) else (got,)
+    _want_one_each(got, arrays)
+    for (name, array), gradient in zip(arrays.items(), got):
+        want = numeric_gradient(lambda _: np.sum(forward(*arrays.values()) * dy), array)
+        bound = TOLERANCE * np.maximum(1.0, np.abs(want))
+        answer = Answer(torch.from_numpy(want), torch.from_numpy(bound))
+        compare(f"d{name}", torch.as_tensor(np.asarray(gradient)), answer)
+    print(f"{_join_names(arrays)}: as finite differences say")
+
+
+def check_autograd(
+    ours: Callable[..., torch.Tensor],
+    torchs: Callable[..., torch.Tensor],
+    terms: Sequence[int],
+    size: Callable[..., Sequence[torch.Tensor]] | None = None,
+    device: str | torch.device = "cpu",
+    **shapes: Shape,
+) -> None:
+    """Check ours' gradients (float32) against torch's (float64).
+
+    terms: for each input, how many products are summed into one element of its
+    gradient. size(dy, *inputs): for each input, that sum over absolute values;
+    by default torch's gradient of the absolute values, which is right where the
+    function is linear in each input. Both give the bound (see cases.sum_bound).
+    Prints the largest error over its bound; raises Mismatch.
+    """
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(*shape, generator=generator) for shape in shapes.values()]
+    with torch.no_grad():
+        dy = torch.randn(torchs(*inputs).shape, generator=generator)
+    got = _run_autograd(ours, [t.to(device) for t in inputs], dy.to(device))
+    exact, dy = [t.double() for t in inputs], dy.double()
+    want = _run_autograd(torchs, exact, dy)
+    if size:
+        sizes = size(dy, *exact)
+    else:
+        sizes = _run_autograd(torchs, [t.abs() for t in exact], dy.abs())
+    worst = 0.0
+    for name, g, w, k, s in zip(shapes, got, want, terms, sizes, strict=True):
+        answer = Answer(w, sum_bound(k, s))
+        worst = max(worst, compare(f"d{name}", g.cpu(), answer))
+    print(f"{_join_names(shapes)}: largest error {worst:.1g} of its bound")
+
+
+def _run_autograd(function, inputs, dy) -> list[torch.Tensor]:
+    leaves = [t.clone().requires_grad_() for t in inputs]
+    return list(torch.autograd.grad(function(*leaves), leaves, dy))
+
+
+def _want_one_each(got: tuple, inputs: dict) -> None:
+    if len(got) != len(inputs):
+        raise Mismatch(
+            f"backward returned {len(got)} gradients for {len(inputs)} inputs "
+            f"({', '.join(inputs)})"
+        )
+
+
+def _join_names(inputs: dict) -> str:
+    return ", ".join(f"d{name}" for name in inputs)

@@ -1,7 +1,6 @@
 """Whole CUDA programs on the CPU: `weft run` and `weft inspect`.
 
-program   builds an executable from .cu files, and caches it
-messages  rewrites g++'s messages as nvcc would word them
+program   builds an executable from .cu files, with nvcc's messages, and caches it
 run       python -m weft run
 inspect   python -m weft inspect: the same, under the watch build
 """

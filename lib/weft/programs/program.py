@@ -1,4 +1,9 @@
-"""Whole CUDA programs -> executables for the CPU, cached.
+"""Whole CUDA programs -> executables for the CPU, cached, with nvcc's messages.
+
+What g++ says of a rewritten program, as nvcc would say it of the program.
+
+One place, one message, the line and a caret. What g++ finds in kernels/simt or in
+the standard library is told at the program's own line that led there.
 
 Every .cu is preprocessed, rewritten and compiled by g++ on kernels/simt; .cpp
 and .c files are compiled as they are. A program is found again by its options
@@ -15,10 +20,12 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..base import cache, whole
+from ..base import store
 from ..base.errors import BuildError
 from ..base.paths import SIMT
+from ..csource.diagnostics import _clean
 from ..csource.rewriter import preprocess
+from ..csource.rewriter.preprocess import MARKER, original_column, unquote_name
 from ..csource.rewriter.rewrite import rewrite_program
 from ..csource.rewriter.unsupported import (
     device_names,
@@ -27,8 +34,93 @@ from ..csource.rewriter.unsupported import (
     refuse_driver_api,
 )
 from ..csource.scanner import RewriteError, Text
-from ..toolchain import build, keys
-from . import messages
+from ..toolchain import build, keys, tools
+
+LIMIT = 8  # errors shown; what follows the first is rarely news
+_SAID = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
+    r"(?P<severity>fatal error|error|warning|note|sorry, unimplemented): "
+    r"(?P<message>.*)$"
+)
+_WAY = re.compile(
+    r"^(?:In file included|\s+(?:inlined )?)\s*from (?P<at>\S.*?:\d+)(?::\d+)?[,:]"
+)
+_REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively) ")
+
+
+def rewrite_messages(said: str, simt: str, rewritten: str = "") -> str:
+    """The errors in `said`, what g++ printed, on the lines of the program's files.
+
+    simt: the folder of kernels/simt, whose files are not the program's
+    rewritten: the text that g++ read, for the columns
+    """
+    errors: list[list] = []  # file, line, column, message
+    way = ""  # the program's line that g++ came from
+    foreign = None  # an error that is nowhere in the program, so far
+    for row in said.splitlines():
+        if found := _WAY.match(row) or _REQUIRED.match(row):
+            way = way if way or _is_foreign(found["at"], simt) else found["at"]
+            continue
+        match = _SAID.match(row)
+        if not match:
+            continue
+        at = [match["file"], int(match["line"]), int(match["column"] or 0)]
+        ours = not _is_foreign(match["file"], simt)
+        if match["severity"] == "note":
+            if foreign is not None and ours:
+                errors.append([*at, foreign])
+                foreign = None
+            continue
+        if match["severity"] == "warning":
+            way = ""
+            continue
+        if ours:
+            errors.append([*at, match["message"]])
+        elif way:
+            file, line = way.rsplit(":", 1)
+            errors.append([file, int(line), 0, match["message"]])
+        else:
+            foreign = match["message"]
+        way = ""
+    lines = _map_lines(rewritten)
+    shown = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
+    if len(shown) > LIMIT:
+        shown[LIMIT:] = [f"... and {len(shown) - LIMIT} more"]
+    return "\n".join(shown) or said.strip()
+
+
+def _is_foreign(file: str, simt: str) -> bool:
+    return file.startswith((simt, "/usr/", "<")) or "/c++/" in file
+
+
+def _map_lines(text: str) -> dict[tuple[str, int], str]:
+    """The lines of the text that g++ read, by the file and line they stand for."""
+    lines: dict[tuple[str, int], str] = {}
+    file, number = "", 0
+    for row in text.split("\n") if text else ():
+        if mark := MARKER.fullmatch(row):
+            file, number = unquote_name(mark[2]), int(mark[1])
+            continue
+        if row.strip():
+            lines.setdefault((file, number), row)
+        number += 1
+    return lines
+
+
+def _show_line(file: str, line: int, column: int, message: str, lines: dict) -> str:
+    try:
+        source = Path(file).read_text(errors="replace").split("\n")[line - 1]
+    except (OSError, IndexError):
+        return f"{file}:{line}: error: {_clean(message)}"
+    if column:
+        column = original_column(source, lines.get((file, line), source), column)
+    text = f"{file}:{line}:{f'{column}:' if column else ''} error: {_clean(message)}"
+    text += f"\n    {source.expandtabs(4)}"
+    if column:
+        before = source.encode()[: column - 1].decode(errors="replace")
+        text += f"\n    {' ' * len(before.expandtabs(4))}^"
+    return text
+
 
 _CUDA = {".cu", ".cuh"}
 _CXX = {".cpp", ".cc", ".cxx", ".C", ".c++"}
@@ -62,12 +154,12 @@ def build_executable(program: Program) -> Path:
     Raises BuildError (g++'s own diagnostics, on the program's lines) or
     RewriteError (what a CPU cannot do, and on which line).
     """
-    manifest = cache.cache_folder("programs") / f"{_make_key(program)}.json"
+    manifest = store.cache_folder("programs") / f"{_make_key(program)}.json"
     if found := _from_manifest(manifest):
         return found
     path, files = _build(program)
     entries = {name: _file_state(name) for name in files}
-    whole.write(manifest, json.dumps({"executable": path.name, "files": entries}))
+    store.write(manifest, json.dumps({"executable": path.name, "files": entries}))
     return path
 
 
@@ -98,7 +190,7 @@ def _from_manifest(manifest: Path) -> Path | None:
             if not same and _file_state(name)[2] != digest:
                 return None
         path = manifest.parent / found["executable"]
-        if not cache.has_file(path):
+        if not store.has_file(path):
             return None
         os.utime(path)  # used now: cache.prune() takes the oldest first
         os.utime(manifest)
@@ -123,13 +215,13 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     names = [str(path) for path, _, _ in objects]
     linked = [*program.link, repr(program.compile), str(program.check)]
     digest = build._hash(*names, str(runtime), *linked)
-    path = cache.cache_folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
-    if not cache.has_file(path):
+    path = store.cache_folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
+    if not store.has_file(path):
         device = set().union(*(names for _, _, names in objects))
         _link(program, names, runtime, device, path)
-        cache.prune()
+        store.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
-    files |= {str(runtime), build.gxx()}
+    files |= {str(runtime), tools.gxx()}
     files |= {str(path) for path in keys.list_sources(*keys.PROGRAM)}
     return path, sorted(files)
 
@@ -150,8 +242,8 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     parts = [build.version_of(command[0]), *command, *folder, text]
     parts.append(keys.hash_sources(*keys.RUNTIME))
     digest = build._hash(*parts)
-    target = cache.cache_folder("objects") / f"{path.stem}-{digest}.o"
-    if not cache.has_file(target):
+    target = store.cache_folder("objects") / f"{path.stem}-{digest}.o"
+    if not store.has_file(target):
         _run_gxx([*command, "-"], target, text)
     return target, [source, *read.files], device_names(Text(read.own, source))
 
@@ -161,7 +253,7 @@ def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
     try:
         build._run(command, target, text)
     except BuildError as error:
-        said = messages.rewrite_messages(str(error), str(SIMT), text or "")
+        said = rewrite_messages(str(error), str(SIMT), text or "")
         raise BuildError(said) from None
 
 
@@ -175,8 +267,8 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
     digest = build._hash(build.version_of(command[0]), *command, done.stdout)
-    target = cache.cache_folder("objects") / f"{source.stem}-{digest}.o"
-    if not cache.has_file(target):
+    target = store.cache_folder("objects") / f"{source.stem}-{digest}.o"
+    if not store.has_file(target):
         _run_gxx([*command, str(source)], target)
     files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
     return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]
@@ -253,7 +345,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
         return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
-    return BuildError(messages.rewrite_messages(stderr, str(SIMT)))
+    return BuildError(rewrite_messages(stderr, str(SIMT)))
 
 
 # ---- linking -----------------------------------------------------------------

@@ -15,15 +15,14 @@ can be solved from what came before. This module is read as a collection: it ite
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
-    groups, lessons       which puzzles there are; their lessons, and the minutes
-    stubs                 an answer's text before it is solved
-    errors, shown         what is said of a wrong answer; what a notebook shows of it
+    groups, lessons       which puzzles there are, and their stubs; lessons, minutes
+    errors                what a notebook shows of an answer, right or wrong
     cells                 a group as cells of a notebook
     instance, goal        the case that is drawn; the picture of what is asked
-    answered, compared    ... of what an answer does; beside it, what it gave
+    answered              the picture of what an answer does, and what it gave
     launches              the launch in either, in words and as circles
     score, counts         what an answer costs beside the best known; limits
-    sizes, everywhere     the sizes that an answer is tried at; limits in every case
+    sizes                 the sizes that an answer is tried at
     progress, table       what is solved, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle to show how they work

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from .groups import GROUPS, load
+from .groups import GROUPS, LessonError, load
 from .puzzle import Puzzle
-from .stubs import LessonError
 
 TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
 

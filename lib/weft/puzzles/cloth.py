@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base.kept import Kept
+from ..base.store import Kept
 from ..base.style import OURS, SHARED, THREAD, WRITTEN
 from .progress import latest_solved, read_progress
 

@@ -1,4 +1,4 @@
-"""The counts that a puzzle's score and its limits speak of.
+"""The counts that a puzzle's score and its limits speak of, in every case.
 
 Their definitions are those of report.Counters. A name with a star may have that of a
 parameter behind it, as "reads.a"; without, it is of all arrays in global memory.
@@ -25,6 +25,8 @@ A limit is a number or a function (of sizes by name, of threads and blocks, of h
 blocks the grid has across and down): the most that a right answer may have, and for
 what says "at least" the least. A pair is (least, most), either of them None. A limit on
 the most reads of an array counts its atomics too, since they read.
+
+Whether an answer meets its puzzle's limits in every case that check() tries.
 """
 
 from __future__ import annotations
@@ -32,13 +34,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ArgumentError
 from ..check.cases import by_name
-from ..report.counters import Counters, Place, Sums
-from ..report.lines import write_short
+from ..check.plan import plan_cases
+from ..check.runners import make_runners
+from ..report.counters import Counters, Place, Sums, write_short
 from ..report.model import Report
+
+if TYPE_CHECKING:
+    from ..check.runners import Runner
+    from .score import Case
+
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
 SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
@@ -264,3 +273,59 @@ def _find_line(report: Report, count: Count, array: str) -> str:
     worst = choose(places, key=lambda place: getattr(place, count.column))
     first = next((s.first for s in report.sources if s.file == worst.file), 1)
     return f"; look at line {worst.line - first + 1} of it"
+
+
+def judge_everywhere(scored: Case, runner: Runner, limits: Mapping[str, Any]) -> None:
+    """Raise Mismatch for the first of the puzzle's cases with a limit that is not met.
+
+    scored: the case that its score counts; limits: what it was held to there. A limit
+    on a mean speaks of that case alone: elsewhere it changes as the mean of the best
+    known answer does, as where a launch has fewer numbers than a warp has lanes.
+    """
+    if not limits:
+        return
+    for case in _list_cases(scored):
+        moved = {n: _move_limit(n, one, scored, case) for n, one in limits.items()}
+        case.judge(runner.name, case.launched(runner), moved)
+
+
+def _list_cases(scored: Case) -> Iterator[Case]:
+    """The sizes and launches that check() tries."""
+    puzzle = scored.puzzle
+    options = puzzle.checks
+    if "sizes" not in options:
+        return
+    best, shared = _best_runner(puzzle.answer), options.get("shared", 0)
+    wanted = options["sizes"], None, None, options["launch"], shared
+    for sizes, shape in plan_cases(scored.problem(), best, *wanted):
+        assert shape is not None  # as there is a launch
+        yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
+
+
+def _move_limit(name: str, limit: Any, scored: Case, case: Case) -> Any:
+    """A limit on the scored case as it holds in another."""
+    if not COUNTS[name.partition(".")[0]].is_mean:
+        return limit
+    there, here = _mean_counts(scored)[name], _mean_counts(case)[name]
+    part = here / there if there else 1.0
+    if isinstance(limit, tuple):
+        return tuple(None if one is None else one * part for one in limit)
+    return limit * part
+
+
+_known: dict[Any, dict[str, float]] = {}
+
+
+def _mean_counts(case: Case) -> dict[str, float]:
+    """The means that limits speak of, of the best known answer."""
+    key = case.puzzle.answer, str(case.sizes), str(case.launch)
+    if key not in _known:
+        seen = case.launched(_best_runner(case.puzzle.answer)).counters
+        assert seen is not None
+        _known[key] = {name: count_value(seen, name) for name in case.puzzle.limits}
+    return _known[key]
+
+
+@cache
+def _best_runner(answer: Any) -> Runner:
+    return make_runners(answer, True, "cpu", True)[0]

@@ -17,9 +17,8 @@ from ..base.text import count_things
 from ..see.pictures import svg
 from ..see.pictures.grid import Grid
 from ..see.pictures.panels import EDGE, LEFT
-from ..see.pictures.player import Drawing, Slider
 from ..see.pictures.show import Picture
-from ..see.pictures.svg import label
+from ..see.pictures.svg import Drawing, Slider, label
 from ..see.pictures.touches import listed
 from ..see.pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
 from .instance import COULD, MANY, NOW, Instance, find_dependences, make_instance

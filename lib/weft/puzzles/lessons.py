@@ -24,8 +24,7 @@ from nbformat import NotebookNode
 
 from ..base.paths import ROOT
 from .cells import describe_puzzle
-from .groups import load
-from .stubs import HIDDEN, is_withheld, make_stub
+from .groups import HIDDEN, is_withheld, load, make_stub
 
 NOTEBOOKS = ROOT / "notebooks"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ArgumentError
-from ..base.kept import Kept
+from ..base.store import Kept
 from ..base.text import count_things
 from .groups import GROUPS
 

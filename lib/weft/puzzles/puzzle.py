@@ -12,24 +12,30 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..base import ipython
+from ..base import tracebacks
 from ..base.errors import ArgumentError, KernelError, Mismatch
 from ..check import check
 from ..check.cases import spoken_of
 from ..pykernel.to_cuda import to_cuda
-from ..report.highlight import highlight_text, with_code
+from ..report.html import highlight_text, with_code
 from .answered import show
 from .answers import Answer, as_declared, dump_function, is_stub, parse_answer
 from .cloth import cloth
 from .counts import names_known
-from .errors import explain_stop, few_prints, is_inside, short_errors
+from .errors import (
+    Code,
+    Solved,
+    display_refused,
+    explain_stop,
+    few_prints,
+    is_inside,
+    short_errors,
+)
 from .goal import draw_goal
-from .groups import LESSONS, number_of
+from .groups import LESSONS, make_stub, number_of, remove_marks
 from .progress import note_solved as remember
 from .progress import read_progress
 from .score import score
-from .shown import Code, Solved, display_refused
-from .stubs import make_stub, remove_marks
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -141,7 +147,7 @@ class Puzzle:
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
-        shell = ipython.running_shell()
+        shell = tracebacks.running_shell()
         if shell is None:
             print(text)
         else:

@@ -23,9 +23,8 @@ from ..check.plan import plan_cases
 from ..check.problem import Problem, make_arguments
 from ..check.runners import Cell, Simulated, make_runners
 from ..pykernel.to_cuda.cuda_c import cuda_c
-from ..report.counters import Counters
-from ..report.highlight import with_code
-from ..report.lines import write_short
+from ..report.counters import Counters, write_short
+from ..report.html import with_code
 from ..report.model import Report
 from ..see.inspect import inspect
 from .counts import (
@@ -33,10 +32,10 @@ from .counts import (
     allowed_count,
     count_value,
     is_above,
+    judge_everywhere,
     list_refusals,
     names_known,
 )
-from .everywhere import judge_everywhere
 
 if TYPE_CHECKING:
     from ..check.runners import Runner

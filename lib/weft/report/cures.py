@@ -1,4 +1,9 @@
-"""What usually cures a finding: in the words of weft.cuda, and in those of CUDA C."""
+"""The kinds of findings, and what usually cures each: in weft.cuda's words, and in C's.
+
+The kinds of findings, each with what it means.
+
+What usually cures a finding: in the words of weft.cuda, and in those of CUDA C.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,32 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .kinds import IN_PLACE, UPDATE
-
 if TYPE_CHECKING:
     from .model import Finding
+
+
+UPDATE = "update"  # of a race: each thread reads one element, and writes it again
+
+IN_PLACE = "in place"  # ... one statement reads what another thread's one overwrites
+
+KINDS = {
+    "bounds": "an access outside of an array",
+    "race": "a read and a write of one element with nothing that orders them",
+    "unwaited": "an access to memory that a copy, not waited for, brings or takes",
+    "conflict": "different values written to one element by several threads",
+    "uninitialised": "a read of an element that nobody has written",
+    "barrier": "a barrier that some threads of a block reach and others do not",
+    "absent-lane": "a lane that a warp's call names or reads and that takes no part",
+    "deadlock": "threads that wait for one another for ever",
+    "hang": "a launch that does not end",
+    "misaligned": "an access whose address is no multiple of its size",
+    "use-after-free": "an access to memory that was given back",
+    "host-pointer": "an access to the host's memory from a kernel",
+    "stack": "more local memory than a thread has",
+    "undefined": "a shift or a conversion with a result on a GPU, and none in C++",
+    "exception": "an error that a thread raised",
+}
+
 
 PYTHON = {
     "bounds": "guard the access: if i < n:",

@@ -1,27 +1,79 @@
-"""A report as HTML for a notebook, legible on light and on dark pages.
+"""A report as HTML, legible on light and on dark pages, and shown below a cell.
+
+What is no word, number, string or comment keeps the colour of its page.
 
 Text has the colour of its page; colours are the lab's own, each beside a word or a
 mark. Nothing but elements and inline styles, so that every front end shows it.
+
+A report below the cell that made it, or on stderr where there is no notebook.
 """
 
 from __future__ import annotations
 
+import html
+import re
+import sys
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
 from ..base.text import write_thousands
+from ..base.tracebacks import running_shell
+from .counters import (
+    COLUMNS,
+    HOT,
+    Cell,
+    Row,
+    annotate_lines,
+    list_remarks,
+    select_columns,
+)
 from .cures import in_python as cure_of
-from .lines import COLUMNS, HOT, Cell, Row, annotate_lines, list_remarks, select_columns
-from .text import SHOWN, short_file, write_caret, write_costs, write_head, write_verdict
+from .text import (
+    SHOWN,
+    colour_report,
+    short_file,
+    write_caret,
+    write_costs,
+    write_head,
+    write_verdict,
+)
 
 if TYPE_CHECKING:
     from .model import Finding, Report
-
-if TYPE_CHECKING:
     from .program import ProgramReport
+
+
+def highlight_text(text: str, language: str = "cuda") -> str:
+    """The text in colour. language: "cuda", "python", "ptx" or "diff"."""
+    inside = colour_text(text.strip("\n") + "\n", language)
+    return f'<pre style="{style.PRE}">{inside}</pre>'
+
+
+def with_code(sentence: str) -> str:
+    """A sentence as HTML: what stands between two backticks is code."""
+    code = rf'<code style="{style.PRE};padding:0">\1</code>'
+    return re.sub(r"`([^`]*)`", code, html.escape(sentence))
+
+
+def colour_text(text: str, language: str = "cuda") -> str:
+    """The same without an element around it: a line stays a line."""
+    from pygments.lexers import get_lexer_by_name
+    from pygments.token import STANDARD_TYPES
+
+    parts = []
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    for token, value in lexer.get_tokens(text):
+        short = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is its kind
+        colour = style.CODE.get(short) or style.CODE.get(short[:1])
+        shown = html.escape(value)
+        parts.append(
+            f'<span style="color:{colour}">{shown}</span>' if colour else shown
+        )
+    return "".join(parts)
+
 
 WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
 MONO = f"font-family:{style.MONO};"
@@ -194,3 +246,16 @@ def make_cell(
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
     return f'<{kind}{hint} style="{style}">{escape(str(text))}</{kind}>'
+
+
+def show(report: Any) -> None:
+    """Show a Report or ProgramReport."""
+    running = running_shell()
+    if not hasattr(running, "kernel"):
+        text = str(report)
+        print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
+        return
+    from IPython.display import display
+
+    display(report)
+    report.cell = running.execution_count

@@ -1,13 +1,18 @@
-"""A report: findings, and counters, of one launch or of several."""
+"""A report: findings, sources (a notebook's cells too) and counters of launches.
+
+What a notebook's cell and its headers are called, and what stands in them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..base.errors import Mismatch
-from ..base.ipython import running_shell
+from ..base.tracebacks import running_shell
+from ..csource.diagnostics import CELL
 from . import html, text
 from .counters import Counters
 from .places import Index, find_line
@@ -145,3 +150,28 @@ class Report:
         running = running_shell()
         if running is None or running.execution_count != self.cell:
             raise NotImplementedError  # IPython asks for the HTML then
+
+
+class CellSource:
+    """A cell's source, and those of the headers that it includes."""
+
+    def __init__(
+        self, name: str, text: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.cell, self.texts = name, {name: text, **(headers or {})}
+
+    def name(self, file: str) -> str:
+        base = os.path.basename(file)
+        if base == CELL:
+            return self.cell
+        here = [one for one in self.texts if one != self.cell and _is_end(file, one)]
+        return max(here, key=len, default="")
+
+    def sources(self, names: Sequence[str]) -> list[Listing]:
+        first = [self.cell] if self.cell in names else []
+        rest = [one for one in names if one in self.texts and one != self.cell]
+        return [Listing(one, 1, self.texts[one]) for one in first + rest]
+
+
+def _is_end(file: str, name: str) -> bool:
+    return file == name or file.endswith(f"/{name}")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import html, text
-from .counters import Counters
-from .lines import list_remarks
+from .counters import Counters, list_remarks
 from .model import Finding, Report, Source
 from .places import find_line
 

@@ -16,15 +16,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
-from . import carets, symbols
+from . import symbols
 from .counters import Counters, Place
-from .cures import guard, in_c, of_one_warp
-from .kinds import IN_PLACE, UPDATE
-from .loops import find_cuda_loops
+from .cures import IN_PLACE, UPDATE, guard, in_c, of_one_warp
 from .model import Finding, Listing, Report
-from .places import Index, find_line
+from .places import (
+    Index,
+    find_column,
+    find_element,
+    find_line,
+    one_statement,
+    one_way,
+    only_array,
+    plain_callee,
+    split_subscript,
+)
 from .program import ProgramReport
-from .turns import Barriers, Turns, add_turns, find_turns
+from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
 # One function here is one instruction there: what counts is who calls it.
@@ -188,7 +196,7 @@ class _Raw:
             if name := self.readers.name(frame.file):
                 compiled = 0 if depth else frame.column
                 return _Where(name, frame.line, compiled, inner)
-            inner = carets.plain_callee(frame.function) or inner
+            inner = plain_callee(frame.function) or inner
         return _Where()
 
     def line(self, where: _Where) -> str:
@@ -202,7 +210,7 @@ class _Raw:
         return self._texts[file]
 
     def column(self, where: _Where, array: str = "") -> int:
-        return carets.find_column(self.line(where), where.compiled, array, where.callee)
+        return find_column(self.line(where), where.compiled, array, where.callee)
 
     # ---- findings
 
@@ -241,9 +249,9 @@ class _Raw:
         index, text = raw.get("index"), raw["text"]
         if line:
             column = self.column(where, array)
-            text = carets.one_way(text, self.line(where), where.compiled)
+            text = one_way(text, self.line(where), where.compiled)
         if not array and index is not None and line:
-            array = carets.only_array(self.line(where), column)
+            array = only_array(self.line(where), column)
             if array:
                 text = _UNNAMED.sub(rf"\1 uses {array}[\2]: {array} has", text)
         one = Finding(
@@ -307,7 +315,7 @@ class _Raw:
         if "since the launch gave" in one.text:
             return ""
         line = self.line(_Where(one.file, one.line))
-        parts = carets.split_subscript(line, one.column, one.array or "")
+        parts = split_subscript(line, one.column, one.array or "")
         before = [
             self.line(_Where(one.file, n))
             for n in range(max(1, one.line - _NEAR), one.line + 1)
@@ -334,9 +342,9 @@ class _Raw:
         rows = [
             self.line(_Where(one.file, number)) for number in range(first, last + 1)
         ]
-        if not carets.one_statement(rows, start, end):
+        if not one_statement(rows, start, end):
             return ""
-        texts = [carets.find_element(rows[at - first], column) for at, column in ends]
+        texts = [find_element(rows[at - first], column) for at, column in ends]
         if texts[0] and texts[0] == texts[1]:
             return UPDATE
         return IN_PLACE if in_place else ""
@@ -422,7 +430,7 @@ def _is_moving(line: str, array: str) -> bool:
     """
     named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: name.start()].encode()) for name in named]
-    texts = [carets.find_element(line, start) for start in starts]
+    texts = [find_element(line, start) for start in starts]
     ends = [name.start() + len(text) for name, text in zip(named, texts)]
     is_set = any(re.match(r"\s*=(?!=)", line[end:]) for end in ends)
     return is_set and len(set(texts)) > 1

@@ -10,18 +10,18 @@ import re
 from typing import TYPE_CHECKING
 
 from ..base.text import count_things
-from .counters import Counters
-from .cures import in_python as cure_of
-from .kinds import KINDS
-from .lines import (
+from .counters import (
     HOT,
     Cell,
+    Counters,
     annotate_lines,
     list_remarks,
     select_columns,
     select_near,
     write_short,
 )
+from .cures import KINDS
+from .cures import in_python as cure_of
 from .places import text_before, write_index
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError
 from ..cells.arguments import Array, Binder
 from ..cells.cpu.launch import ffi, open_runtime
-from ..cells.cpu.shown import tell
-from ..cells.cpu.watched import TIMEOUT, raw_report
+from ..cells.cpu.watched import TIMEOUT, raw_report, tell
 from ..cells.module import Kernel, Launch, select_only_kernel
 from ..pykernel.sim import sim
 from ..pykernel.to_cuda.cuda_c import Runner

@@ -3,10 +3,9 @@
 It can be called, as weft.bench(f, x): see timers.py.
 
 timers, samples    how long a call takes, and how sure that is; in so many samples
-clocks, gpu_state  by which clock; the GPU's own clock, temperature, power
+clocks             by which clock; the GPU's own clock, temperature, power
 results            the JSON of every measurement, and tables
-peaks, cublas      what a product is measured against
-marks, cupti       when the sections of a step end; PyTorch's profiler
+peaks              what this machine can do at best, cuBLAS included
 """
 
 from ..base.lazy import callable_as

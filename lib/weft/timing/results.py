@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import device as devices
-from ..base import whole
-from ..base.host import count_cores, cpu_name, driver_version
+from ..base import store
+from ..base.device import count_cores, cpu_name, driver_version
 from ..base.paths import ROOT
 from ..toolchain.tools import toolkit_version
 
@@ -81,7 +81,7 @@ def write_json(
     text = json.dumps(
         {"machine": machine(device), "rows": rows, **more}, default=_convert_plain
     )
-    with whole.replace_file(path) as beside:
+    with store.replace_file(path) as beside:
         beside.write_text(_one_row_per_line(json.loads(text)))
         os.chmod(beside, 0o644)
 

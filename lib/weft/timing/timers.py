@@ -29,8 +29,7 @@ import numpy as np
 from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..base.text import round_number
-from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
-from .gpu_state import Watch
+from .clocks import BURST, Contender, WallTimer, Watch, burst_of, timer_named
 from .results import device_name
 from .samples import REST, Timing, summarize
 

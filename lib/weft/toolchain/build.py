@@ -22,14 +22,13 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..base import cache, device, whole
+from ..base import device, store
 from ..base.errors import BuildError
 from ..base.paths import KERNELS, ROOT
 from ..csource.rewriter import rewrite as rewriter
-from . import keys, running, texts
+from . import keys, running
 from .running import version_of
 from .tools import find_tool, live_sm, nvcc, vendor_headers
-from .tools import gxx as gxx
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
@@ -265,7 +264,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
     command = _make_command(source, flavour)
     target = _object_path(source, command)
-    if cache.has_file(target):
+    if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
                 os.utime(path)  # used now: prune() takes the oldest first
@@ -276,7 +275,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     else:
         said = _run([*command, str(source)], target)
     if said:
-        whole.write(_warnings_path(target), said)
+        store.write(_warnings_path(target), said)
     return target
 
 
@@ -286,35 +285,35 @@ def _warnings_path(target: Path) -> Path:
 
 
 def _object_path(
-    source: Path, command: list[str], read: texts.Reader | None = None
+    source: Path, command: list[str], read: keys.Reader | None = None
 ) -> Path:
     """Where the object lies: its name holds the hash of all that makes it.
 
     read: texts.read(), or what it said a moment ago.
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    found = texts.list_texts(source, folders, read or texts.read)
+    found = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
         found.append(keys.hash_sources(*keys.REWRITER))
     else:  # no path is left in its object: one for every checkout
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *found)
-    return cache.cache_folder("objects") / f"{source.stem}-{digest}.o"
+    return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
     """Compile `files`, one at a time per core, and link them to a library."""
-    read = functools.cache(texts.read)  # many files include the same headers
+    read = functools.cache(keys.read)  # many files include the same headers
     names = [_object_path(f, _make_command(f, flavour), read).name for f in files]
     digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
     if found := _find_library(file):
         return found
-    lock = cache.cache_folder("locks") / f"{flavour.target}_{name}"
+    lock = store.cache_folder("locks") / f"{flavour.target}_{name}"
     waiting = functools.partial(
         _report_progress, f"waiting for another process to build {name}"
     )
-    with whole.lock_file(lock, running.limit(), waiting):
+    with store.lock_file(lock, running.limit(), waiting):
         if found := _find_library(file):  # by that process
             return found
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
@@ -323,14 +322,14 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
             objects = list(pool.map(lambda f: str(_compile_object(f, flavour)), files))
         _run(_linker_command(file, objects, flavour, needs), directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
-    cache.prune()
+    store.prune()
     return directory / file
 
 
 def _find_library(file: str) -> Path | None:
     """The library of that name, if it is there; a damaged one is removed."""
     for path in (folder / file for folder in _library_folders()):
-        if whole.is_elf(path):
+        if store.is_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
             _report_progress(f"{path} is damaged: building it anew")
@@ -359,7 +358,7 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
     Returns what it said besides.
     """
-    with whole.replace_file(output) as beside:
+    with store.replace_file(output) as beside:
         done = running.run([*command, "-o", str(beside)], stdin)
         if done.returncode or not beside.stat().st_size:
             raise BuildError(running.said_by(done))
@@ -370,7 +369,7 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 def _library_folders() -> list[Path]:
     """lib/ of the checkout and, where that is not writable, the cache."""
     here = ROOT / "lib"
-    return [here] if os.access(here, os.W_OK) else [here, cache.cache_folder("lib")]
+    return [here] if os.access(here, os.W_OK) else [here, store.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
@@ -383,7 +382,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
     for path in sorted(directory.glob(pattern), key=age)[keep:]:
         path.unlink(missing_ok=True)
-    whole.sweep(directory)
+    store.sweep(directory)
 
 
 def _hash(*parts: str) -> str:

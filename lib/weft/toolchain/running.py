@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..base.errors import BuildError
-from ..base.whole import defer_interrupts
+from ..base.store import defer_interrupts
 from .tools import cpu_flags
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15

@@ -8,15 +8,12 @@
     best(c, a, b, m, n, k)
 
 space       every combination; what `where` and a launch forbid
-constants   a value put into CUDA C
-sources     what can be tuned, and what is known of it: CUDA C; plain_c; rebound, a
-            Python kernel
-fit         compiled, and left out where too few warps fit
+sources     what can be tuned, with values for its constants: CUDA C, a Python kernel;
+            plain_c: C without a GPU
+fit         compiled, left out where too few warps fit, timed in turn
 right       against the reference, before anything is timed
-halving     timed in turn, the slow ones let go early
-memory      what was found before
-session     all of that in turn
-tuned       the winner and all rows; picture: drawn
+session     all of that in turn, and what an earlier call found
+tuned       the winner and all rows, and pictures of them
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 from cffi import FFI
 
-from ..base import cache, whole
+from ..base import store
 from ..base.errors import ArgumentError
 from ..cells import CompileError
 from ..cells.arguments import Binder
@@ -102,11 +102,11 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
     command = [tool, "-x", "c", *_FLAGS, f"-march={march}", *_SHOWN, *flags]
     version = build.version_of(tool), cpu_flags()
     digest = build._hash(source, *version, *command)
-    path = cache.cache_folder("tuned") / f"{digest}.so"
-    if cache.has_file(path):
+    path = store.cache_folder("tuned") / f"{digest}.so"
+    if store.has_file(path):
         os.utime(path)
         return path
-    with whole.replace_file(path) as beside:
+    with store.replace_file(path) as beside:
         text = f'#line 1 "{CELL}"\n{source}'
         done = build.running.run([*command, "-", "-lm", "-o", str(beside)], text)
         if done.returncode:
@@ -115,7 +115,7 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
                 [_of_the_source(one) for one in found], source, called, done.stderr
             )
         os.chmod(beside, 0o755)
-    cache.prune_at_exit()
+    store.prune_at_exit()
     return path
 
 

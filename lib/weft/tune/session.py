@@ -1,7 +1,15 @@
-"""One call of autotune(), from the first look at the kernel to the winner."""
+"""One call of autotune(), from the first look at the kernel to the winner.
+
+What was found before: a file in the cache for each kernel, device and sizes.
+
+They can be made again, in seconds: pruned and cleared with the rest of the cache.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,18 +19,63 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ..base import store
 from ..base.errors import BuildError, DeviceLost, KernelError, KernelFault, Mismatch
 from ..base.text import count_things
 from ..cells.gpu import loader as gpu
 from ..cells.gpu import nvrtc
-from ..see.machine_code import toolchain
+from ..see.machine_code.compilation import default_arch
 from ..timing import device_name
-from . import fit, memory
-from .halving import race
+from ..toolchain.build import _hash
+from . import fit
+from .fit import race
 from .right import Answer, Arguments
 from .sources import Source, bound, is_cuda
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
+
+FORM = 1  # of what is stored, and of how it is measured
+
+
+def place(
+    device: str,
+    args: Sequence[Any],
+    candidates: Sequence[Candidate],
+    texts: Sequence[Sequence[str]],
+    settings: Sequence[Any],
+) -> Path:
+    """The file for these candidates, their sources and launches, on this device, with
+    arguments of these sizes."""
+    compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
+    parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
+    for one, text in zip(candidates, texts):
+        parts += [str(one), repr(one.shape), *text]
+    return store.cache_folder("tuned") / f"{_hash(*parts)}.json"
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What write() wrote; None if nothing is there, or it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+        found["rows"], found["best"]
+        os.utime(path)  # used now: the oldest go first
+        return found
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Whole or not at all; where nothing can be written, it is found again."""
+    with contextlib.suppress(OSError):
+        store.write(path, json.dumps(found))
+        store.prune_at_exit()
+
+
+def _write_size(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    return repr(value)
+
 
 PRECISIONS = {
     **{torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"},
@@ -84,11 +137,11 @@ class Session:
         if any(text is None for text in texts):
             return None
         where = device_name(self.device)
-        return memory.place(where, self.arguments.values, self.ready, texts, settings)
+        return place(where, self.arguments.values, self.ready, texts, settings)
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:
         """What was found before, if the winner still passes its check."""
-        found = memory.read(path)
+        found = read(path)
         if found is None:
             return None
         one = next((c for c in self.ready if c.constants == found["best"]), None)
@@ -170,7 +223,7 @@ class Session:
         counts = counts_of(self.candidates, self.excluded)
         if path and not stopped:
             known = {"best": best.constants, "rows": rows, "counts": counts}
-            memory.write(path, known)
+            write(path, known)
         return Tuned(
             *(self.source.name, best.constants, best.kernel, best.run, rows, counts),
             *(self.target, self._shapes(best), False, stopped),
@@ -188,7 +241,7 @@ class Session:
             return ""
         if self.target == "cuda":
             return gpu.name_arch(self.device.index or 0)
-        return toolchain.default_arch()
+        return default_arch()
 
     def _bar(self, what: str, total: int) -> AbstractContextManager[Any]:
         return tqdm(

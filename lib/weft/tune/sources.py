@@ -1,5 +1,14 @@
 """What is tuned: CUDA C, plain C, a Python kernel, or a function that makes one.
 
+A constant's value put into CUDA C, wherever the source defines it.
+
+    enum { BM = 128, BN = 128 };    #define TILE 16    constexpr int STAGES = 4;
+
+The value is replaced where it stands, so that a kernel is tuned as it is. A name that
+the source uses and does not define becomes -DNAME=value.
+
+A Python kernel with other values of the names that it takes from its module.
+
 A Source makes the kernel for a combination of values, and says what autotune() has to
 know of it. Whatever is made is launched as kernel[grid, block](*args), or, where there
 is no `launch`, called as a function.
@@ -7,26 +16,146 @@ is no `launch`, called as a function.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import ArgumentError
 from ..base.paths import ROOT
-from ..cells import flags as words
 from ..cells import headers, load_cuda, stored
+from ..cells import stored as words
 from ..cells.gpu import nvrtc
 from ..cells.module import Cell, Kernel, Module, select_only_kernel
-from ..pykernel.language.kernel import PythonKernel
+from ..csource import signature
+from ..pykernel.language.kernel import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
-from ..see.machine_code.sources import complete, find_usage
-from .constants import with_values
+from ..see.machine_code.compilation import complete, find_usage
 from .plain_c import Function, is_c, load_c
-from .rebound import with_globals
 from .space import Candidate, Constants
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def with_values(
+    source: str, constants: Mapping[str, Any], elsewhere: str = ""
+) -> tuple[str, list[str]]:
+    """The source with these values, and flags for names that it does not define.
+
+    elsewhere: the text of headers, which may use a name too. Raises ArgumentError for
+    a constant that nothing depends on.
+    """
+    code = signature.blank_comments(source)
+    spans: list[tuple[int, int, str]] = []
+    flags = []
+    for name, value in constants.items():
+        text = str(int(value)) if isinstance(value, bool) else str(value)
+        found = list(_find_definitions(code, name))
+        used = len(re.findall(rf"\b{name}\b", code)) - len(found)
+        if used <= 0 and not re.search(rf"\b{name}\b", elsewhere):
+            raise ArgumentError(_describe_unused(code, name, bool(found)))
+        spans += [(start, end, text) for start, end in found]
+        flags += [] if found else [f"-D{name}={text}"]
+    for start, end, text in sorted(spans, reverse=True):
+        source = source[:start] + text + source[end:]
+    return source, flags
+
+
+def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
+    """Where the values of a constant stand."""
+    macro = rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\S[^\n]*?)[ \t]*$"
+    for match in re.finditer(macro, code, re.M):
+        yield match.span(1)
+    for match in re.finditer(rf"\b{name}\s*=(?!=)\s*", code):
+        before = code[: match.start()]
+        enum = _inside_enum(before)
+        declared = re.search(r"\bconst(?:expr)?\b[^;{}()]*$", before)
+        if enum or declared:
+            end = _end(code, match.end())
+            yield match.end(), match.end() + len(code[match.end() : end].rstrip())
+
+
+def _inside_enum(before: str) -> bool:
+    """Whether the text ends between the braces of an enum."""
+    opened = before.rfind("{")
+    if opened < 0 or "}" in before[opened:] or ";" in before[opened:]:
+        return False
+    return bool(re.search(r"\benum\b[\w\s:]*$", before[:opened]))
+
+
+def _end(code: str, start: int) -> int:
+    """Where an expression ends: before a comma, a semicolon or a bracket outside it."""
+    depth = 0
+    for i in range(start, len(code)):
+        if code[i] in _OPEN:
+            depth += 1
+        elif code[i] in _CLOSE:
+            depth -= 1
+        if depth < 0 or (depth == 0 and code[i] in ",;"):
+            return i
+    return len(code)
+
+
+def _describe_unused(code: str, name: str, defined: bool) -> str:
+    if defined:
+        return f"{name} is defined in the source, and nothing depends on it"
+    words = set(re.findall(r"[A-Za-z_]\w*", code))
+    near = difflib.get_close_matches(name, words, 1, 0.6)
+    hint = f": did you mean {near[0]}?" if near else ""
+    return f"the source does not use the constant {name}{hint}"
+
+
+def with_globals(
+    function: types.FunctionType, constants: Mapping[str, Any]
+) -> types.FunctionType:
+    """The function with other values of names that it, or what it calls, takes from
+    its module or from around it. Raises ArgumentError for a name that none uses."""
+    function = plain_function(function)
+    used: set[str] = set()
+    made = _rebind_function(function, dict(constants), used, {})
+    unused = [name for name in constants if name not in used]
+    if unused:
+        raise ArgumentError(
+            f"{function.__name__} does not use the constant {unused[0]}: it has to be "
+            f"a name that the kernel takes from its module"
+        )
+    return made
+
+
+def _rebind_function(
+    function: types.FunctionType,
+    constants: dict[str, Any],
+    used: set[str],
+    done: dict[int, Any],
+) -> types.FunctionType:
+    if id(function) in done:
+        return done[id(function)]
+    code = function.__code__
+    used |= constants.keys() & {*code.co_names, *code.co_freevars}
+    scope = dict(function.__globals__)
+    cells = tuple(
+        types.CellType(constants[name]) if name in constants else cell
+        for name, cell in zip(code.co_freevars, function.__closure__ or ())
+    )
+    made = types.FunctionType(
+        *(code, scope, function.__name__, function.__defaults__, cells)
+    )
+    made.__doc__, made.__module__ = function.__doc__, function.__module__
+    made.__qualname__ = function.__qualname__
+    done[id(function)] = made
+    for name in code.co_names:
+        value = scope.get(name)
+        own = isinstance(value, types.FunctionType)
+        if own and value.__module__ == function.__module__:
+            scope[name] = _rebind_function(value, constants, used, done)
+    scope.update({n: v for n, v in constants.items() if n in code.co_names})
+    return made
+
 
 Names = Sequence[str]
 

@@ -20,7 +20,7 @@ from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
 from ...ops.products import place_workspace
 from ...pykernel.bodies import lessons
 from ...pykernel.numba import numba_jit
-from ...timing import clocks, cublas, timers
+from ...timing import clocks, peaks, timers
 from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
@@ -289,7 +289,7 @@ def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[
     """cuBLAS itself, in each of the layouts; nothing where it is not there."""
     with contextlib.suppress(KernelError):
         kind = operands.opponents
-        gemm = cublas.Gemm(kind, operands.device.index)
+        gemm = peaks.Gemm(kind, operands.device.index)
         for layout in layouts:
             call = functools.partial(gemm, layout=layout)
             lying = operands.stored(layout)

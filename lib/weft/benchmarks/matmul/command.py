@@ -29,8 +29,17 @@ from ...timing import clocks, peaks, read_json, table, write_json
 from ...toolchain import native
 from .calls import Operands, Product, Size, make_entry
 from .goals import beside_fastest, compare_goals
-from .plan import PRECISIONS, SETS, plan_races, race_of
-from .race import WRONG, Options, Speeds, race_rows, say
+from .race import (
+    PRECISIONS,
+    SETS,
+    WRONG,
+    Options,
+    Speeds,
+    plan_races,
+    race_of,
+    race_rows,
+    say,
+)
 
 Row = dict[str, Any]
 

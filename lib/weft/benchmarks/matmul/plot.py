@@ -17,10 +17,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ...base.style import OPPONENT, OURS, draw_unmeasured, style
-from ...see.figures.charts import mark_powers, new_figure, write_caption
+from ...base.style import (
+    OPPONENT,
+    OURS,
+    draw_unmeasured,
+    mark_powers,
+    new_figure,
+    style,
+    write_caption,
+)
 from ...timing import STATISTIC
-from ..race.race_marks import BESIDE
+from ..race.plot_batches import BESIDE
 from .goals import fastest_row, run_of
 from .series import (
     OURSELVES,

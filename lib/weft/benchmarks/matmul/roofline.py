@@ -18,10 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...base.style import INK, draw_unmeasured, reference_line, style
-from ...see.figures.charts import new_figure
+from ...base.style import INK, draw_unmeasured, new_figure, reference_line, style
 from ...timing.peaks import ceilings
-from ..race.race_marks import BESIDE
+from ..race.plot_batches import BESIDE
 from .goals import fastest_row
 from .plot import KEY, MARKS, colour_of, name_of, tell
 from .series import (

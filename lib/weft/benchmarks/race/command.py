@@ -145,9 +145,8 @@ def note(rows: list[Row]) -> str:
 
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     # `bench --help` does without PyTorch.
-    from . import limits, milestones
-    from .race import race
-    from .warm import warm_twins
+    from . import milestones, work
+    from .race import race, warm_twins
 
     both = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]
@@ -165,7 +164,7 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
             )
     for precision in precisions:
         if "roof" in measures:
-            yield limits.find_roof(precision, device)
+            yield work.find_roof(precision, device)
         trained = [name for name in measures if name in milestones.SCHEDULES]
         if trained:
             yield milestones.train_sides(

@@ -24,16 +24,15 @@ from ...base.style import (
     WRITTEN,
     draw_unmeasured,
     fade_colour,
+    new_figure,
     outlined,
     style,
 )
 from ...mnist.cnn import Cnn
-from ...see.figures.charts import new_figure
-from ...see.figures.images import draw_image, mosaic
-from ...see.figures.view import sheet
-from .limits import Part, find_limits, sum_parts
-from .race_marks import BESIDE, time_text
-from .row import Row
+from ...see.figures.view import draw_image, mosaic, sheet
+from .plot_batches import BESIDE, time_text
+from .race import Row
+from .work import Part, find_limits, sum_parts
 
 # Which pixel of a 2x2 window won it.
 WINNERS = {

@@ -41,8 +41,7 @@ from ...timing import device_name, summarize
 from ...timing.results import compare_with_torch, first_line, stamp_row
 from ...timing.samples import synchronize
 from ...toolchain import native
-from .race import Say, twins_of
-from .row import Row
+from .race import Row, Say, twins_of
 
 PIECE = 64  # steps with one learning rate
 

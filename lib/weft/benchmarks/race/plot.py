@@ -21,9 +21,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ...base.style import INK, OPPONENT, OURS, hollow, outlined, style
+from ...base.style import (
+    INK,
+    OPPONENT,
+    OURS,
+    hollow,
+    new_figure,
+    outlined,
+    style,
+    write_caption,
+)
 from ...mnist.train import PARTS
-from ...see.figures.charts import new_figure, write_caption
 from ...timing import STATISTIC, machine
 from ...timing.results import label_row
 

@@ -1,6 +1,13 @@
 """One heat of the race: a precision and a batch, ours and PyTorch's side by side.
 
-    rows = race("tf32", 256, device="cuda")
+Compile the race's twins ahead of it, in one process each, into torch's own cache.
+
+torch.compile takes ten seconds or more a twin, one after the other; the processes share
+the machine's cores. The race then finds the code in the cache.
+
+What the rows of a race hold, measured of one contender or worked out of all.
+
+rows = race("tf32", 256, device="cuda")
 
 Every contender begins with the same weights. Each takes some steps in turn, many
 times over, so that all see the same machine: us is the median of these samples. How
@@ -10,26 +17,135 @@ told and left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ...base.errors import ArgumentError, DeviceLost
+from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.exact import Step, exact_step
 from ...mnist.rungs import impl_of, rungs_of, trainer
 from ...mnist.trainer import checked_device
-from ...mnist.twin import LAYOUTS, RUNGS, TwinTrainer
+from ...mnist.twin import LAYOUTS, RUNGS, Step, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
 from ...timing.results import compare_with_torch, first_line, stamp_row
 from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
-from .row import Gradients, Row, free, layer_times, mean_errors
+
+if TYPE_CHECKING:
+    from ...mnist.twin import Step
+    from ...toolchain.native import AnyDevice
+
+
+_PROGRAM = (
+    "import sys; from weft.benchmarks.race.race import compile_twins; "
+    "compile_twins(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:])"
+)
+
+
+def warm_twins(
+    cells: Iterable[tuple[str, int]],
+    device: str,
+    twins: Sequence[str] | None = None,
+    say: Say = print,
+) -> None:
+    """Compile the twins of all cells (precision, batch) side by side, and wait.
+
+    What fails is told: the race will find out again.
+    """
+    names = twins_of(checked_device(device)) if twins is None else twins
+    names = [name for name in names if name.startswith("compile")]
+    jobs = {
+        (precision, batch): _start(precision, batch, device, names)
+        for precision, batch in cells
+        if names
+    }
+    say(f"compiling PyTorch's twins in {len(jobs)} processes")
+    for (precision, batch), job in jobs.items():
+        said = job.communicate()[1]
+        if job.returncode:
+            last = (said.strip().splitlines() or ["it ended"])[-1]
+            say(f"not compiled ahead: {precision}, batch {batch}: {last}")
+
+
+def compile_twins(
+    precision: str, batch: int, device: str, names: Sequence[str]
+) -> None:
+    """Let each of these twins take its first steps."""
+    # All images: how many there are is part of what is compiled.
+    train = data.load("train")
+    for name in names:
+        layout = name.partition(" ")[2] or "nchw"
+        options = {"rung": "compile", "layout": layout, "precision": precision}
+        try:
+            TwinTrainer(
+                *[initial_weights(0), train], device=device, batch=batch, **options
+            )
+        except Exception as error:  # the others may do better
+            print(f"{name}: {first_line(error)}", file=sys.stderr)
+
+
+def _start(
+    precision: str, batch: int, device: str, names: Sequence[str]
+) -> subprocess.Popen[str]:
+    paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        # Each of them has a core, and no helpers of its own.
+        **{"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    }
+    words = [sys.executable, "-c", _PROGRAM, precision, str(batch), device, *names]
+    return subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
+
+
+Row = dict[str, Any]
+Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
+
+PROFILED = 15  # steps whose sections are timed, and 3 before them
+
+
+def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """The median time of every section of a step, in microseconds."""
+    steps = [profile() for _ in range(3 + PROFILED)][3:]
+    return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
+
+
+def mean_errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Row:
+    """The means of a contender's relative errors over some batches.
+
+    exact: each batch's images, and its step in float64; without any, nulls.
+    """
+    each = [step.errors(*gradients(order)) for order, step in exact]
+    if not each:
+        return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
+    mean = {
+        name: float(np.mean([one["gradient_errors"][name] for one in each]))
+        for name in each[0]["gradient_errors"]
+    }
+    return {
+        "loss_error": float(np.mean([one["loss_error"] for one in each])),
+        "gradient_error": float(np.max([*mean.values()])),
+        "gradient_errors": mean,
+    }
+
+
+def free(device: AnyDevice) -> None:
+    """Give memory back that nobody holds any more, PyTorch's too."""
+    gc.collect()
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
 
 Say = Callable[[str], object]
 

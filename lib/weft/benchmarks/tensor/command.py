@@ -1,5 +1,9 @@
 """What tensor cores lose, and what limits them: `python -m weft bench tensor`.
 
+sums.cu has the kernel, in wmma, so that any GPU from sm_70 on can run it.
+
+As a program, `python -m weft.benchmarks.tensor.command`, it is what ncu profiles.
+
 Lesson 08c explains what is measured here, by the op of a row:
 
     staircase  1 + x / 2^23, added by a tensor core: `added` is what became of x
@@ -22,22 +26,402 @@ there and are checked; heat, clock and ncu are a GPU's alone.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import csv
+import functools
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from ...timing import read_json
+from ... import ops
+from ...base.paths import ROOT
+from ...cells import load_cuda
+from ...see.machine_code import ncu
+from ...timing import device_name, read_json, summarize
+from ...timing.clocks import Watch
+from ...timing.peaks import CUBLAS_KINDS, Gemm
 from ...timing.results import stamp_row
-from . import limits, sums
+from ...toolchain import native
+
+if TYPE_CHECKING:
+    from ...toolchain.native import AnyDevice
+
+
+STAIRCASE = Path(__file__).with_name("sums.cu")
+EVERY = (16, 32, 64, 128, 512, 0)
+STEPS = 9  # of the staircase, quarters of the last bit of 1
+SIZES = {  # by target: sides of c, and k
+    "cuda": (256, (256, 1024, 4096, 16384)),
+    "cpu": (32, (64, 256)),
+}
+PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
+
+Row = dict[str, Any]
+
+
+def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
+    """a (m,k) @ b (k,n) in half, (m,n) float32; sums begin anew every `every` of k.
+
+    m, k, n and `every` are multiples of 16; every 0: never.
+    """
+    m, k = a.shape
+    n = b.shape[1]
+    c = torch.full((m, n), torch.nan, device=a.device)
+    kernel = load_cuda(STAIRCASE.read_text(), target=a.device.type).promoted
+    kernel[(n // 16, m // 16), 32](c, a, b, n, k, every or k)
+    return c
+
+
+def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
+    """For x in quarters: what a tensor core makes of 1 + x / 2^23, less 1, in 2^-23.
+
+    1 comes with the first 16 of k, x with the second: a sum of two instructions.
+    """
+    steps = torch.arange(STEPS) / 4
+    a = torch.zeros(16, 32, dtype=torch.float16)
+    a[:STEPS, 0], a[:STEPS, 16] = 1.0, (steps * 2.0**-11).half()
+    b = torch.zeros(32, 16, dtype=torch.float16)
+    b[0], b[16] = 1.0, 2.0**-12
+    c = multiply_promoted(a.to(device), b.to(device), 0)[:STEPS, 0].double().cpu()
+    return list(zip(steps.tolist(), ((c - 1) * 2**23).tolist()))
+
+
+def _staircase_rows(where: AnyDevice) -> Iterator[Row]:
+    for x, added in measure_staircase(where):
+        yield head_of(where, "staircase", "promoted", "fp16") | {"x": x, "added": added}
+
+
+def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
+    side, depths = SIZES[where.type]
+    for signs in ("both", "positive"):
+        for k in depths:
+            a, b = numbers_of(side, k, where)
+            if signs == "positive":
+                a, b = a.abs(), b.abs()
+            a, b = a.half(), b.half()
+            want = a.double() @ b.double()
+            for every in (e for e in EVERY if e < k):
+                lost = _measure_errors(multiply_promoted(a, b, every), want)
+                head = head_of(where, "promotion", "promoted", "fp16")
+                yield head | {"k": k, "every": every, "signs": signs, **lost}
+
+
+def _error_rows(where: AnyDevice) -> Iterator[Row]:
+    """Of products of float32 numbers, which each precision first has to round."""
+    side, depths = SIZES[where.type]
+    for k in depths:
+        a, b = numbers_of(side, k, where)
+        want = a.double() @ b.double()
+        for kind in PRECISIONS:
+            for impl, multiply in products_of(kind, where):
+                given = [x.to(TYPES.get(kind, torch.float32)) for x in (a, b)]
+                lost = _measure_errors(multiply(*given), want)
+                yield head_of(where, "error", impl, kind) | {"k": k, **lost}
+
+
+def products_of(
+    kind: str, where: AnyDevice
+) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
+    """Our fastest rung of a precision, and cuBLAS.
+
+    None of the rungs that pick one: they may take fp32 where that is as fast.
+    """
+    lib = native.library("matmul", where.type)
+    rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
+    yield rung.name, functools.partial(ops.matmul, rung=rung.name)
+    if where.type == "cuda" and kind in CUBLAS_KINDS:
+
+        def by_cublas(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            c = torch.empty(a.shape[0], b.shape[1], device=a.device)
+            Gemm(kind)(c, a, b)
+            return c
+
+        yield "cublas", by_cublas
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def numbers_of(
+    side: int, k: int, where: AnyDevice
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random a (side,k) and b (k,side), the same everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(side, k, generator=generator).to(where)
+    return a, torch.randn(k, side, generator=generator).to(where)
+
+
+def _measure_errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
+    """How wrong c is, relative to its own size; NaN if any of it is."""
+    off, size = got.double() - want, float(want.square().mean().sqrt())
+    rms = float(off.square().mean().sqrt()) / size
+    return {"error_rms": rms, "bias": float(off.mean()) / size}
+
+
+def head_of(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
+    impl = "cublas" if rung == "cublas" else "weft"
+    return {
+        **{"op": op, "impl": impl, "rung": rung, "precision": kind},
+        **{"target": where.type, "device": device_name(where)},
+    }
+
+
+SUMS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
+    "staircase": _staircase_rows,
+    "promotion": _promotion_rows,
+    "error": _error_rows,
+}
+
+
+SOURCE = Path(__file__).with_name("limits.cu")
+HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
+BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
+HEATED, REST = 8192, 1.5
+HEATED_BY = (  # precision, numbers, modes
+    ("bf16", "random", ("cool", "hot")),
+    ("bf16", "zeros", ("hot",)),
+    ("fp32", "random", ("cool", "hot")),
+)
+SIDE = 4096  # of the products by each rung
+_SUSTAINED = "avg.pct_of_peak_sustained"
+STALLS = {  # ncu's word for what a warp waits for: what it means here
+    "barrier": "a barrier of the block",
+    "dispatch_stall": "the dispatcher, e.g. for banks of registers",
+    "lg_throttle": "the queue to global memory",
+    "long_scoreboard": "global memory",
+    "math_pipe_throttle": "multipliers at work",
+    "membar": "a fence",
+    "mio_throttle": "the queue to shared memory",
+    "no_instruction": "instructions to be fetched",
+    "short_scoreboard": "shared memory",
+    "sleeping": "sleep",
+    "wait": "an instruction's fixed time",
+}
+READY = "not_selected"  # it could go on, but another warp was chosen
+_STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
+    "us": "gpu__time_duration.sum",
+    "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
+    "issue": f"sm__inst_issued.{_SUSTAINED}_active",
+    "fma_pipe": f"sm__pipe_fma_cycles_active.{_SUSTAINED}_active",
+    "shared": f"l1tex__data_pipe_lsu_wavefronts_mem_shared.{_SUSTAINED}_elapsed",
+    "l2_bytes": "lts__t_bytes.sum",
+    "dram_bytes": "dram__bytes.sum",
+    "active": "sm__cycles_active.avg",
+    "elapsed": "sm__cycles_elapsed.max",
+    # Cycles of a warp for each instruction, and how many of them it spent waiting.
+    "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
+    **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
+}
+MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
+COUNTED = (  # precision, rung; "": cuBLAS
+    *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
+    *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
+    *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
+    *(("fp32", name) for name in ("tuned", "")),
+)
+FURTHER = ((1024, 1024), (2048, 2048), (5120, 256))  # m = n, and k: fp32 for ncu
+WATCHED = (  # precision, rung, m = n, k
+    *((*one, SIDE, SIDE) for one in COUNTED),
+    *(("fp32", name, *size) for size in FURTHER for name in ("tuned", "")),
+)
+
+Product = tuple[str, str, int, int]  # one of WATCHED
+
+
+def _measure_heat(where: AnyDevice) -> Iterator[Row]:
+    """Bursts of a product, timed one by one, while the card says how it is."""
+    if where.type == "cpu":
+        return
+    for kind, numbers, modes in HEATED_BY:
+        a, b = numbers_of(HEATED, HEATED, where)
+        if numbers == "zeros":
+            a, b = torch.zeros_like(a), torch.zeros_like(b)
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
+        for impl, multiply in products_of(kind, where):
+            for mode in modes:
+                time.sleep(REST)  # as cool as before
+                found = _time_bursts(functools.partial(multiply, a, b), mode, where)
+                head = head_of(where, "heat", impl, kind)
+                yield head | {"mode": mode, "numbers": numbers, **found}
+
+
+def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
+    """The speed of bursts, with pauses or without, and clock and power meanwhile."""
+    flop = 2.0 * HEATED**3
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, series, watch = time.perf_counter(), [], Watch(where)
+    calls = 1
+    while (at := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        watch.look()
+        end.synchronize()
+        us = 1e3 * begin.elapsed_time(end) / calls
+        calls = max(1, round(1e6 * BURST / us))
+        seen = watch.seen[-1] if watch.seen else None
+        clocks = [seen.clock, seen.power] if seen else [None, None]
+        series.append([1e3 * at, flop / us / 1e6, *clocks])
+        if mode == "cool":
+            time.sleep(PAUSE)
+    late = [tflops for at, tflops, *_ in series if at > 500 * series[-1][0] / 1e3]
+    timing = summarize([flop / t / 1e6 for t in late], "event")
+    thin = series[:: max(1, len(series) // 120)]
+    speed = {"tflops": flop / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
+
+
+def _measure_clock(where: AnyDevice) -> Iterator[Row]:
+    """At which clock each of COUNTED runs when it is cool."""
+    if where.type == "cpu":
+        return
+    products = ((*one, SIDE, SIDE) for one in COUNTED)
+    for (kind, rung, *_), call in _make_calls(products, where):
+        head = head_of(where, "clock", rung or "cublas", kind)
+        yield head | _count_cycles(call, where) | {"n": SIDE}
+
+
+def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
+    """Cycles over time of cool bursts, and what the driver says of the clock."""
+    kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
+    sms = torch.cuda.get_device_properties(where).multi_processor_count
+    first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    us, ghz, watch, calls = [], [], Watch(where), 1
+    for _ in range(BURSTS):
+        time.sleep(PAUSE)
+        kernel[8 * sms, 32](first)
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        kernel[8 * sms, 32](last)
+        watch.look()
+        end.synchronize()
+        torch.cuda.synchronize()
+        took = 1e3 * begin.elapsed_time(end) / calls
+        cycles, ns = (last - first)[(first[:, 0] > 0) & (last[:, 0] > 0)].unbind(1)
+        us.append(took)
+        ghz.append(float((cycles / ns).median()))
+        calls = max(1, round(BURST / 2 * 1e6 / took))
+    timing = summarize(us[2:], "event")
+    speed = {"tflops": 2.0 * SIDE**3 / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
+
+
+def _read_counters(where: AnyDevice) -> Iterator[Row]:
+    """ncu runs this module in a process of its own and counts its kernels."""
+    if where.type == "cpu":
+        return
+    text = _run_ncu(list(METRICS.values()))
+    parts: list[list[tuple[str, dict[str, float]]]] = [[]]
+    for name, found in _list_launches(text):
+        if MARK in name:
+            parts.append([])
+        else:
+            parts[-1].append((name, found))
+    if len(parts) != len(WATCHED) + 1:
+        raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(WATCHED)))
+    for (kind, rung, side, k), launches in zip(WATCHED, parts[1:]):
+        head = head_of(where, "ncu", rung or "cublas", kind)
+        yield head | _summarize_kernels(launches, side, k)
+
+
+def _summarize_kernels(
+    launches: list[tuple[str, dict[str, float]]], side: int, k: int
+) -> Row:
+    """Of a product's kernels: the longest one's counters, the others' time."""
+    time_of = METRICS["us"]
+    name, main = max(launches, key=lambda launch: launch[1][time_of])
+    told: Row = {name: main.get(metric) for name, metric in METRICS.items()}
+    told["us"] = main[time_of] / 1e3  # base units are nanoseconds
+    told["others_us"] = sum(one[time_of] for _, one in launches) / 1e3 - told["us"]
+    told["tflops"] = 2.0 * side**2 * k / told["us"] / 1e6
+    kernel = re.split(r"[<(]", name)[0].split()[-1]
+    return told | {"m": side, "k": k, "n": side, "kernel": kernel}
+
+
+def _run_ncu(metrics: list[str]) -> str:
+    """What ncu prints; a metric that this GPU does not have is left out."""
+    command = [ncu.require(), "--csv", "--print-units", "base"]
+    command += ["--target-processes", "all", "--profile-from-start", "off"]
+    child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.command"]
+    path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path}
+    while True:
+        asked = [*command, "--metrics", ",".join(metrics), *child]
+        done = subprocess.run(asked, env=env, text=True, capture_output=True)
+        text = f"{done.stdout}\n{done.stderr}"
+        unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
+        if not unknown & set(metrics):
+            return text
+        metrics = [name for name in metrics if name not in unknown]
+
+
+def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each kernel's name and metrics, in order, from what `ncu --csv` prints."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
+    for number, found in zip(sorted(names), ncu.parse(text)):
+        yield names[number], found
+
+
+def launch_all() -> None:
+    """What ncu watches: each of WATCHED once, behind a kernel that marks it."""
+    where = torch.device("cuda", torch.cuda.current_device())
+    mark = torch.zeros(1, dtype=torch.int64, device=where)
+    for _, call in _make_calls(WATCHED, where):
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        mark.bitwise_not_()
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _make_calls(
+    products: Iterable[Product], where: AnyDevice
+) -> Iterator[tuple[Product, Callable[[], object]]]:
+    """Each of them, as WATCHED has them, and a call that multiplies by it."""
+    for kind, rung, side, k in products:
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
+        c = torch.empty(side, side, device=where)
+        call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
+        yield (kind, rung, side, k), functools.partial(call, c, a, b)
+
+
+_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the product before
+
+
+def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    ops.matmul(a, b, rung=rung, out=c)
+
+
+LIMITS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
+    "heat": _measure_heat,
+    "clock": _measure_clock,
+    "ncu": _read_counters,
+}
+
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
 SHOWN += ["error_rms", "bias", "us", "tflops", "clock_median", "ghz", "power"]
 SHOWN += ["tensor_pipe"]
-OPS = sums.OPS | limits.OPS
-
-Row = dict[str, Any]
+OPS = SUMS | LIMITS
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
@@ -79,3 +463,7 @@ def note(rows: list[Row]) -> str:
     if rows[0]["target"] == "cpu":
         said += "\nOn a CPU tensor cores are simulated: they round where a GPU's cut"
     return said
+
+
+if __name__ == "__main__":
+    launch_all()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from cffi import FFI
 
 from ..arguments import Array
-from ..scalars import Scalar
+from ..structs import Scalar
 
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory

@@ -23,7 +23,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from ...base import cache, whole
+from ...base import store
 from ...base.errors import BuildError
 from ...base.paths import COMMON
 from ...csource import diagnostics, signature
@@ -31,12 +31,12 @@ from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
 from ...csource.signature import Param
 from ...report import symbols
-from ...report.cells import CellSource
+from ...report.model import CellSource
 from ...toolchain import build, keys
-from .. import flags, prelude, variables
-from . import host_functions, unset
-from .launch import Launcher, ffi, open_runtime, runtime_path
-from .launcher import FILE, write_launcher
+from .. import stored, variables
+from ..headers import CPU_HEADERS, MACROS, std_headers
+from . import unset
+from .launch import FILE, Launcher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
 
 
@@ -123,13 +123,13 @@ def compile(
     )
     made = replace(made, checked=checked)
     digest = made.digest()
-    path = cache.cache_folder("cells") / f"{digest}.so"
-    cached = cache.has_file(path)
+    path = store.cache_folder("cells") / f"{digest}.so"
+    cached = store.has_file(path)
     if cached:
         os.utime(path)
     else:
         warnings = made.build(path)
-        whole.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
+        store.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
         _prune_at_exit()
     warnings = []
     with contextlib.suppress(OSError, ValueError):
@@ -144,7 +144,7 @@ def compile(
 @functools.cache
 def _prune_at_exit() -> None:
     """Looking at every file of the cache takes as long as compiling a cell."""
-    atexit.register(cache.prune)
+    atexit.register(store.prune)
 
 
 # ---- making the library --------------------------------------------------------
@@ -177,12 +177,10 @@ class _Made:
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
-            for name in prelude.std_headers(
-                signature.blank_comments(self.everything())
-            ):
+            for name in std_headers(signature.blank_comments(self.everything())):
                 include += ["-include", name]
-            with whole.replace_file(path) as beside:
-                more, macros = flags.split_defines(self.flags)
+            with store.replace_file(path) as beside:
+                more, macros = stored.split_defines(self.flags)
                 flags_ = [*more, *include]
                 done = _run_gxx(flags_, macros + text, beside, self.checked)
                 if done.returncode and self.variables and FILE in done.stderr:
@@ -192,8 +190,8 @@ class _Made:
                 library = beside.read_bytes()
                 if not library:
                     raise BuildError(build.running.said_by(done))
-                if refused := host_functions.list_called(library):
-                    found = [host_functions.refuse_call(refused[0], self.source)]
+                if refused := unset.list_called(library):
+                    found = [unset.refuse_call(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
                 os.chmod(beside, 0o755)
             return found
@@ -243,7 +241,7 @@ def _build_library(
         kernels |= {s.scope + s.name: len(s.params) for s in signature.parse(text)}
     counts = tuple(kernels[e.split("<")[0]] for e in expressions)
     return _Made(
-        *(source, name, tuple(flags.for_cpu(flags_)), expressions, counts),
+        *(source, name, tuple(stored.for_cpu(flags_)), expressions, counts),
         *(
             tuple(sorted(used.items())),
             variables.list_settable([source, *used.values()]),
@@ -289,7 +287,7 @@ _HEADER = "\n".join(
         "#include <assert.h>",
         *(
             f"#ifndef {name}\n#define {name} {value}\n#endif"
-            for name, value in prelude.MACROS.items()
+            for name, value in MACROS.items()
         ),
         "",
     ]
@@ -335,7 +333,7 @@ def _list_flags(checked: bool) -> list[str]:
 def _hash_toolchain(checked: bool) -> str:
     """What a library depends on besides its cell, as a hash."""
     version = build.version_of(build.find_tool("g++"))
-    given = [_HEADER, *prelude.CPU_HEADERS.values()]
+    given = [_HEADER, *CPU_HEADERS.values()]
     return build._hash(
         version,
         *given,
@@ -350,15 +348,15 @@ def _precompile_header(checked: bool) -> Path:
 
     g++ takes that where it fits and reads the header itself where it does not.
     """
-    folder = cache.cache_folder("cells", f"simt_{_hash_toolchain(checked)}")
+    folder = store.cache_folder("cells", f"simt_{_hash_toolchain(checked)}")
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
         (folder / "c").mkdir(exist_ok=True)
-        standard = {**dict.fromkeys(_EMPTY, ""), **prelude.CPU_HEADERS}
+        standard = {**dict.fromkeys(_EMPTY, ""), **CPU_HEADERS}
         for name, text in standard.items():
-            whole.write(folder / "c" / name, text)
+            store.write(folder / "c" / name, text)
         for name in ("cell.h", "plain.h"):
-            whole.write(folder / name, _HEADER)
+            store.write(folder / name, _HEADER)
         command = [build.find_tool("g++"), *_list_flags(checked), "-x", "c++-header"]
         with contextlib.suppress(BuildError):
             build._run([*command, str(header)], Path(f"{header}.gch"))
@@ -373,7 +371,7 @@ def _header_folder(headers: Sequence[tuple[str, str]]):
     if not headers:
         yield None
         return
-    with tempfile.TemporaryDirectory(dir=cache.cache_folder("cells")) as name:
+    with tempfile.TemporaryDirectory(dir=store.cache_folder("cells")) as name:
         for header, text in headers:
             path = Path(name) / header
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from ...base.tracebacks import Short
 from ...csource.diagnostics import CELL
 from ...csource.signature import Param
 from ..arguments import Array
-from ..scalars import Scalar
+from ..structs import Scalar
 from .arena import Arena
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Launching a kernel under the watch build: watched, and what was seen kept.
+"""Launching a kernel under the watch build, and showing what was seen below the cell.
 
 Its arrays lie in memory of the runtime's, which knows where each begins and ends and
 which bytes have been written. What was seen comes as JSON text (simt_check.h), and is
@@ -8,22 +8,84 @@ for the text.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import KernelFault
+from ...base.tracebacks import running_shell
 from ...report import raw
-from ...report.cells import CellSource
-from ...report.model import Finding, Report
+from ...report.html import show
+from ...report.model import CellSource, Finding, Report
 from ...report.text import write_finding as told
 from ..arguments import Array
 from ..reached import Reached
 from . import arena, faults, unset
 from .launch import Launcher, Prepared, ffi, open_runtime
+
+if TYPE_CHECKING:
+    from ...report.model import Finding, Report
+    from ..module import Cell
+
+
+_last: Seen | None = None
+_gathering: list[list[Finding]] = []  # of each gather() that is open
+
+
+def keep_report(seen: Seen) -> None:
+    """Keep what the last watched launch showed."""
+    global _last
+    _last = seen
+    if _gathering and not seen.ok:
+        for findings in _gathering:
+            findings += seen.report.findings
+
+
+@contextlib.contextmanager
+def gather() -> Iterator[list[Finding]]:
+    """The findings of all watched launches of the block, those shown before too."""
+    findings: list[Finding] = []
+    _gathering.append(findings)
+    try:
+        yield findings
+    finally:
+        _gathering.remove(findings)
+
+
+def last_report() -> Report | None:
+    """The Report of the last launch under the watch build; None if there was none.
+
+    What it did wrong, and what each line of its source cost.
+    """
+    return _last.report if _last is not None else None
+
+
+def tell(module: Cell, seen: Seen, always: bool = False) -> None:
+    """Show the findings of a launch that went on, each once in a run of a cell.
+
+    always: also those that have been shown.
+    """
+    if seen.ok:
+        return
+    running = running_shell()
+    run = running.execution_count if running is not None else None
+    fresh = []
+    for one in seen.report.findings:
+        key = run, one.kind, one.file, one.line, one.column, one.array
+        if always or key not in module.told:
+            module.told.add(key)
+            fresh.append(one)
+    if fresh:
+        part = copy.copy(seen.report)
+        part.findings = fresh
+        show(part)
+        seen.report.cell = part.cell
+
 
 TIMEOUT = 60.0  # seconds that a checked launch may take, by default
 SLOWDOWN = "about 20 times slower than the plain build"

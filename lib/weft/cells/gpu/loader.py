@@ -23,7 +23,7 @@ from ...base.errors import ArgumentError, BuildError, DeviceLost, KernelError
 from ...csource import diagnostics, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.signature import Param
-from ...toolchain import disassembler, native
+from ...toolchain import native, tools
 from .. import output, stored, variables
 from ..arguments import Binder
 from . import driver, launch, nvrtc
@@ -275,7 +275,7 @@ def compile_sass(
 ) -> str:
     """The cell as the GPU's own instructions; BuildError without a disassembler."""
     program = _for_reading(source, name, flags, expressions, headers, sm)
-    return disassembler.disassemble(program.cubin)
+    return tools.disassemble(program.cubin)
 
 
 def wait_for_device(

@@ -24,7 +24,7 @@ from cffi import FFI
 from ...base.errors import BuildError
 from ...base.paths import COMMON, KERNELS
 from ...csource import signature
-from .. import prelude
+from ..headers import HEADERS, NAME, NEEDS_ATOMIC, REDEFINES, std_headers
 
 ffi = FFI()
 ffi.cdef("""
@@ -102,7 +102,7 @@ def compile(
     does not know the architecture, or an option.
     """
     _check_arch(arch)
-    texts = {**prelude.HEADERS, **(headers or {})}
+    texts = {**HEADERS, **(headers or {})}
     options = default_options(
         arch, flags, "\n".join([source, *(headers or {}).values()])
     )
@@ -161,13 +161,13 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
-    std = prelude.std_headers(signature.blank_comments(source))
-    options += [f"--pre-include={name}" for name in (prelude.NAME, *std)]
-    if not re.search(prelude.NEEDS_ATOMIC, source):
+    std = std_headers(signature.blank_comments(source))
+    options += [f"--pre-include={name}" for name in (NAME, *std)]
+    if not re.search(NEEDS_ATOMIC, source):
         # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
         # of parsing instead of 0.05.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
-    if re.search(prelude.REDEFINES, source):
+    if re.search(REDEFINES, source):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
     return [*options, *given, *(f"-I{path}" for path in include_folders())]
 

@@ -3,13 +3,10 @@
 Each guess is one sentence that begins with "looks like". It is made only where the
 numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
 
-    scene               a wrong output, and all that is known about it
-    values              guesses from the output alone
-    inputs              ... from what other inputs would give
-    indices, wholes     ... of an output that holds places, or whole numbers
-    where               ... from which region is wrong
-    runs                which sizes and blocks go wrong
-    spacing             how far apart blocks begin
+    scene   a wrong output, all that is known about it, and which runs go wrong
+    values  guesses from the output alone
+    inputs  guesses from what other inputs would give
+    where   guesses from which region is wrong, and from places in a row
 """
 
 from __future__ import annotations
@@ -18,10 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import indices, inputs, values, where, wholes
-from .runs import describe_pattern
-from .scene import Scene
-from .spacing import Launched, guess_spacing
+from . import inputs, values, where
+from .scene import Launched, Scene, describe_pattern, guess_spacing
 
 __all__ = [
     "Launched",
@@ -56,18 +51,18 @@ def _first_guess(scene: Scene, looks: list[Look]) -> str:
     return ""
 
 
-_PROOFS: list[Look] = [indices.guess_padding]
+_PROOFS: list[Look] = [where.guess_padding]
 _LOOKS: list[Look] = [
     values.never_written,
     values.guess_undefined,
     values.guess_filled,
     values.accumulated_on_start,
-    indices.guess_padding,
-    indices.guess_indices,
+    where.guess_padding,
+    where.guess_indices,
     values.guess_transposed,
     values.by_block,
-    wholes.guess_rounding,
-    wholes.guess_counts,
+    values.guess_rounding,
+    values.guess_counts,
     values.guess_scaled,
     inputs.guess_precision,
     values.whole_numbers,

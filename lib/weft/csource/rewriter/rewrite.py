@@ -13,7 +13,7 @@ Only what is not C++ is changed, and only within its line:
     (void *)k                    (void *)simt::typed(k), where k is a kernel
     return;                      {SIMT_LEAVES return;} in a function of the device
     s[i] += s[i + 16];           s[i] += simt::lockstep([&] { return s[i + 16]; });
-                                 where s is volatile: see lockstep.py
+                                 where s is volatile: see shared.py
     __noinline__                 SIMT_NOINLINE
 
 So `threadIdx` stays a name like any other, a launch evaluates its arguments
@@ -37,9 +37,8 @@ from ..scanner import (
     replace_spans,
     split_declarators,
 )
-from .lockstep import rewrite_lockstep
 from .preprocess import Source
-from .shared import rewrite_shared
+from .shared import rewrite_lockstep, rewrite_shared
 from .unsupported import ASM, device_bodies, refuse
 
 __all__ = ["RewriteError", "rewrite", "rewrite_program"]

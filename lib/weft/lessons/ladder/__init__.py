@@ -8,13 +8,10 @@
     results = Results(rows)                        measured here, else what came along
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
-code            rung files and their differences
+code            rung files and their differences; drawings of the orders of tiles
 one_rung        a rung in a library of its own
-results         speeds, and the ladder so far
-drawn           08b: when tiles are loaded, in which order they are made
-register_banks  08b: which multiply-adds wait for a bank
+results         speeds, the ladder so far, where cycles go, and waits for registers
 per_thread      08a: one rung with more threads that do less, or fewer that do more
-cycles          08b: where a product's cycles go, from ncu's counters
 """
 
 from .code import rung_path, show_diff

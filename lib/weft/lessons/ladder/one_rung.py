@@ -17,15 +17,13 @@ from typing import Any
 
 import torch
 
-from ...base import cache
+from ...base import store
 from ...base.errors import ArgumentError, Mismatch
 from ...base.paths import COMMON, KERNELS
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
-from ...benchmarks.matmul.plan import Race
-from ...benchmarks.matmul.race import Options, Speeds, race_rows
+from ...benchmarks.matmul.race import Options, Race, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
-from ...ops import checked
-from ...ops.check import Verdict
+from ...ops.check import Verdict, require
 from ...report.program import ProgramReport
 from ...see.inspect import WatchedTensor, report_watched, watch_flavour
 from ...toolchain import build, native
@@ -124,7 +122,7 @@ class OneRung:
         device: "cpu" or "cuda"; None: the GPU if there is one.
         """
         lib = self.library(_choose_target(device))
-        return checked.require(lib, lib.rungs[0])
+        return require(lib, lib.rungs[0])
 
     def race(self, size: int | str = 1024, device: str | None = None) -> list[Row]:
         """Its speed beside cuBLAS and torch.mm: rows of `bench matmul`, called "mine".
@@ -203,7 +201,7 @@ def _write_table(name: str) -> Path:
     """matmul.cu with that name alone in its list."""
     text = _TABLE.format(name=name)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache.cache_folder("ladders") / f"{name}_{digest}.cu"
+    path = store.cache_folder("ladders") / f"{name}_{digest}.cu"
     if not path.exists():
         beside = path.with_suffix(".part")
         beside.write_text(text)

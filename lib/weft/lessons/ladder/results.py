@@ -1,11 +1,29 @@
-"""How fast the rungs are: measured on this machine, or what came with the lab."""
+"""How fast the rungs are, where their cycles go, and which wait for registers.
+
+Where a product's cycles go, by ncu: rows of `bench tensor --rungs ncu`.
+
+For each of four schedulers of a multiprocessor a cycle is one of four things: it starts
+a multiply-add, starts another instruction, has warps and none that is ready, or has no
+block at all.
+
+Which multiply-adds of a rung wait for a register bank, counted in its SASS.
+
+The registers of a thread lie in two banks, the even and the odd ones, and an
+instruction that reads two different ones of the same bank takes a cycle more. One that
+the instruction before has marked .reuse in the same place is still at hand and is not
+read. A model, found by trying: it is too strict by some per cent.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ...base.errors import BuildError
 from ...benchmarks.matmul.goals import BETTER
 from ...benchmarks.matmul.plot import ladder_plot
 from ...benchmarks.matmul.series import (
@@ -14,10 +32,39 @@ from ...benchmarks.matmul.series import (
     series_of,
     size_of,
 )
+from ...benchmarks.tensor.command import STALLS
 from ...see.figures.view import show_figure
+from ...see.machine_code import sass
+from ...see.machine_code.instructions import Code, Instruction, Loop
 from ...timing.peaks import ceilings
+from ...toolchain.build import nvcc
+from .code import rung_name, rung_path
 
 Row = dict[str, Any]
+
+
+def cycles_of(row: Row) -> dict[str, float]:
+    """Per cent of all cycles, 100 in all; of a row of ncu whose product is in fp32."""
+    running = row["active"] / row["elapsed"]
+    added, started = row["fma_pipe"] * running, row["issue"] * running
+    return {
+        "multiply-adds": added,
+        "other instructions": started - added,
+        "none ready": 100 * running - started,
+        "no block": 100 * (1 - running),
+    }
+
+
+def stalls_of(row: Row) -> dict[str, float]:
+    """Per cent of a warp's time for each thing it waits for, the longest first.
+
+    By ncu's words, limits.STALLS has ours. Without the time in which it was ready and
+    another warp was chosen. {} for a row of before these were counted.
+    """
+    whole = row.get("warp_cycles") or math.nan
+    found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}
+    found = {name: share for name, share in found.items() if share > 0}
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 class Results:
@@ -114,3 +161,76 @@ def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
         and "m" in row
         and (row["rung"] in rungs or row["impl"] in ("mine", "cublas", "torch"))
     ]
+
+
+# By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, those that wait.
+COUNTED = {
+    "registers_2d": (512, 375),
+    "vectorised": (512, 152),
+    "conflict_free": (512, 144),
+    "warp_tiles": (512, 144),
+    "double_buffer": (512, 369),
+    "pipeline": (1024, 82),
+    "tma": (1024, 55),
+    "k_groups": (1024, 36),
+}
+
+
+@dataclass(frozen=True)
+class RegisterWaits:
+    """fmas: in a pass of the inner loop. waits: cycles lost there. told: whether the
+    counts came with the lab."""
+
+    fmas: int
+    waits: int
+    told: bool = False
+
+    @property
+    def ceiling(self) -> float:
+        """The share of their peak that the multiply-adds can reach, 0 to 1."""
+        return self.fmas / (self.fmas + self.waits)
+
+
+def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
+    """Of a rung, compiled here, else as it was counted; BuildError if neither.
+
+    rung: its name or the path of its file; of several kernels in it that with most
+    registers. told: do not compile what was counted.
+    """
+    path = rung_path(rung)
+    name = rung_name(path)
+    try:
+        if not nvcc() or (told and name in COUNTED):
+            raise BuildError("not compiled")
+        view = sass(str(path), f"matmul_{name}", arch="sm_90")
+    except BuildError:
+        if name in COUNTED:
+            return RegisterWaits(*COUNTED[name], told=True)
+        raise
+    largest = max(view.kernels, key=lambda one: one.usage.registers)
+    return counted(largest.code)
+
+
+def counted(code: Code) -> RegisterWaits:
+    """Of the loop with most multiply-adds, in the order in which they stand.
+
+    Those of loops inside it do not count: who waits for a barrier in the loop over k
+    has a loop of its own there.
+    """
+    fmas = waits = 0
+    kept: dict[int, str] = {}
+    for one in max((_list_own_fmas(code, loop) for loop in code.loops), key=len):
+        sources = re.findall(r"\b(R\d+)(\.reuse)?", one.text)[1:]
+        read = {name for at, (name, _) in enumerate(sources) if kept.get(at) != name}
+        odd = sum(int(name[1:]) % 2 for name in read)
+        waits += max(0, max(odd, len(read) - odd) - 1)
+        kept = {at: name for at, (name, reuse) in enumerate(sources) if reuse}
+        fmas += 1
+    return RegisterWaits(fmas, waits)
+
+
+def _list_own_fmas(code: Code, loop: Loop) -> list[Instruction]:
+    inner = (other.body for other in code.loops if other.body < loop.body)
+    own = loop.body.difference(*inner)
+    those = (code.instructions[index] for index in sorted(own))
+    return [one for one in those if one.opcode == "FFMA"]

@@ -33,8 +33,8 @@ import torch
 from matplotlib.figure import Figure
 
 from ...base.errors import ArgumentError
-from ...base.ipython import running_shell
 from ...base.style import INK, style
+from ...base.tracebacks import running_shell
 from ...timing import Timing, summarize
 from ...toolchain.native import convert_int
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ...base.kept import Kept
+from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
 RIGHT = 1.1  # a factor up to this counts as right

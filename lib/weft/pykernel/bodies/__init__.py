@@ -12,29 +12,36 @@ A kernel that says "one block" per something adds up in a tree over exactly THRE
 threads; any other takes blocks of any size.
 """
 
-from .batchnorm2d import (
+from .layers import (
+    THREADS,
     batchnorm2d,
     batchnorm2d_dx,
     batchnorm2d_stats,
     batchnorm2d_sums,
     block_sum,
-    element,
-)
-from .conv2d import conv2d, conv2d_dbias, conv2d_dweight, conv2d_dx
-from .cross_entropy import (
+    blocks_for,
+    conv2d,
+    conv2d_dbias,
+    conv2d_dweight,
+    conv2d_dx,
     cross_entropy,
     cross_entropy_dlogits,
     cross_entropy_loss,
+    element,
+    gather,
+    linear,
+    linear_dbias,
+    linear_dweight,
+    linear_dx,
+    maxpool2d,
+    maxpool2d_dx,
+    relu,
+    relu_dx,
     row_max,
     row_sum,
+    sgd,
 )
-from .gather import gather
 from .lessons import TILE, grey, matmul, matmul_tiled
-from .linear import linear, linear_dbias, linear_dweight, linear_dx
-from .maxpool2d import maxpool2d, maxpool2d_dx
-from .relu import relu, relu_dx
-from .sgd import sgd
-from .threads import THREADS, blocks_for
 
 __all__ = [
     "THREADS",

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...toolchain.config import Config, parse
-from . import arguments as kernel_arguments
+from . import messages as kernel_arguments
 
 _OF_NUMBERS = (
     *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Tuple),

@@ -4,12 +4,12 @@ The kernel is a plain function in the names of weft.cuda. On a machine with a GP
 runs there, compiled for each combination of argument types; elsewhere on Numba's own
 simulator, which is another process here.
 
-    arguments, meaning        what Numba takes; what the names in a kernel mean
-    renaming, errors          names imported one by one; what Numba says, in a sentence
-    misspelt                  names of cuda that are none
-    simulator, child          the other process, from here and from inside
-    gpu, direct, views, host  the GPU: launches, without Numba, arrays there and here
-    reading                   types and PTX, which need no GPU
+    arguments         what Numba takes, where it lies, and launches without Numba
+    meaning           what the names in a kernel mean; names of cuda that are none
+    errors            Numba's messages, each as one sentence
+    simulator, child  the other process, from here and from inside
+    gpu               launches on a GPU
+    reading           types and PTX, which need no GPU
 """
 
 from __future__ import annotations

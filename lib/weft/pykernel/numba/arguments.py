@@ -1,9 +1,30 @@
-"""The arguments of a launch: what Numba takes, and a sentence for what it does not."""
+"""The arguments of a launch by Numba, and launches of its kernels without Numba.
+
+Numba's compiled kernels launched without Numba, and its arrays over torch's memory.
+
+Numba's own launch makes each argument ready again, which takes tens of microseconds.
+What it hands to the driver is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel):
+numbers as they are, and for an array two null pointers, its size and itemsize, its
+address, its shape and its strides in bytes. Here they are packed at once.
+
+Numba's arrays over the memory of torch's tensors on a GPU.
+
+Numba takes tens of microseconds to see what a tensor is. So its view of each is kept
+for as long as the tensor lives.
+
+What overlaps there must overlap for the kernel, too: such arrays travel together, as
+the bytes from the first to the last of them.
+"""
 
 from __future__ import annotations
 
 import numbers
+import struct
 import sys
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +32,146 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.arguments import explain_unfit
+from ...cells.cpu import arena
+from ...cells.gpu import driver, launch
+from ...toolchain.config import Config
+from ..language.messages import explain_unfit
+
+_CODES = {
+    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
+    **{"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
+    **{"float32": "f", "float64": "d", "bool": "?"},
+}
+
+STREAM, NO_CONTEXT = launch.STREAM, launch.NO_CONTEXT
+
+
+@dataclass
+class Ready:
+    """A kernel for arguments of these types, in one shape: all that a launch takes.
+
+    pack: a Struct's pack_into, from the configuration's stream on. rooms: memory for
+    launches, one for each that is under way at a time.
+    """
+
+    kernel: Any
+    function: int
+    pack: Any
+    rooms: list[launch.Room]
+
+
+def pack_codes(types: Sequence[Any]) -> str | None:
+    """How struct packs a kernel's parameters of Numba's types; None if it cannot."""
+    found = ""
+    for kind in types:
+        if hasattr(kind, "layout") and hasattr(kind, "ndim"):
+            found += "QQqqQ" + "q" * (2 * kind.ndim)
+        elif str(kind) in _CODES:
+            found += _CODES[str(kind)]
+        else:
+            return None
+    return found
+
+
+def load_ready(kernel: Any, config: Config) -> Ready | None:
+    """A compiled kernel of Numba, loaded on the current device, for this shape.
+
+    None where only Numba can launch it: its grid waits for itself, or it takes tuples
+    or complex numbers.
+    """
+    each = pack_codes(kernel.argument_types)
+    if each is None or kernel.cooperative or kernel.launch_config_sensitive:
+        return None
+    form, offsets, end = "=Q24x", [], 0
+    for code in each:
+        size = struct.calcsize("=" + code)
+        offsets.append(-(-end // size) * size)
+        form += "x" * (offsets[-1] - end) + code
+        end = offsets[-1] + size
+    function = int(kernel._codelibrary.get_cufunc().handle)
+    plan = launch.Plan(function, config.grid, config.block, config.shared)
+    room = launch.Room(plan, end, offsets)
+    return Ready(kernel, function, struct.Struct(form).pack_into, [room])
+
+
+def array_words(array: Any) -> tuple[int, ...]:
+    """What a kernel gets of one of Numba's arrays on a GPU."""
+    address = array.device_ctypes_pointer.value or 0
+    sizes = array.size, array.dtype.itemsize
+    return 0, 0, *sizes, address, *array.shape, *array.strides
+
+
+def queue() -> Any:
+    """cuLaunchKernelEx(configuration, function, arguments, 0) -> status."""
+    return driver.open_library().cuLaunchKernelEx
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A tensor that a launch has had, and what a launch needs to know of it.
+
+    ref: to the tensor, not keeping it. kind: the number of its type. view: Numba's
+    array. words: what a kernel gets.
+    """
+
+    ref: weakref.ref
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: int
+    kind: int
+    view: Any
+    words: tuple[int, ...]
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether all of this is true of the tensor still."""
+        now = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        was = self.address, self.shape, self.strides, self.dtype
+        return self.ref() is tensor and now == was
+
+
+SEEN: dict[int, Seen] = {}  # by id(tensor)
+_kinds: dict[Any, int] = {}  # Numba's types of arrays, whose hash takes long
+
+
+def of_tensor(tensor: torch.Tensor) -> Any:
+    """Numba's array over a tensor's memory, kept while the tensor lives."""
+    key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
+    found = SEEN.get(key)
+    if found and found.holds(tensor):
+        return found.view
+    dtype = np.dtype(str(tensor.dtype)[6:])
+    strides = None
+    if not tensor.is_contiguous():
+        strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+    view = view_memory(address, tuple(shape), strides, dtype)
+    # A module's names are gone before the last tensors are, at the program's end.
+    ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
+    kind = _kinds.setdefault(view._numba_type_, len(_kinds))
+    SEEN[key] = Seen(
+        *(ref, address, shape, tensor.stride(), tensor.dtype, tensor.get_device()),
+        *(kind, view, array_words(view)),
+    )
+    return view
+
+
+def view_memory(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dtype: np.dtype,
+) -> Any:
+    """Numba's array there. It owns no memory: else no tensor would ever end."""
+    from numba import cuda
+
+    return cuda.from_cuda_array_interface(
+        {
+            **{"shape": shape, "strides": strides, "typestr": dtype.str},
+            **{"data": (address, False), "version": 2},
+        },
+        sync=False,
+    )
 
 
 def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
@@ -80,3 +240,143 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     _refuse(kernel, name, value)
     return value
+
+
+_ALIGNED = 256  # bytes, as torch's memory on a GPU is
+
+
+@dataclass
+class Placed:
+    """An array within the memory of `owner`, bytes on a device."""
+
+    owner: torch.Tensor
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
+    dtype: np.dtype
+
+
+@dataclass
+class Sent:
+    """Copies of arrays: where each is, by its id; back() what returns the results."""
+
+    where: dict[int, torch.Tensor | Placed] = field(default_factory=dict)
+    steps: list[Callable[[], None]] = field(default_factory=list)
+
+    def back(self) -> None:
+        """Put what the copies hold into the arrays that may be written."""
+        for step in self.steps:
+            step()
+
+
+def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> Sent:
+    """Copy arrays to a device. ArgumentError for arrays of structures."""
+    sent = Sent()
+    spans, offsets = spans_of(arrays)
+    together: list[list[np.ndarray]] = [[] for _ in spans]
+    for array in arrays:
+        if array.dtype.fields:
+            raise ArgumentError(
+                f"{kernel}: an array of structures cannot be copied to the GPU at a "
+                f"launch: pass cuda.to_device(array) of Numba"
+            )
+        if id(array) in offsets:
+            together[offsets[id(array)][0]].append(array)
+        else:  # it has no elements
+            empty = torch.from_numpy(np.empty(array.shape, array.dtype))
+            sent.where[id(array)] = empty.to(device)
+    for span, group in zip(spans, together):
+        # An array of more bytes than it spans lies over itself.
+        if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
+            _send_one(sent, group, device)
+        else:
+            _send_span(sent, span, group, offsets, device)
+    return sent
+
+
+def address_bounds(array: np.ndarray) -> tuple[int, int]:
+    """The addresses of an array's first byte and behind its last."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return int(low), int(high)
+
+
+def spans_of(
+    arrays: list[np.ndarray],
+) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
+    """The memory of arrays as (start, length), overlapping ones together.
+
+    And for each array, by its id, in which span and how far from its beginning its
+    first element lies.
+    """
+    spans: list[list[int]] = []
+    for low, high in sorted(address_bounds(array) for array in arrays if array.size):
+        if spans and low < spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], high)
+        else:
+            spans.append([low, high])
+    offsets = {}
+    for array in arrays:
+        address = array.__array_interface__["data"][0]
+        for number, (low, high) in enumerate(spans):
+            if array.size and low <= address < high:
+                offsets[id(array)] = number, address - low
+    return [(low, high - low) for low, high in spans], offsets
+
+
+def _place(array: np.ndarray) -> tuple[object, ...]:
+    """The same for arrays that are the same elements."""
+    address = array.__array_interface__["data"][0]
+    return address, array.shape, array.strides, array.dtype
+
+
+def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
+    """An array, perhaps under several names: its elements, one after the other."""
+    first = next((a for a in group if a.flags.writeable), group[0])
+    tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
+    there = tensor.to(device, copy=True)
+    sent.where |= {id(array): there for array in group}
+    if first.flags.writeable:
+        sent.steps.append(partial(_receive_one, first, there))
+
+
+def _receive_one(array: np.ndarray, there: torch.Tensor) -> None:
+    if _is_plain(array):
+        torch.from_numpy(array).copy_(there)
+    else:
+        array[...] = there.cpu().numpy()
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    return array.flags.c_contiguous and array.flags.writeable
+
+
+def _send_span(
+    sent: Sent,
+    span: tuple[int, int],
+    group: list[np.ndarray],
+    offsets: dict[int, tuple[int, int]],
+    device: torch.device | str,
+) -> None:
+    """Arrays that overlap."""
+    start, length = span
+    shift = start % _ALIGNED  # every element lies as it may lie on a GPU
+    there = torch.empty(shift + length, dtype=torch.uint8, device=device)
+    host = np.frombuffer(arena.view_memory(start, length), np.uint8)
+    there[shift:].copy_(torch.from_numpy(host))
+    for array in group:
+        address = there.data_ptr() + shift + offsets[id(array)][1]
+        sent.where[id(array)] = Placed(
+            there, address, array.shape, array.strides, array.dtype
+        )
+    written = [a for a in group if a.flags.writeable]
+    if written:
+        starts = [shift + offsets[id(a)][1] for a in written]
+        sent.steps.append(partial(_receive_span, there, written, starts))
+
+
+def _receive_span(
+    there: torch.Tensor, written: list[np.ndarray], starts: list[int]
+) -> None:
+    got = there.cpu().numpy()
+    for a, offset in zip(written, starts):
+        a[...] = np.ndarray(a.shape, a.dtype, got, offset, a.strides)

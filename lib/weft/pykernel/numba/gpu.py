@@ -23,7 +23,7 @@ from ...cells.gpu import launch as launches
 from ...toolchain import native
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
-from . import arguments, direct, errors, host, meaning, views
+from . import arguments, errors, meaning
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
 _NUMBERS = frozenset(
@@ -90,16 +90,16 @@ class Launch:
         codes = [part.function.__code__ for part in target.part.parts()]
         self.talks = any("print" in code.co_names for code in codes)
         self._allowed: set[Any] = set()
-        self._ready: dict[tuple[Any, ...], direct.Ready] = {}
+        self._ready: dict[tuple[Any, ...], arguments.Ready] = {}
         special = self.own_stream is not None or self.talks
         self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
         """Launch what is known, on torch's current stream; the rest carefully."""
-        seen, ready, numbers = views.SEEN, self._ready, _NUMBERS
+        seen, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
-        careful, tensor, call = self.careful, torch.Tensor, direct.queue()
+        careful, tensor, call = self.careful, torch.Tensor, arguments.queue()
         count = len(self.target.kernel.parameters)
 
         def launch(*args: Any, **named: Any) -> None:
@@ -134,13 +134,13 @@ class Launch:
                 found = ready[tuple(kinds)]
                 room = found.rooms.pop()
                 # An int of more than 64 bits does not fit: Numba has other types then.
-                found.pack(room.buffer, direct.STREAM, stream_of(device), *words)
+                found.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
             except (KeyError, IndexError, struct.error):
                 return careful(*args)
             status = call(room.configuration, found.function, room.table, 0)
             found.rooms.append(room)
             if status:
-                if status == direct.NO_CONTEXT:
+                if status == arguments.NO_CONTEXT:
                     return careful(*args)
                 driver.check(status, f"launching {self.name}")
 
@@ -152,7 +152,7 @@ class Launch:
         for arg in args:
             kind = arg.__class__
             if kind is torch.Tensor and arg.is_cuda:
-                kinds.append(views.SEEN[id(arg)].kind)
+                kinds.append(arguments.SEEN[id(arg)].kind)
             elif kind in _NUMBERS and not (kind is int and arg >= 2**63):
                 kinds.append(kind)
             else:
@@ -163,7 +163,7 @@ class Launch:
         dispatcher = self.target.dispatcher
         types = tuple(dispatcher.typeof_pyval(value) for value in given)
         kernel = dispatcher.overloads.get(types)
-        made = direct.load_ready(kernel, self.config) if kernel else None
+        made = arguments.load_ready(kernel, self.config) if kernel else None
         if made:
             self._ready[key] = made
 
@@ -228,7 +228,7 @@ class Launch:
         with torch.cuda.stream(torch.cuda.ExternalStream(self.own_stream)):
             yield self.own_stream
 
-    def _on_device(self, checked: list[Any]) -> tuple[list[Any], host.Sent]:
+    def _on_device(self, checked: list[Any]) -> tuple[list[Any], arguments.Sent]:
         """The arguments for Numba, and what is to come back."""
         arrays = [value for value in checked if isinstance(value, np.ndarray)]
         if arrays:
@@ -236,15 +236,15 @@ class Launch:
                 f"{self.name}: arrays on the host are copied to the GPU and back at "
                 f"each launch; torch tensors on CUDA stay there"
             )
-        sent = host.send(self.name, arrays, "cuda")
+        sent = arguments.send(self.name, arrays, "cuda")
         given = []
         for value in checked:
             value = sent.where.get(id(value), value)
             if isinstance(value, torch.Tensor):
-                given.append(views.of_tensor(value))
-            elif isinstance(value, host.Placed):
+                given.append(arguments.of_tensor(value))
+            elif isinstance(value, arguments.Placed):
                 where = value.address, value.shape, value.strides, value.dtype
-                given.append(views.view_memory(*where))
+                given.append(arguments.view_memory(*where))
             elif arguments.on_gpu(value):
                 given.append(load_numba().as_cuda_array(value))
             else:

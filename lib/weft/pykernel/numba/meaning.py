@@ -1,4 +1,14 @@
-"""What the names in a kernel mean, as Numba and its simulator are told.
+"""Names in a kernel: in full, misspelt ones refused, and what Numba takes them for.
+
+Parts of `cuda` that a kernel has imported one by one, by their full names.
+
+Numba's compiler knows cuda.threadIdx, and no threadIdx alone: the name stands for a
+class of its own, which has no type. So a function that was written with such names is
+compiled from its source again, with `cuda.` before them, line for line.
+
+Names of the language that a kernel writes wrongly, before Numba sees them.
+
+What the names in a kernel mean, as Numba and its simulator are told.
 
 A kernel is written in the names of weft.cuda, and calls plain functions. Numba wants
 its own module and device functions instead, and its simulator, which is another
@@ -8,23 +18,123 @@ of it for the GPU, serialise_kernel() what is sent to the simulator.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
+import functools
 import marshal
 import numbers
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ... import cuda
 from ... import cuda as language
 from ...base.errors import ArgumentError
-from ..language.kernel import plain_function
-from . import misspelt, renaming
+from ..language import messages
+from ..language.kernel import plain_function, source_of
+
+CUDA_NAME = "__cuda__"  # what the module is called in the new code
+
+
+def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeType:
+    """The function's code with MODULE.threadIdx for threadIdx.
+
+    names: what each name is in the module, {"threadIdx": "threadIdx"}. All names that
+    are no locals are globals in the new code. ArgumentError without a source.
+    """
+    source = source_of(function)
+    tree = _Longer(names).visit(_strip_defaults(source.tree))
+    old = function.__code__
+    made = compile(
+        ast.Module([tree], []), old.co_filename, "exec", 0, dont_inherit=True
+    )
+    code = next(c for c in made.co_consts if isinstance(c, types.CodeType))
+    if code.co_varnames != old.co_varnames:
+        raise ArgumentError(
+            f"{function.__name__} is not what its file says by now: import it again"
+        )
+    return code
+
+
+class _Longer(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
+            return node
+        module = ast.copy_location(ast.Name(CUDA_NAME, ast.Load()), node)
+        full = ast.Attribute(module, self.names[node.id], ast.Load())
+        return ast.copy_location(full, node)
+
+
+def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """Without what is computed where the function is defined."""
+    tree.decorator_list, tree.returns = [], None
+    arguments = tree.args
+    arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
+    for node in ast.walk(arguments):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    if hasattr(tree, "type_params"):  # Python 3.12
+        tree.type_params = []
+    return tree
+
+
+def refuse(function: types.FunctionType, modules: Container[str]) -> None:
+    """ArgumentError at cuda.threadidx, cuda.syncthread() and the like, as sim has it.
+
+    modules: the function's names for cuda. A function without a source is let through.
+    """
+    try:
+        source = source_of(function)
+    except ArgumentError:
+        return
+    inner: set[ast.AST] = set()
+    for node in ast.walk(source.tree):
+        if node in inner or not isinstance(node, ast.Attribute):
+            continue
+        path, base = node.attr, node.value
+        while isinstance(base, ast.Attribute):
+            inner.add(base)
+            path, base = f"{base.attr}.{path}", base.value
+        if not isinstance(base, ast.Name) or base.id not in modules or _is_known(path):
+            continue
+        if messages.find_near_name(path) or path.split(".")[0] in messages.VECTORS:
+            what, hint = messages.explain_unknown(path)
+            text = source.line(node.lineno).strip()
+            raise ArgumentError(
+                f"{function.__name__}, line {node.lineno}: {what} ({hint}): {text}"
+            )
+
+
+def explain_undefined(name: str) -> str:
+    """What to say of a name that means nothing."""
+    if language := messages.without_cuda(name):
+        return f"{name} is not defined: a kernel writes cuda.{language}"
+    return f"{name} is not defined"
+
+
+def _is_known(path: str) -> bool:
+    """Whether it is in the language, or in Numba's own module."""
+    return path in messages.list_names() or any(
+        _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
+    )
+
+
+def _has(module: Any, path: str) -> bool:
+    try:
+        functools.reduce(getattr, path.split("."), module)
+    except Exception:  # weft.cuda's own names say that they are for kernels
+        return module is cuda and path in messages.VECTORS
+    return module is not None
+
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"
 _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
@@ -101,7 +211,7 @@ def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.Function
     for part in root.parts():
         function = made[id(part)]
         meant = {n: _value_of(m, cuda, wrapped) for n, m in part.names.items()}
-        function.__globals__.update(meant, **{renaming.MODULE: cuda})
+        function.__globals__.update(meant, **{CUDA_NAME: cuda})
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or ()
         ):
@@ -142,9 +252,7 @@ def _read(
         if value is _NOTHING:
             if hasattr(builtins, name):
                 continue
-            raise ArgumentError(
-                f"{kernel}, line {line}: {misspelt.explain_undefined(name)}"
-            )
+            raise ArgumentError(f"{kernel}, line {line}: {explain_undefined(name)}")
         part.watched.append((where, name, value))
         if id(value) in known:
             part.names[name] = CUDA, known[id(value)]
@@ -161,7 +269,7 @@ def _read(
                 f"{_CONSTANTS}"
             )
     modules = [name for name, what in part.names.items() if what == (CUDA, "")]
-    misspelt.refuse(function, modules)
+    refuse(function, modules)
     return part
 
 
@@ -261,7 +369,7 @@ def _rename_function(part: Part) -> types.FunctionType:
     """The function with names of its own, which mean nothing yet."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
-    code = renaming.in_full(old, short) if short else old.__code__
+    code = in_full(old, short) if short else old.__code__
     cells = tuple(types.CellType() for _ in code.co_freevars)
     inside = {"__name__": old.__module__ or "__main__", "__builtins__": builtins}
     made = types.FunctionType(code, inside, old.__name__, None, cells or None)

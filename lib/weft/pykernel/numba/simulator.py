@@ -24,9 +24,9 @@ from ...base.errors import ArgumentError, KernelError, KernelFault
 from ...base.tracebacks import Short
 from ...cells.cpu import arena
 from ...cells.cpu.faults import Stopped
-from ...cells.process import Process
+from ...cells.isolated import Process
 from ...toolchain.config import Config
-from .host import address_bounds, spans_of
+from .arguments import address_bounds, spans_of
 from .meaning import Part
 
 START = 60.0  # seconds that the process may take to start

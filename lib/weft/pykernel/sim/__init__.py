@@ -1,19 +1,16 @@
 """Kernels run thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-launch, shape, schedule   a launch; its orders; how threads take turns
-memory, numbers, warp     what threads find: arrays, C's arithmetic, their warp
-rewrite, program          the kernel with its accesses noted and its waits as yields
-nodes, syntax, stores     ... its trees, what it may not have, its assignments
-names, kinds, intrinsics  ... what its names mean, and of what kind they are
-elements, accesses        ... its reads and writes of elements
-declared, atomics         ... its own arrays, its atomics
-loops, plain_loops, walks ... its loops whose accesses are noted all at once
-record, log, places       what is written down: Intervals of accesses, and where
-judge, layout, repeats    what they say, many at a time
-races, blocks, uneven     ... within a block, between blocks, at barriers
-absent                    ... and where lanes of a warp meet
-counters                  ... and what they cost
-faults, stop, watchdog    what ends a launch
+launch, schedule         a launch, and how its threads take turns
+memory, numbers, warp    what threads find: arrays, C's arithmetic, other threads
+rewrite, program         the kernel with its accesses noted and its waits as yields
+syntax, names            ... its trees, what it may not have, what its names mean
+intrinsics               ... what the language becomes, its own arrays included
+elements, accesses       ... its assignments, its reads and writes of elements
+plain_loops, walks       ... its loops whose accesses are noted all at once
+record, log, layout      what is recorded: Intervals of accesses, and their columns
+judge, races, blocks     faults: within a block, and between blocks
+counters                 costs
+faults, watchdog         what ends a launch
 """
 
 from __future__ import annotations
@@ -23,13 +20,12 @@ from typing import Any
 
 from ...base.arrays import ORDERS
 from ...base.errors import ArgumentError
+from ...report.html import show
 from ...report.model import Report
-from ...report.shown import show
 from ..language.kernel import PythonKernel
 from . import memory
-from .launch import Launch
+from .launch import Launch, bind_arguments
 from .program import Program
-from .shape import bind_arguments
 
 TIMEOUT = 20.0  # seconds for one block
 

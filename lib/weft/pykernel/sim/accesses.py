@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from . import atomics
+from . import numbers
 from .log import Log
 from .memory import View
 from .numbers import cast
-from .places import SITES, Place
+from .record import SITES, Place
 
 CASTS = {
     f".cast_{np.dtype(name).name}": cast(np.dtype(name))
@@ -21,8 +21,9 @@ CASTS = {
 class Accesses:
     """get, put and their like: what rewritten code calls. log: None without checks."""
 
-    places: list[Place]
-    log: Log | None
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+        self.log: Log | None = None
 
     def get(self, array: Any, index: Any, number: int) -> Any:
         """array[index], written down."""
@@ -87,13 +88,13 @@ class Accesses:
             raise TypeError(f"cuda.atomic.{name} takes one index per dimension")
         key, element = found
         self._note(place, array, element)
-        return atomics.update(array.raw, key, name, value, new, CASTS)
+        return numbers.update(array.raw, key, name, value, new, CASTS)
 
     def atomic_plain(
         self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
     ) -> Any:
         """An atomic update."""
-        return atomics.update(array, index, name, value, new, CASTS)
+        return numbers.update(array, index, name, value, new, CASTS)
 
     def _note(self, place: Place, array: View, element: int) -> None:
         log = self.log

@@ -1,16 +1,21 @@
-"""How a rewritten kernel touches elements of arrays."""
+"""How a rewritten kernel touches elements of arrays: reads and assignments.
+
+What becomes of assignments in a rewritten kernel.
+"""
 
 from __future__ import annotations
 
 import ast
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import names
-from .kinds import POSITIVE, WHOLE
-from .nodes import (
+from .names import POSITIVE, WHOLE
+from .record import READ, SITES, WRITE, Entity, Place
+from .syntax import (
     add,
+    assign,
     compare,
     load,
     make_and,
@@ -21,219 +26,170 @@ from .nodes import (
     place_node,
     tuple_of,
 )
-from .places import SITES, Entity, Place, Variant, position_of
-from .record import READ, WRITE
-from .syntax import make_refusal
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .rewrite import Rewriter
 
 
-class Elements(ast.NodeTransformer):
-    """What every part of the rewriting of one Variant needs, and its accesses."""
+def split_chain(
+    rewriter: Rewriter, node: ast.Subscript
+) -> tuple[ast.expr, list[ast.expr]]:
+    """a[i][j, k] as a and [i, j, k]."""
+    parts: list[ast.expr] = []
+    base: ast.expr = node
+    while isinstance(base, ast.Subscript):
+        here = base.slice
+        parts = (here.elts if isinstance(here, ast.Tuple) else [here]) + parts
+        base = base.value
+    return base, parts
 
-    def __init__(self, program: Program, variant: Variant) -> None:
-        self.program, self.variant = program, variant
-        self.checks, self.steps = program.checks, program.steps
-        self.local = set(variant.kinds.of)
-        self.used: set[str] = set()
-        self.count = 0
-        self.statement = 0  # the line in which the present one begins
 
-    def own(self, name: str) -> ast.Name:
-        """A name of the engine's that the function is made with."""
-        self.used.add(name)
-        return load(name)
-
-    def temporary(self) -> str:
-        """A local that no other piece of this function uses."""
-        self.count += 1
-        return f".{self.count}"
-
-    def refuse(self, node: ast.AST, what: str) -> Any:
-        """Raise the error for a line of this function."""
-        source = self.program.source(self.variant.function)
-        raise make_refusal(source, node, self.variant.function.__name__, what)
-
-    def path(self, node: ast.expr) -> str | None:
-        return names.path_of(self.variant.function, node, self.local)
-
-    def meaning(self, node: ast.expr) -> Any:
-        return names.find_meaning(self.variant.function, node, self.local)
-
-    def place(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
-        """A new Place at a node."""
-        text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        made = Place(
-            kind, text, self.variant.file, node.lineno, node.col_offset, entity
-        )
-        if isinstance(node, ast.expr):
-            # Of x[i] += 1 the read comes first, and is what an error is about.
-            self.variant.places.setdefault(position_of(node), made)
-        made.statement = self.statement
-        return made
-
-    def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
-        """A Place whose array is known: its number is that of a Site."""
-        made = self.place(kind, node, entity)
-        made.number = len(self.program.sites)
-        self.program.sites.append(made)
-        if len(self.program.sites) >= SITES // 2:
-            self.refuse(node, f"a kernel has at most {SITES // 2} places with accesses")
-        return made
-
-    def number_of(self, place: Place) -> ast.Constant:
-        """The number under which running code finds a Place."""
-        self.program.places.append(place)
-        return make_constant(len(self.program.places) - 1)
-
-    # ---- elements ----
-
-    def chain(self, node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
-        """a[i][j, k] as a and [i, j, k]."""
-        parts: list[ast.expr] = []
-        base: ast.expr = node
-        while isinstance(base, ast.Subscript):
-            here = base.slice
-            parts = (here.elts if isinstance(here, ast.Tuple) else [here]) + parts
-            base = base.value
-        return base, parts
-
-    def static(self, base: ast.expr, parts: list[ast.expr]) -> Entity | None:
-        """The array whose one element this is, if that is known now."""
-        entity = self.entity(base)
-        if entity is None or not entity.inline or entity.ndim != len(parts):
-            return None
-        odd = (ast.Slice, ast.Starred, ast.Tuple)
-        if any(isinstance(p, odd) or _is_odd(p) for p in parts):
-            return None
-        return entity
-
-    def entity(self, node: ast.expr) -> Entity | None:
-        if not isinstance(node, ast.Name):
-            return None
-        if node.id in self.local:
-            return self.variant.static.get(node.id)
-        value = self.meaning(node)
-        if isinstance(value, np.ndarray):
-            return self.program.constant(node.id, value)
+def find_static(
+    rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
+) -> Entity | None:
+    """The array whose one element this is, if that is known now."""
+    entity = find_entity(rewriter, base)
+    if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
+    odd = (ast.Slice, ast.Starred, ast.Tuple)
+    if any(isinstance(p, odd) or _is_odd(p) for p in parts):
+        return None
+    return entity
 
-    def components(
-        self, parts: list[ast.expr], site: Place
-    ) -> tuple[list[ast.expr], list[ast.expr]]:
-        """Each index to compute (and keep), and to use again; site.index gets both."""
-        first: list[ast.expr] = []
-        signed: list[ast.expr] = []
-        for number, part in enumerate(parts):
-            kind = self.variant.kinds(part)
-            if isinstance(part, ast.Name) and kind and part.id in self.local:
-                site.index.append(part.id)
-                first.append(load(part.id))
-            elif isinstance(part, ast.Constant) and kind == POSITIVE:
-                site.index.append(part.value)
-                first.append(make_constant(part.value))
-            else:
-                name = self.temporary()
-                value = self.visit(part)
-                if not kind:
-                    value = add(
-                        ast.Call(self.own(".ix"), [value], []), make_constant(0)
-                    )
-                site.index.append(name)
-                first.append(make_walrus(name, value))
-            if number and kind <= WHOLE:
-                index = site.index[-1]
-                assert isinstance(index, str)
-                signed.append(compare(load(index), ast.GtE(), make_constant(0)))
-        return first, signed
 
-    def element(
-        self,
-        node: ast.Subscript,
-        site: Place,
-        index: tuple[list[ast.expr], list[ast.expr]],
-        note: ast.expr | None = None,
-    ) -> ast.Subscript:
-        """.r[.log(row-major index * SITES + site) or index]"""
-        entity = site.entity
-        assert entity is not None
-        first, tests = index
-        tests, kind, sides = list(tests), "r", entity.shape
-        tile = entity.origin == "shared" and entity.ndim > 1
-        flat = first[0]
-        for axis, part in enumerate(first[1:], 1):
-            side = (
-                make_constant(sides[axis])
-                if tile
-                else self.own(f".d{entity.number}_{axis}")
-            )
-            flat = add(make_product(flat, side), part)
-        again = tuple_of([again_at(i) for i in site.index])
-        if tile:  # by one number, which NumPy finds sooner
-            kind, key = "f", self.temporary()
-            flat, again = make_walrus(key, flat), load(key)
-            for i, limit in zip(site.index[1:], sides[1:]):
-                tests.append(compare(again_at(i), ast.Lt(), make_constant(limit)))
-        packed = add(
-            make_product(flat, make_constant(SITES)), make_constant(site.number)
+def find_entity(rewriter: Rewriter, node: ast.expr) -> Entity | None:
+    if not isinstance(node, ast.Name):
+        return None
+    if node.id in rewriter.local:
+        return rewriter.variant.static.get(node.id)
+    value = rewriter.meaning(node)
+    if isinstance(value, np.ndarray):
+        return rewriter.program.constant(node.id, value)
+    return None
+
+
+def rewrite_components(
+    rewriter: Rewriter, parts: list[ast.expr], site: Place
+) -> tuple[list[ast.expr], list[ast.expr]]:
+    """Each index to compute (and keep), and to use again; site.index gets both."""
+    first: list[ast.expr] = []
+    signed: list[ast.expr] = []
+    for number, part in enumerate(parts):
+        kind = rewriter.variant.kinds(part)
+        if isinstance(part, ast.Name) and kind and part.id in rewriter.local:
+            site.index.append(part.id)
+            first.append(load(part.id))
+        elif isinstance(part, ast.Constant) and kind == POSITIVE:
+            site.index.append(part.value)
+            first.append(make_constant(part.value))
+        else:
+            name = rewriter.temporary()
+            value = rewriter.visit(part)
+            if not kind:
+                value = add(
+                    ast.Call(rewriter.own(".ix"), [value], []), make_constant(0)
+                )
+            site.index.append(name)
+            first.append(make_walrus(name, value))
+        if number and kind <= WHOLE:
+            index = site.index[-1]
+            assert isinstance(index, str)
+            signed.append(compare(load(index), ast.GtE(), make_constant(0)))
+    return first, signed
+
+
+def build_element(
+    rewriter: Rewriter,
+    node: ast.Subscript,
+    site: Place,
+    index: tuple[list[ast.expr], list[ast.expr]],
+    note: ast.expr | None = None,
+) -> ast.Subscript:
+    """.r[.log(row-major index * SITES + site) or index]"""
+    entity = site.entity
+    assert entity is not None
+    first, tests = index
+    tests, kind, sides = list(tests), "r", entity.shape
+    tile = entity.origin == "shared" and entity.ndim > 1
+    flat = first[0]
+    for axis, part in enumerate(first[1:], 1):
+        side = (
+            make_constant(sides[axis])
+            if tile
+            else rewriter.own(f".d{entity.number}_{axis}")
         )
-        if tests:
-            again = ast.IfExp(make_and(*tests), again, make_constant("outside"))
-        logged = ast.Call(self.own(".log"), [packed], [])
-        found = make_or(logged, note, again) if note else make_or(logged, again)
-        raw = f".{kind}{entity.number}"
-        base = load(raw) if entity.origin == "local" else self.own(raw)
-        return place_node(ast.Subscript(base, found, ast.Load()), node)
+        flat = add(make_product(flat, side), part)
+    again = tuple_of([again_at(i) for i in site.index])
+    if tile:  # by one number, which NumPy finds sooner
+        kind, key = "f", rewriter.temporary()
+        flat, again = make_walrus(key, flat), load(key)
+        for i, limit in zip(site.index[1:], sides[1:]):
+            tests.append(compare(again_at(i), ast.Lt(), make_constant(limit)))
+    packed = add(make_product(flat, make_constant(SITES)), make_constant(site.number))
+    if tests:
+        again = ast.IfExp(make_and(*tests), again, make_constant("outside"))
+    logged = ast.Call(rewriter.own(".log"), [packed], [])
+    found = make_or(logged, note, again) if note else make_or(logged, again)
+    raw = f".{kind}{entity.number}"
+    base = load(raw) if entity.origin == "local" else rewriter.own(raw)
+    return place_node(ast.Subscript(base, found, ast.Load()), node)
 
-    def plain(self, node: ast.Subscript) -> ast.Subscript:
-        """The access as it is: nothing is written down."""
-        self.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
-        flat = self.flat(node)
-        if flat is not None:
-            return flat
-        node.value, node.slice = self.visit(node.value), self.visit(node.slice)
-        return node
 
-    def flat(self, node: ast.Subscript) -> ast.Subscript | None:
-        """An element of a shared tile by one number, which NumPy finds sooner."""
-        base, parts = self.chain(node)
-        entity = self.static(base, parts)
-        if self.checks or entity is None or entity.origin != "shared":
-            return None
-        if entity.ndim < 2 or not all(self.variant.kinds(part) for part in parts):
-            return None
-        number = self.visit(parts[0])
-        for side, part in zip(entity.shape[1:], parts[1:]):
-            number = add(make_product(number, make_constant(side)), self.visit(part))
-        raw = self.own(f".f{entity.number}")
-        return place_node(ast.Subscript(raw, number, node.ctx), node)
+def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
+    """The access as it is: nothing is written down."""
+    rewriter.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
+    flat = flatten_element(rewriter, node)
+    if flat is not None:
+        return flat
+    node.value, node.slice = rewriter.visit(node.value), rewriter.visit(node.slice)
+    return node
 
-    def index(self, node: ast.expr) -> ast.expr:
-        """What stands in brackets, as an expression."""
-        if isinstance(node, ast.Slice):
-            ends = [
-                self.visit(e) if e else make_constant(None) for e in _slice_ends(node)
-            ]
-            return place_node(ast.Call(self.own(".slice"), ends, []), node)
-        if isinstance(node, ast.Tuple):
-            return place_node(tuple_of([self.index(e) for e in node.elts]), node)
-        return self.visit(node)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        base, parts = self.chain(node)
-        if not self.checks or (isinstance(base, ast.Attribute) and len(parts) == 1):
-            return self.plain(node)
-        entity = self.static(base, parts)
-        if entity is not None:
-            site = self.site(READ, node, entity)
-            return self.element(node, site, self.components(parts, site))
-        known = isinstance(base, ast.Name) and base.id not in self.local
-        if known and self.entity(base) is None:
-            return self.plain(node)
-        number = self.number_of(self.place(READ, node))
-        made = [self.visit(node.value), self.index(node.slice), number]
-        return place_node(ast.Call(self.own(".get"), made, []), node)
+def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
+    """An element of a shared tile by one number, which NumPy finds sooner."""
+    base, parts = split_chain(rewriter, node)
+    entity = find_static(rewriter, base, parts)
+    if rewriter.checks or entity is None or entity.origin != "shared":
+        return None
+    if entity.ndim < 2 or not all(rewriter.variant.kinds(part) for part in parts):
+        return None
+    number = rewriter.visit(parts[0])
+    for side, part in zip(entity.shape[1:], parts[1:]):
+        number = add(make_product(number, make_constant(side)), rewriter.visit(part))
+    raw = rewriter.own(f".f{entity.number}")
+    return place_node(ast.Subscript(raw, number, node.ctx), node)
+
+
+def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
+    """What stands in brackets, as an expression."""
+    if isinstance(node, ast.Slice):
+        ends = [
+            rewriter.visit(e) if e else make_constant(None) for e in _slice_ends(node)
+        ]
+        return place_node(ast.Call(rewriter.own(".slice"), ends, []), node)
+    if isinstance(node, ast.Tuple):
+        return place_node(
+            tuple_of([rewrite_index(rewriter, e) for e in node.elts]), node
+        )
+    return rewriter.visit(node)
+
+
+def rewrite_subscript(rewriter: Rewriter, node: ast.Subscript) -> ast.expr:
+    base, parts = split_chain(rewriter, node)
+    if not rewriter.checks or (isinstance(base, ast.Attribute) and len(parts) == 1):
+        return rewrite_plain(rewriter, node)
+    entity = find_static(rewriter, base, parts)
+    if entity is not None:
+        site = rewriter.site(READ, node, entity)
+        return build_element(
+            rewriter, node, site, rewrite_components(rewriter, parts, site)
+        )
+    known = isinstance(base, ast.Name) and base.id not in rewriter.local
+    if known and find_entity(rewriter, base) is None:
+        return rewrite_plain(rewriter, node)
+    number = rewriter.number_of(rewriter.place(READ, node))
+    made = [rewriter.visit(node.value), rewrite_index(rewriter, node.slice), number]
+    return place_node(ast.Call(rewriter.own(".get"), made, []), node)
 
 
 def _slice_ends(node: ast.Slice) -> list[ast.expr | None]:
@@ -248,3 +204,206 @@ def again_at(part: str | int) -> ast.expr:
 def _is_odd(node: ast.expr) -> bool:
     """A field's name, None, ... : no place of an element."""
     return isinstance(node, ast.Constant) and not isinstance(node.value, (int, float))
+
+
+def rewrite_assign(rewriter: Rewriter, node: ast.Assign) -> Any:
+    value = rewriter.visit(node.value)
+    if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        node.value = value
+        return [node, *assign_raw(rewriter, node)]
+    after: list[ast.stmt] = []
+    if len(node.targets) == 1 and is_element(rewriter, node.targets[0]):
+        return store_element(rewriter, node.targets[0], value, node)
+    node.targets = [
+        rewrite_target(rewriter, target, after, node) for target in node.targets
+    ]
+    node.value = value
+    return [node, *after]
+
+
+def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
+    if node.value is None:
+        return place_node(ast.Pass(), node)
+    return rewrite_assign(
+        rewriter, place_node(ast.Assign([node.target], node.value), node)
+    )
+
+
+def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
+    """For a local array of the thread's own: its raw array under its own name."""
+    entity = rewriter.variant.static.get(node.targets[0].id)
+    if entity is None or entity.origin != "local" or not rewriter.checks:
+        return []
+    raw = ast.Attribute(load(entity.name), "raw", ast.Load())
+    return [place_node(assign(f".r{entity.number}", raw), node)]
+
+
+def is_element(rewriter: Rewriter, node: ast.expr) -> bool:
+    """Whether a target is an element, or a field of one."""
+    if isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Subscript)
+
+
+def rewrite_target(
+    rewriter: Rewriter, node: ast.expr, after: list[ast.stmt], place: ast.stmt
+) -> ast.expr:
+    """What stands for a target; what is then left to do goes into `after`."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        node.elts = [rewrite_target(rewriter, one, after, place) for one in node.elts]
+        return node
+    if not is_element(rewriter, node):
+        return node if isinstance(node, ast.Name) else rewriter.visit(node)
+    name = rewriter.temporary()
+    after.append(store_element(rewriter, node, load(name), place))
+    return place_node(ast.Name(name, ast.Store()), node)
+
+
+def store_element(
+    rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
+) -> ast.stmt:
+    """node = value, written down."""
+    if _field_of(node) is not None:
+        return store_field(rewriter, node, value, place)
+    assert isinstance(node, ast.Subscript)
+    base, parts = split_chain(rewriter, node)
+    entity = find_static(rewriter, base, parts)
+    if not rewriter.checks:
+        if entity is not None and entity.dtype.kind in "iu":
+            value = convert_value(rewriter, value, entity)
+        return place_node(ast.Assign([rewrite_plain(rewriter, node)], value), place)
+    if entity is not None:
+        site = rewriter.site(WRITE, node, entity)
+        index = rewrite_components(rewriter, parts, site)
+        return log_write(rewriter, node, site, index, value, place)
+    number = rewriter.number_of(rewriter.place(WRITE, node))
+    made = [
+        value,
+        rewriter.visit(node.value),
+        rewrite_index(rewriter, node.slice),
+        number,
+    ]
+    return place_node(ast.Expr(ast.Call(rewriter.own(".put"), made, [])), place)
+
+
+def store_field(
+    rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
+) -> ast.stmt:
+    """x[i].re = value, x[i]["re"] = value: of a structured array's element."""
+    assert isinstance(node, (ast.Attribute, ast.Subscript))
+    element = node.value
+    if not rewriter.checks:
+        return place_node(ast.Assign([rewriter.generic_visit(node)], value), place)
+    assert isinstance(element, ast.Subscript)
+    number = rewriter.number_of(rewriter.place(WRITE, node))
+    found = [rewriter.visit(element.value), rewrite_index(rewriter, element.slice)]
+    made = [value, *found, number, make_constant(_field_of(node))]
+    return place_node(ast.Expr(ast.Call(rewriter.own(".put_field"), made, [])), place)
+
+
+def log_write(
+    rewriter: Rewriter,
+    node: ast.Subscript,
+    site: Place,
+    index: tuple[list[ast.expr], list[ast.expr]],
+    value: ast.expr,
+    place: ast.stmt,
+) -> ast.stmt:
+    """.r[.log(...) or .val(v) or i] = (v := value)"""
+    entity = site.entity
+    assert entity is not None
+    if entity.dtype.kind in "iu":
+        value = convert_value(rewriter, value, entity)
+    name = rewriter.temporary()
+    note = ast.Call(rewriter.own(".val"), [load(name)], [])
+    target = build_element(rewriter, node, site, index, note)
+    target.ctx = ast.Store()
+    return place_node(ast.Assign([target], make_walrus(name, value)), place)
+
+
+def convert_value(rewriter: Rewriter, value: ast.expr, entity: Entity) -> ast.expr:
+    """A value as C stores it in whole numbers: it wraps, and never raises."""
+    return ast.Call(rewriter.own(f".cast_{entity.dtype.name}"), [value], [])
+
+
+def rewrite_augmented(rewriter: Rewriter, node: ast.AugAssign) -> Any:
+    if _field_of(node.target) is not None:
+        read = copy.deepcopy(node.target)
+        read.ctx = ast.Load()
+        value = ast.BinOp(rewriter.visit(read), node.op, rewriter.visit(node.value))
+        return store_element(rewriter, node.target, place_node(value, node), node)
+    if not isinstance(node.target, ast.Subscript):
+        node.value = rewriter.visit(node.value)
+        return node
+    target = node.target
+    base, parts = split_chain(rewriter, target)
+    entity = find_static(rewriter, base, parts)
+    if not rewriter.checks and entity is None:
+        node.target, node.value = (
+            rewrite_plain(rewriter, target),
+            rewriter.visit(node.value),
+        )
+        return node
+    if entity is None:
+        return update_dynamic(rewriter, node)
+    if not rewriter.checks:
+        return update_unchecked(rewriter, node, base, parts, entity)
+    site = rewriter.site(READ, target, entity)
+    index = rewrite_components(rewriter, parts, site)
+    read = build_element(rewriter, target, site, index)
+    value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
+    write = rewriter.site(WRITE, target, entity)
+    write.index = site.index
+    again = [again_at(i) for i in site.index]
+    return log_write(rewriter, target, write, (again, index[1]), value, node)
+
+
+def update_unchecked(
+    rewriter: Rewriter,
+    node: ast.AugAssign,
+    base: ast.expr,
+    parts: list[ast.expr],
+    entity: Entity,
+) -> ast.stmt:
+    """The same where nothing is written down; the index is computed once."""
+    target = node.target
+    rewriter.place(READ, target)
+    named = [rewriter.temporary() for _ in parts]
+    bound = [make_walrus(n, rewriter.visit(p)) for n, p in zip(named, parts)]
+    raw = rewriter.visit(base)
+    read = place_node(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
+    again = tuple_of([load(n) for n in named])
+    store = place_node(ast.Subscript(raw, again, ast.Store()), target)
+    value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
+    if entity.dtype.kind in "iu":
+        value = convert_value(rewriter, value, entity)
+    return place_node(ast.Assign([store], value), node)
+
+
+def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
+    """The same for an array that is known when it runs."""
+    target = node.target
+    assert isinstance(target, ast.Subscript)
+    array, index = rewriter.temporary(), rewriter.temporary()
+    found = [
+        make_walrus(array, rewriter.visit(target.value)),
+        make_walrus(index, rewrite_index(rewriter, target.slice)),
+        rewriter.number_of(rewriter.place(READ, target)),
+    ]
+    read = ast.Call(rewriter.own(".get"), found, [])
+    value = place_node(
+        ast.BinOp(place_node(read, target), node.op, rewriter.visit(node.value)), node
+    )
+    number = rewriter.number_of(rewriter.place(WRITE, target))
+    put = ast.Call(rewriter.own(".put"), [value, load(array), load(index), number], [])
+    return place_node(ast.Expr(put), node)
+
+
+def _field_of(node: ast.expr) -> str | None:
+    """The field of an element that a target is; None if it is none."""
+    if not isinstance(getattr(node, "value", None), ast.Subscript):
+        return None
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    return key if isinstance(key, str) else None

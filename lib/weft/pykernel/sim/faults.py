@@ -17,13 +17,12 @@ import numpy as np
 from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
-from ..language import spelling
+from ..language import messages
 from ..language.kernel import Source
 from .memory import HALF, has
-from .places import Place, Variant
+from .record import Place, Variant
 from .rewrite import THREAD
-from .stop import Stop
-from .watchdog import TooLong
+from .watchdog import Stop, TooLong
 
 _HERE = str(Path(__file__).parent)
 _VALUES = ", ".join(f"{re.escape(name)}[^,)]*" for name in THREAD)
@@ -212,7 +211,7 @@ def improve_error(error: BaseException, scene: Scene) -> BaseException:
     ]
     if not chain:
         return error
-    if isinstance(error, NameError) and (name := spelling.without_cuda(error.name)):
+    if isinstance(error, NameError) and (name := messages.without_cuda(error.name)):
         made = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
         made.name = error.name
         return made

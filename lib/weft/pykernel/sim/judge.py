@@ -13,7 +13,7 @@ import numpy as np
 
 from ...report import cures
 from ...report.counters import Counters
-from ...report.kinds import IN_PLACE, UPDATE
+from ...report.cures import IN_PLACE, UPDATE
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_turns
@@ -21,10 +21,9 @@ from ..language.kernel import Source
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout
-from .places import Place
+from .log import Repeats, Rest
 from .races import Offence, blank_reads, in_block
-from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
-from .repeats import Repeats, Rest
+from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Place, Site
 from .warp import WARP
 
 ROWS = 1 << 14  # accesses that are worth a look

@@ -1,10 +1,13 @@
-"""A launch of a Python kernel on the simulator."""
+"""A launch of a Python kernel on the simulator.
+
+What a launch looks like before it runs: orders, shared memory, kinds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -15,23 +18,96 @@ from ...report.model import Finding, Report
 from ...report.places import unflatten, write_index
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
-from . import absent, faults, memory, uneven
+from . import faults, memory, warp
 from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
-from .loops import Shapes
 from .memory import View
-from .names import list_rebound
+from .names import ANY, POSITIVE, WHOLE, list_rebound
 from .numbers import NUMBERS, math_function
-from .places import Entity
+from .plain_loops import Shapes
 from .program import Program
-from .record import GLOBAL, LOCAL, SHARED, Array, Trace
+from .record import GLOBAL, LOCAL, SHARED, Array, Entity, Trace
 from .schedule import run_barriers, run_block, run_plain
-from .shape import linear_number, number_memories, order_threads
 from .watchdog import Watchdog
 
 
-class Launch(Accesses):
+def bind_arguments(
+    kernel: PythonKernel, args: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(a key that says which program fits, what its parameters are bound to)."""
+    key, bound, number = [], [], 0
+    for name, value in zip(kernel.parameters, args):
+        if isinstance(value, np.ndarray):
+            key.append((value.ndim, value.dtype))
+            bound.append(Entity(number, name, "parameter", value.ndim, value.dtype))
+            number += 1
+            continue
+        kind = ANY
+        if type(value) is int:
+            kind = POSITIVE if value >= 0 else WHOLE
+        key.append(kind)
+        bound.append(kind)
+    return tuple(key), tuple(bound)
+
+
+def order_threads(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
+    """(block, its threads as (x, y, z, number)) in the order in which they run."""
+    (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
+    threads = [
+        (x, y, z, (z * ny + y) * nx + x)
+        for z in range(nz)
+        for y in range(ny)
+        for x in range(nx)
+    ]
+    count = gx * gy * gz
+    if order == "forward":
+        for block in range(count):
+            yield block, threads
+    elif order == "reverse":
+        threads.reverse()
+        for block in reversed(range(count)):
+            yield block, threads
+    else:
+        rng = np.random.default_rng(0 if order == "shuffled" else int(order))
+        for block in rng.permutation(count).tolist():
+            yield block, [threads[i] for i in rng.permutation(len(threads)).tolist()]
+
+
+def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
+    """For each array by id(): the number of the memory it shares, and its offset.
+
+    (-1, 0) for a memory of its own.
+    """
+    bounds = sorted(
+        (
+            (*np.lib.array_utils.byte_bounds(a), i)
+            for i, a in enumerate(arrays)
+            if a.size
+        ),
+    )
+    found = {id(a): (-1, 0) for a in arrays}
+    groups: list[list[tuple[int, int, int]]] = []
+    end = -1
+    for low, high, index in bounds:
+        if low < end:
+            groups[-1].append((low, high, index))
+        else:
+            groups.append([(low, high, index)])
+        end = max(end, high)
+    for number, group in enumerate(groups):
+        if len(group) > 1:
+            for low, _, index in group:
+                found[id(arrays[index])] = (number, low - group[0][0])
+    return found
+
+
+def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
+    """The number of a block or thread: x runs fastest."""
+    return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
+
+
+class Launch:
     """One launch: its arrays, its log, and the blocks one after another."""
 
     def __init__(
@@ -45,6 +121,7 @@ class Launch(Accesses):
         self.kernel, self.program, self.config = kernel, program, config
         self.timeout = timeout
         self.places = program.places
+        self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[Array] = []
         self.raws: dict[int, np.ndarray] = {}  # by entity
@@ -173,11 +250,11 @@ class Launch(Accesses):
             for axis, side in enumerate(raw.shape):
                 self.env[f".d{entity.number}_{axis}"] = side
         self.env |= {
-            ".get": self.get,
-            ".put": self.put,
-            ".put_field": self.put_field,
-            ".atomic": self.atomic,
-            ".atomic_plain": self.atomic_plain,
+            ".get": self.accesses.get,
+            ".put": self.accesses.put,
+            ".put_field": self.accesses.put_field,
+            ".atomic": self.accesses.atomic,
+            ".atomic_plain": self.accesses.atomic_plain,
             ".ix": operator.index,
             **{".slice": slice, ".zip": zip, ".len": len},
             ".names": self.keep_names,
@@ -194,7 +271,7 @@ class Launch(Accesses):
             site_of(p, self.numbers[p.entity.number] if p.entity else -1)
             for p in self.program.sites
         ]
-        self.log = Log(sites, self.spread)
+        self.log = self.accesses.log = Log(sites, self.spread)
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
         self._judge.places, self._judge.sources = self.places, self.program.sources
         self.env[".log"] = self.log.entries.append
@@ -310,7 +387,7 @@ class Launch(Accesses):
         known = self.findings.get(key)
         if known is None:
             grid, threads = self.config.grid, self.config.block
-            found = uneven.make_finding(
+            found = warp.make_barrier_finding(
                 self.places, by_place, gone, block, grid, threads
             )
         else:
@@ -328,8 +405,8 @@ class Launch(Accesses):
         if not self.program.checks:
             return
         _, place, mask, *_ = next(iter(waits.values()))
-        call = absent.Call(list(waits), mask, sources, self.at_end, size)
-        found = absent.describe_absent(call)
+        call = warp.Call(list(waits), mask, sources, self.at_end, size)
+        found = warp.describe_absent(call)
         if found is None:
             return
         key = "absent-lane", place
@@ -337,7 +414,7 @@ class Launch(Accesses):
             self.findings[key] = dataclasses.replace(known, count=known.count + 1)
             return
         grid, threads = self.config.grid, self.config.block
-        self.findings[key] = absent.make_finding(
+        self.findings[key] = warp.make_finding(
             self.places[place], *found, unflatten(block, grid), grid, threads
         )
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from ...base.errors import ArgumentError
-from ..language.arguments import explain_unfit
-from .stop import Stop
+from ..language.messages import explain_unfit
+from .watchdog import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
 POISON = 0xA5  # each byte of what nobody has written, of whole numbers

@@ -1,6 +1,12 @@
-"""Loops that do nothing but read elements in equal steps, and reckon with them.
+"""Loops that read elements in equal steps: recognised, and recorded all at once.
 
-    for i in range(k):
+Loops whose accesses are written down all at once, as the loop begins.
+
+A thread that goes round a plain loop touches a[first], a[first + step], ... An entry of
+the log that says how often it goes round and by which steps (a Shape, by its number),
+and one with the first element of each access, are enough.
+
+for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
 becomes, where all of it lies within the arrays (else each access is looked at),
@@ -16,10 +22,14 @@ from __future__ import annotations
 
 import ast
 import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from . import names
-from .loops import HEADER
-from .nodes import (
+from .record import SITES, position_of
+from .syntax import (
     add_whole,
     assign,
     load,
@@ -30,133 +40,228 @@ from .nodes import (
     place_node,
     whole_value,
 )
-from .places import SITES, position_of
-from .walks import LONG, SHORT, Count, Odd, Walk, Walks, Way
+from .walks import (
+    LONG,
+    SHORT,
+    Count,
+    Odd,
+    Walk,
+    Way,
+    begin_walk,
+    count_turns,
+    find_walk,
+)
+
+if TYPE_CHECKING:
+    from .rewrite import Rewriter
+
+HEADER = SITES - 1  # instead of a site: the entry holds a Shape's number
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A loop goes round `count` times; by how many elements each access moves."""
+
+    count: int
+    steps: tuple[int, ...]
+
+
+class Shapes(dict):
+    """The numbers of one loop's Shapes, by (count, step, step, ...)."""
+
+    def __init__(self, known: list[Shape]) -> None:
+        super().__init__()
+        self.known = known
+
+    def __missing__(self, key: tuple[int, ...]) -> int:
+        number = self[key] = len(self.known)
+        self.known.append(Shape(key[0], key[1:]))
+        return number
+
+
+class Table:
+    """Shapes as columns. width: how many accesses a turn has; rows: of all turns."""
+
+    def __init__(self, shapes: list[Shape]) -> None:
+        self.width = np.array([len(s.steps) for s in shapes])
+        self.rows = self.width * np.array([s.count for s in shapes])
+        self.steps = np.zeros((len(shapes), int(self.width.max())), np.int64)
+        for number, shape in enumerate(shapes):
+            self.steps[number, : len(shape.steps)] = shape.steps
+
+    def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
+        """How many rows each entry stands for: all those of a loop, its header.
+
+        cut: the last loop may be half noted.
+        """
+        headers = np.flatnonzero(packed & (SITES - 1) == HEADER)
+        times = np.ones(len(packed), np.int64)
+        if len(headers):
+            shape = packed[headers] // SITES
+            width = self.width[shape]
+            begins = np.repeat(headers + 1 - (np.cumsum(width) - width), width)
+            inside = begins + np.arange(len(begins))
+            times[inside[inside < len(packed)] if cut else inside] = 0
+            times[headers] = self.rows[shape]
+        return times
+
+    def unrolled(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Entries as rows: the entry that each comes from, and it as an entry."""
+        times = self.lengths(packed)
+        source = np.repeat(np.arange(len(packed)), times)
+        row = packed[source]
+        looped = np.flatnonzero(row & (SITES - 1) == HEADER)
+        if len(looped):
+            header, shape = source[looped], row[looped] // SITES
+            begins = np.cumsum(times) - times
+            turn, access = np.divmod(looped - begins[header], self.width[shape])
+            moved = turn * self.steps[shape, access]
+            row[looped] = packed[header + 1 + access] + moved * SITES
+        return source, row
+
 
 MOST = 8  # accesses in a turn
 _RECKONS = (ast.Add, ast.Sub, ast.Mult)
 _HARMLESS = (min, max, abs, float)
 
 
-class PlainLoops(Walks):
-    """What becomes of loops as above."""
-
-    def at_once(self, node: ast.For, slow: ast.For) -> list[ast.stmt] | None:
-        """A loop and `slow`, for when it leaves the arrays; None if it is not plain."""
-        counter = node.target.id
-        bound = {counter, *map(_bound, node.body)}
-        body = [copy.deepcopy(one) for one in node.body]
-        walks: list[Walk] = []
-        try:
-            for one in body:
-                one.value = self.plain_value(one.value, counter, bound, walks)
-            if not 0 < len(walks) <= MOST:
-                return None
-            before, count = self.counted(node.iter)
-            way = Way()
-            if whole_value(count.turns) is None:
-                way.tests.append(make_between(SHORT, count.turns, LONG))
-            moves = [self.walked(walk, count, counter, way) for walk in walks]
-        except Odd:
+def rewrite_plain_loop(
+    rewriter: Rewriter, node: ast.For, slow: ast.For
+) -> list[ast.stmt] | None:
+    """A loop and `slow`, for when it leaves the arrays; None if it is not plain."""
+    counter = node.target.id
+    bound = {counter, *map(_bound, node.body)}
+    body = [copy.deepcopy(one) for one in node.body]
+    walks: list[Walk] = []
+    try:
+        for one in body:
+            one.value = replace_elements(rewriter, one.value, counter, bound, walks)
+        if not 0 < len(walks) <= MOST:
             return None
-        logs = self.logs(walks, moves, count) if self.checks else []
-        logs = [place_node(one, node.iter) for one in [*way.found, *logs]]
-        made = [*logs, *self.fast(node, walks, way.values, count, self.suite(body))]
-        slow.iter = place_node(count.counted, node.iter)
-        if way.tests:
-            made = [ast.If(make_and(*way.tests), made, [slow])]
-        return [place_node(one, node.iter) for one in [*before, *made]]
+        before, count = count_turns(rewriter, node.iter)
+        way = Way()
+        if whole_value(count.turns) is None:
+            way.tests.append(make_between(SHORT, count.turns, LONG))
+        moves = [begin_walk(rewriter, walk, count, counter, way) for walk in walks]
+    except Odd:
+        return None
+    logs = log_walks(rewriter, walks, moves, count) if rewriter.checks else []
+    logs = [place_node(one, node.iter) for one in [*way.found, *logs]]
+    made = [
+        *logs,
+        *build_fast_loop(
+            rewriter, node, walks, way.values, count, rewriter.suite(body)
+        ),
+    ]
+    slow.iter = place_node(count.counted, node.iter)
+    if way.tests:
+        made = [ast.If(make_and(*way.tests), made, [slow])]
+    return [place_node(one, node.iter) for one in [*before, *made]]
 
-    def logs(
-        self, walks: list[Walk], moves: list[tuple[ast.expr, ast.expr]], count: Count
-    ) -> list[ast.stmt]:
-        """What is written down before the loop begins."""
-        name = f".shape{len(self.program.loops)}"
-        self.program.loops.append(name)
-        key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
-        made = [self.logged(ast.Subscript(self.own(name), key, ast.Load()), HEADER)]
-        for walk, (first, _) in zip(walks, moves):
-            site = self.variant.places[position_of(walk.node)].number
-            made.append(self.logged(first, site))
-        return made
 
-    def logged(self, element: ast.expr, site: int) -> ast.stmt:
-        """.log(element * SITES + site)"""
-        packed = add_whole(
-            multiply_whole(element, make_constant(SITES)), make_constant(site)
+def log_walks(
+    rewriter: Rewriter,
+    walks: list[Walk],
+    moves: list[tuple[ast.expr, ast.expr]],
+    count: Count,
+) -> list[ast.stmt]:
+    """What is written down before the loop begins."""
+    name = f".shape{len(rewriter.program.loops)}"
+    rewriter.program.loops.append(name)
+    key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
+    made = [
+        log_element(
+            rewriter, ast.Subscript(rewriter.own(name), key, ast.Load()), HEADER
         )
-        return ast.Expr(ast.Call(self.own(".log"), [packed], []))
+    ]
+    for walk, (first, _) in zip(walks, moves):
+        site = rewriter.variant.places[position_of(walk.node)].number
+        made.append(log_element(rewriter, first, site))
+    return made
 
-    def fast(
-        self,
-        node: ast.For,
-        walks: list[Walk],
-        values: list[ast.expr],
-        count: Count,
-        body: list[ast.stmt],
-    ) -> list[ast.stmt]:
-        """The loop with its elements at hand."""
-        made: list[ast.stmt] = []
-        targets: list[ast.expr] = [node.target]
-        columns = [count.counted]
-        for walk, found in zip(walks, values):
-            if walk.axis < 0:
-                made.append(place_node(assign(walk.name, found), walk.node))
-            else:
-                targets.append(ast.Name(walk.name, ast.Store()))
-                columns.append(place_node(found, walk.node))
-        counted: ast.expr = columns[0]
-        target: ast.expr = targets[0]
-        if len(columns) > 1:
-            counted = ast.Call(self.own(".zip"), columns, [])
-            target = ast.Tuple(targets, ast.Store())
-        return [
-            *made,
-            place_node(ast.For(target, place_node(counted, node.iter), body, []), node),
+
+def log_element(rewriter: Rewriter, element: ast.expr, site: int) -> ast.stmt:
+    """.log(element * SITES + site)"""
+    packed = add_whole(
+        multiply_whole(element, make_constant(SITES)), make_constant(site)
+    )
+    return ast.Expr(ast.Call(rewriter.own(".log"), [packed], []))
+
+
+def build_fast_loop(
+    rewriter: Rewriter,
+    node: ast.For,
+    walks: list[Walk],
+    values: list[ast.expr],
+    count: Count,
+    body: list[ast.stmt],
+) -> list[ast.stmt]:
+    """The loop with its elements at hand."""
+    made: list[ast.stmt] = []
+    targets: list[ast.expr] = [node.target]
+    columns = [count.counted]
+    for walk, found in zip(walks, values):
+        if walk.axis < 0:
+            made.append(place_node(assign(walk.name, found), walk.node))
+        else:
+            targets.append(ast.Name(walk.name, ast.Store()))
+            columns.append(place_node(found, walk.node))
+    counted: ast.expr = columns[0]
+    target: ast.expr = targets[0]
+    if len(columns) > 1:
+        counted = ast.Call(rewriter.own(".zip"), columns, [])
+        target = ast.Tuple(targets, ast.Store())
+    return [
+        *made,
+        place_node(ast.For(target, place_node(counted, node.iter), body, []), node),
+    ]
+
+
+def replace_elements(
+    rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
+) -> ast.expr:
+    """An expression of the body with a local for each element; Odd if it is not."""
+    if isinstance(node, ast.Subscript):
+        walk = find_walk(rewriter, node, counter, bound)
+        walks.append(walk)
+        return place_node(load(walk.name), node)
+    fits = isinstance(node, (ast.Constant, ast.Name, ast.UnaryOp, ast.Compare))
+    if isinstance(node, ast.BinOp):
+        fits = isinstance(node.op, _RECKONS)
+    elif isinstance(node, ast.Call):
+        fits = is_harmless(rewriter, node)
+        node.args = [
+            replace_elements(rewriter, a, counter, bound, walks) for a in node.args
         ]
-
-    # ---- what is plain ----
-
-    def plain_value(
-        self, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
-    ) -> ast.expr:
-        """An expression of the body with a local for each element; Odd if it is not."""
-        if isinstance(node, ast.Subscript):
-            walk = self.walk(node, counter, bound)
-            walks.append(walk)
-            return place_node(load(walk.name), node)
-        fits = isinstance(node, (ast.Constant, ast.Name, ast.UnaryOp, ast.Compare))
-        if isinstance(node, ast.BinOp):
-            fits = isinstance(node.op, _RECKONS)
-        elif isinstance(node, ast.Call):
-            fits = self.harmless(node)
-            node.args = [self.plain_value(a, counter, bound, walks) for a in node.args]
-        elif isinstance(node, ast.Attribute):
-            fits = (self.path(node) or "").endswith((".x", ".y", ".z"))
-        if not fits:
+    elif isinstance(node, ast.Attribute):
+        fits = (rewriter.path(node) or "").endswith((".x", ".y", ".z"))
+    if not fits:
+        raise Odd
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+        if len(parts) > 2:  # the last of them may never be looked at
             raise Odd
-        if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-            if len(parts) > 2:  # the last of them may never be looked at
-                raise Odd
-        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-            for name, old in ast.iter_fields(node):
-                if isinstance(old, ast.expr):
-                    setattr(node, name, self.plain_value(old, counter, bound, walks))
-                elif name == "comparators":
-                    node.comparators = [
-                        self.plain_value(o, counter, bound, walks) for o in old
-                    ]
-        return node
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
+        for name, old in ast.iter_fields(node):
+            if isinstance(old, ast.expr):
+                setattr(
+                    node, name, replace_elements(rewriter, old, counter, bound, walks)
+                )
+            elif name == "comparators":
+                node.comparators = [
+                    replace_elements(rewriter, o, counter, bound, walks) for o in old
+                ]
+    return node
 
-    def harmless(self, node: ast.Call) -> bool:
-        """Whether a call neither waits nor fails nor touches memory."""
-        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            return False
-        meaning = self.meaning(node.func)
-        if names.math_name(meaning) is not None or names.is_number_type(meaning):
-            return True
-        return any(meaning is one for one in _HARMLESS)
+
+def is_harmless(rewriter: Rewriter, node: ast.Call) -> bool:
+    """Whether a call neither waits nor fails nor touches memory."""
+    if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+        return False
+    meaning = rewriter.meaning(node.func)
+    if names.math_name(meaning) is not None or names.is_number_type(meaning):
+        return True
+    return any(meaning is one for one in _HARMLESS)
 
 
 def is_simple(node: ast.For) -> bool:

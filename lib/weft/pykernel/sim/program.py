@@ -12,12 +12,11 @@ import numpy as np
 from ...base.errors import ArgumentError
 from ..language.kernel import PythonKernel, Source, source_of, value_of
 from . import names, syntax
-from .declared import parse_declaration
-from .intrinsics import BARRIERS, WAITING
-from .kinds import ANY, Kinds
-from .nodes import load
-from .places import Entity, Place, Position, Variant, position_of
+from .intrinsics import BARRIERS, WAITING, parse_declaration
+from .names import ANY, Kinds
+from .record import Entity, Place, Position, Variant, position_of
 from .rewrite import Rewriter
+from .syntax import load
 
 MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 
@@ -25,7 +24,7 @@ MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 class Program:
     """A kernel as code that the engine can run.
 
-    bindings: for each parameter an Entity (of an array) or a kind (kinds.py).
+    bindings: for each parameter an Entity (of an array) or a kind (names.py).
     checks: write accesses down. steps: also the entry of each straight piece of code.
     trace: hand over each thread's names as it ends. sites: the Places whose arrays are
     known, by the numbers of their Sites; places: those that code finds by number.
@@ -43,7 +42,7 @@ class Program:
         self.checks, self.steps, self.trace = checks, steps, trace
         self.sites: list[Place] = []
         self.places: list[Place] = []
-        self.loops: list[str] = []  # names of what numbers their shapes (loops.py)
+        self.loops: list[str] = []  # names of their shapes' tables
         self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
         self.constants: dict[str, Any] = {}
         self.variants: list[Variant] = []

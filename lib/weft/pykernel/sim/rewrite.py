@@ -13,22 +13,88 @@ from __future__ import annotations
 
 import ast
 import copy
+from typing import TYPE_CHECKING, Any
 
-from ..language import spelling
+from ..language import messages
 from ..language.kernel import LOOP_HINT, as_range
-from . import intrinsics, names
-from .nodes import assign, call, load, make_constant, place_node
+from . import elements, intrinsics, names
+from .elements import find_entity
 from .numbers import TYPES, converted
-from .plain_loops import PlainLoops, is_simple
-from .record import STEP
+from .plain_loops import is_simple, rewrite_plain_loop
+from .record import SITES, STEP, Entity, Place, Variant, position_of
+from .syntax import assign, call, load, make_constant, make_refusal, place_node
+
+if TYPE_CHECKING:
+    from .program import Program
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
 ELSE = "write the loop, or call math.*, a function with def, cuda.*"
 SPIN = 1000  # turns of a loop after which it lets others run, each turn
 
 
-class Rewriter(PlainLoops):
+class Rewriter(ast.NodeTransformer):
     """Rewrites one Variant."""
+
+    entity = elements.find_entity
+    visit_Subscript = elements.rewrite_subscript
+    visit_Assign = elements.rewrite_assign
+    visit_AnnAssign = elements.rewrite_annotated
+    visit_AugAssign = elements.rewrite_augmented
+
+    def __init__(self, program: Program, variant: Variant) -> None:
+        self.program, self.variant = program, variant
+        self.checks, self.steps = program.checks, program.steps
+        self.local = set(variant.kinds.of)
+        self.used: set[str] = set()
+        self.count = 0
+        self.statement = 0  # the line in which the present one begins
+
+    def own(self, name: str) -> ast.Name:
+        """A name of the engine's that the function is made with."""
+        self.used.add(name)
+        return load(name)
+
+    def temporary(self) -> str:
+        """A local that no other piece of this function uses."""
+        self.count += 1
+        return f".{self.count}"
+
+    def refuse(self, node: ast.AST, what: str) -> Any:
+        """Raise the error for a line of this function."""
+        source = self.program.source(self.variant.function)
+        raise make_refusal(source, node, self.variant.function.__name__, what)
+
+    def path(self, node: ast.expr) -> str | None:
+        return names.path_of(self.variant.function, node, self.local)
+
+    def meaning(self, node: ast.expr) -> Any:
+        return names.find_meaning(self.variant.function, node, self.local)
+
+    def place(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+        """A new Place at a node."""
+        text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+        made = Place(
+            kind, text, self.variant.file, node.lineno, node.col_offset, entity
+        )
+        if isinstance(node, ast.expr):
+            # Of x[i] += 1 the read comes first, and is what an error is about.
+            self.variant.places.setdefault(position_of(node), made)
+        made.statement = self.statement
+        return made
+
+    def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+        """A Place whose array is known: its number is that of a Site."""
+        made = self.place(kind, node, entity)
+        made.number = len(self.program.sites)
+        self.program.sites.append(made)
+        if len(self.program.sites) >= SITES // 2:
+            self.refuse(node, f"a kernel has at most {SITES // 2} places with accesses")
+        return made
+
+    def number_of(self, place: Place) -> ast.Constant:
+        """The number under which running code finds a Place."""
+        self.program.places.append(place)
+        return make_constant(len(self.program.places) - 1)
 
     def function(self) -> ast.FunctionDef:
         """The definition, with the engine's parameters before the reader's."""
@@ -118,7 +184,7 @@ class Rewriter(PlainLoops):
         looked = copy.deepcopy(node) if plain else node
         looked.iter = self.visit(looked.iter)
         looked.body, looked.orelse = self.suite(looked.body), self.suite(looked.orelse)
-        return (self.at_once(node, looked) if plain else None) or looked
+        return (rewrite_plain_loop(self, node, looked) if plain else None) or looked
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
         turns = f".turns{self.count}"
@@ -157,7 +223,7 @@ class Rewriter(PlainLoops):
         path = self.path(node)
         if path is not None:
             return self.intrinsic(path, node)
-        entity = self.entity(node)
+        entity = find_entity(self, node)
         if entity is not None:
             kind = "v" if self.checks else "r"
             return place_node(self.own(f".{kind}{entity.number}"), node)
@@ -171,12 +237,12 @@ class Rewriter(PlainLoops):
         """The value of a name of the language; number: which cannot be a vector's."""
         made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
-            self.refuse(node, "{} ({})".format(*spelling.explain_unknown(path)))
+            self.refuse(node, "{} ({})".format(*messages.explain_unknown(path)))
         return place_node(made, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         for side in (node.left, node.right):
-            if self.path(side) in spelling.VECTORS:
+            if self.path(side) in messages.VECTORS:
                 self.intrinsic(self.path(side) or "", side, number=True)
         return self.generic_visit(node)
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from .intrinsics import BARRIERS
 from .log import Log
-from .places import Place
-from .stop import Stop
+from .record import Place
 from .warp import FULL, WARP, exchange_values, make_mask, shuffle_sources, write_lanes
+from .watchdog import Stop
 
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .kinds import POSITIVE, WHOLE
-from .nodes import (
+from .elements import find_static, split_chain
+from .names import POSITIVE, WHOLE
+from .record import Entity
+from .syntax import (
     add_whole,
     assign,
     call,
@@ -23,8 +26,9 @@ from .nodes import (
     tuple_of,
     whole_value,
 )
-from .places import Entity
-from .stores import Stores
+
+if TYPE_CHECKING:
+    from .rewrite import Rewriter
 
 SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
 
@@ -88,185 +92,198 @@ class Way:
         self.tests.append(compare(self.use(a), how, b))
 
 
-class Walks(Stores):
-    """The accesses of plain loops."""
+def find_walk(
+    rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
+) -> Walk:
+    """An access of a plain loop; Odd if it is none."""
+    base, parts = split_chain(rewriter, node)
+    entity = find_static(rewriter, base, parts)
+    if entity is None or not isinstance(base, ast.Name) or base.id in bound:
+        raise Odd
+    if any(rewriter.variant.kinds(part) < WHOLE for part in parts):
+        raise Odd
+    slopes = [find_slope(rewriter, part, counter, bound) for part in parts]
+    moving = [i for i, slope in enumerate(slopes) if whole_value(slope) != 0]
+    if len(moving) > 1:
+        raise Odd
+    axis = moving[0] if moving else -1
+    array: ast.expr = rewriter.own(f".r{entity.number}")
+    if entity.origin == "local":
+        array = load(f".r{entity.number}" if rewriter.checks else base.id)
+    elif entity.origin == "shared":
+        array = rewriter.own(f".f{entity.number}")
+    name = rewriter.temporary()
+    rewriter.local.add(name)
+    slope = slopes[axis] if moving else make_constant(0)
+    return Walk(node, entity, array, parts, axis, slope, name)
 
-    def walk(self, node: ast.Subscript, counter: str, bound: set[str]) -> Walk:
-        """An access of a plain loop; Odd if it is none."""
-        base, parts = self.chain(node)
-        entity = self.static(base, parts)
-        if entity is None or not isinstance(base, ast.Name) or base.id in bound:
-            raise Odd
-        if any(self.variant.kinds(part) < WHOLE for part in parts):
-            raise Odd
-        slopes = [self.slope(part, counter, bound) for part in parts]
-        moving = [i for i, slope in enumerate(slopes) if whole_value(slope) != 0]
-        if len(moving) > 1:
-            raise Odd
-        axis = moving[0] if moving else -1
-        array: ast.expr = self.own(f".r{entity.number}")
-        if entity.origin == "local":
-            array = load(f".r{entity.number}" if self.checks else base.id)
-        elif entity.origin == "shared":
-            array = self.own(f".f{entity.number}")
-        name = self.temporary()
-        self.local.add(name)
-        slope = slopes[axis] if moving else make_constant(0)
-        return Walk(node, entity, array, parts, axis, slope, name)
 
-    def slope(self, node: ast.expr, counter: str, bound: set[str]) -> ast.expr:
-        """By how much a whole number changes as the counter grows by 1."""
-        if isinstance(node, ast.Name):
-            if node.id == counter:
-                return make_constant(1)
-            if node.id in bound:
-                raise Odd
-            return make_constant(0)
-        if isinstance(node, ast.Constant) or self.path(node):
-            return make_constant(0)
-        if isinstance(node, ast.UnaryOp):
-            inner = self.slope(node.operand, counter, bound)
-            if isinstance(node.op, ast.USub):
-                return multiply_whole(make_constant(-1), inner)
-            fixed = [inner]
-        elif isinstance(node, ast.BinOp):
-            left = self.slope(node.left, counter, bound)
-            right = self.slope(node.right, counter, bound)
-            if isinstance(node.op, ast.Add):
-                return add_whole(left, right)
-            if isinstance(node.op, ast.Sub):
-                return add_whole(left, multiply_whole(make_constant(-1), right))
-            if isinstance(node.op, ast.Mult) and whole_value(left) == 0:
-                return multiply_whole(self.known(node.left), right)
-            if isinstance(node.op, ast.Mult) and whole_value(right) == 0:
-                return multiply_whole(left, self.known(node.right))
-            fixed = [left, right]
-        else:
-            raise Odd
-        if any(whole_value(one) != 0 for one in fixed):
+def find_slope(
+    rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
+) -> ast.expr:
+    """By how much a whole number changes as the counter grows by 1."""
+    if isinstance(node, ast.Name):
+        if node.id == counter:
+            return make_constant(1)
+        if node.id in bound:
             raise Odd
         return make_constant(0)
+    if isinstance(node, ast.Constant) or rewriter.path(node):
+        return make_constant(0)
+    if isinstance(node, ast.UnaryOp):
+        inner = find_slope(rewriter, node.operand, counter, bound)
+        if isinstance(node.op, ast.USub):
+            return multiply_whole(make_constant(-1), inner)
+        fixed = [inner]
+    elif isinstance(node, ast.BinOp):
+        left = find_slope(rewriter, node.left, counter, bound)
+        right = find_slope(rewriter, node.right, counter, bound)
+        if isinstance(node.op, ast.Add):
+            return add_whole(left, right)
+        if isinstance(node.op, ast.Sub):
+            return add_whole(left, multiply_whole(make_constant(-1), right))
+        if isinstance(node.op, ast.Mult) and whole_value(left) == 0:
+            return multiply_whole(rewrite_whole(rewriter, node.left), right)
+        if isinstance(node.op, ast.Mult) and whole_value(right) == 0:
+            return multiply_whole(left, rewrite_whole(rewriter, node.right))
+        fixed = [left, right]
+    else:
+        raise Odd
+    if any(whole_value(one) != 0 for one in fixed):
+        raise Odd
+    return make_constant(0)
 
-    def known(
-        self, node: ast.expr, counter: str = "", first: ast.expr | None = None
-    ) -> ast.expr:
-        """A whole number, rewritten: with its constants, and `first` as the counter."""
-        if isinstance(node, ast.Name):
-            if node.id == counter and first is not None:
-                return copy.deepcopy(first)
-            found = None if node.id in self.local else self.meaning(node)
-            return (
-                make_constant(found)
-                if type(found) is int
-                else self.visit(copy.copy(node))
-            )
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-            form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
-            sides = [self.known(n, counter, first) for n in (node.left, node.right)]
-            return form(*sides)
-        if isinstance(node, ast.BinOp):
-            left, right = (
-                self.known(n, counter, first) for n in (node.left, node.right)
-            )
-            return ast.BinOp(left, node.op, right)
-        if isinstance(node, ast.UnaryOp):
-            return ast.UnaryOp(node.op, self.known(node.operand, counter, first))
-        return self.visit(copy.deepcopy(node))
 
-    def counted(self, node: ast.expr) -> tuple[list[ast.stmt], Count]:
-        """What is to be done before a loop, and what it counts; Odd if unclear."""
-        kinds = self.variant.kinds
-        if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
-            raise Odd
-        if node.keywords or not all(kinds(arg) >= WHOLE for arg in node.args):
-            raise Odd
-        arguments = [self.known(arg) for arg in node.args]
-        if len(arguments) == 1:
-            before: list[ast.stmt] = []
-            turns = arguments[0]
-            if whole_value(turns) is None and not isinstance(turns, ast.Name):
-                name = self.temporary()
-                before, turns = [assign(name, turns)], load(name)
-            known = whole_value(turns)
-            if known is not None and not SHORT < known <= LONG:
-                raise Odd
-            return before, Count(
-                turns, make_constant(0), make_constant(1), call("range", turns)
-            )
-        counted, turns = self.temporary(), self.temporary()
-        before = [
-            assign(counted, call("range", *arguments)),
-            assign(turns, ast.Call(self.own(".len"), [load(counted)], [])),
+def rewrite_whole(
+    rewriter: Rewriter, node: ast.expr, counter: str = "", first: ast.expr | None = None
+) -> ast.expr:
+    """A whole number, rewritten: with its constants, and `first` as the counter."""
+    if isinstance(node, ast.Name):
+        if node.id == counter and first is not None:
+            return copy.deepcopy(first)
+        found = None if node.id in rewriter.local else rewriter.meaning(node)
+        return (
+            make_constant(found)
+            if type(found) is int
+            else rewriter.visit(copy.copy(node))
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+        form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
+        sides = [
+            rewrite_whole(rewriter, n, counter, first) for n in (node.left, node.right)
         ]
-        first = ast.Subscript(load(counted), make_constant(0), ast.Load())
-        step: ast.expr = make_constant(1)
-        if len(arguments) == 3:
-            step = arguments[2]
-            if whole_value(step) is None:
-                step = ast.Attribute(load(counted), "step", ast.Load())
-        return before, Count(load(turns), first, step, load(counted))
+        return form(*sides)
+    if isinstance(node, ast.BinOp):
+        left, right = (
+            rewrite_whole(rewriter, n, counter, first) for n in (node.left, node.right)
+        )
+        return ast.BinOp(left, node.op, right)
+    if isinstance(node, ast.UnaryOp):
+        return ast.UnaryOp(
+            node.op, rewrite_whole(rewriter, node.operand, counter, first)
+        )
+    return rewriter.visit(copy.deepcopy(node))
 
-    def side(self, entity: Entity, axis: int) -> ast.expr:
-        """How long an array is."""
-        if entity.origin in ("shared", "local") and not entity.dynamic:
-            return make_constant(entity.shape[axis])
-        return self.own(f".d{entity.number}_{axis}")
 
-    def walked(
-        self, walk: Walk, count: Count, counter: str, way: Way
-    ) -> tuple[ast.expr, ast.expr]:
-        """(the first element, by how many it moves); adds its tests and its value."""
-        entity, last = walk.entity, make_constant(0)
-        step = multiply_whole(walk.coefficient, count.step)
-        turns = add_whole(count.turns, make_constant(-1))
-        if (whole_value(step) or 0) < 0:
+def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Count]:
+    """What is to be done before a loop, and what it counts; Odd if unclear."""
+    kinds = rewriter.variant.kinds
+    if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
+        raise Odd
+    if node.keywords or not all(kinds(arg) >= WHOLE for arg in node.args):
+        raise Odd
+    arguments = [rewrite_whole(rewriter, arg) for arg in node.args]
+    if len(arguments) == 1:
+        before: list[ast.stmt] = []
+        turns = arguments[0]
+        if whole_value(turns) is None and not isinstance(turns, ast.Name):
+            name = rewriter.temporary()
+            before, turns = [assign(name, turns)], load(name)
+        known = whole_value(turns)
+        if known is not None and not SHORT < known <= LONG:
             raise Odd
-        parts: list[ast.expr] = []
-        for axis, part in enumerate(walk.parts):
-            first = self.named(self.known(part, counter, count.first), way)
-            if self.variant.kinds(part) < POSITIVE:
-                way.test(first, ast.GtE(), make_constant(0))
-            end = first
-            if axis == walk.axis:
-                reached = add_whole(way.use(first), multiply_whole(turns, step))
-                end = last = self.named(reached, way)
-                if whole_value(step) is None:
-                    way.test(last, ast.Gt(), first)
-            way.test(end, ast.Lt(), self.side(entity, axis))
-            parts.append(first)
-        flat, room, far = make_constant(0), make_constant(1), make_constant(0)
-        for axis in reversed(range(len(parts))):
-            flat = add_whole(multiply_whole(parts[axis], room), flat)
-            if axis == walk.axis:
-                far = multiply_whole(step, room)
-            room = multiply_whole(self.side(entity, axis), room)
-        shared = entity.origin == "shared"
-        if (shared or self.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
-            name = self.temporary()
-            way.found.append(assign(name, flat))
-            flat = load(name)
-        if walk.axis >= 0 and shared:
-            parts = [
-                ast.Slice(
-                    flat,
-                    add_whole(
-                        add_whole(flat, multiply_whole(turns, far)), make_constant(1)
-                    ),
-                    far,
-                )
-            ]
-        elif walk.axis >= 0:
-            end = add_whole(last, make_constant(1))
-            parts[walk.axis] = ast.Slice(parts[walk.axis], end, step)
-        elif shared:
-            parts = [flat]
-        way.values.append(ast.Subscript(walk.array, tuple_of(parts), ast.Load()))
-        return flat, far
+        return before, Count(
+            turns, make_constant(0), make_constant(1), call("range", turns)
+        )
+    counted, turns = rewriter.temporary(), rewriter.temporary()
+    before = [
+        assign(counted, call("range", *arguments)),
+        assign(turns, ast.Call(rewriter.own(".len"), [load(counted)], [])),
+    ]
+    first = ast.Subscript(load(counted), make_constant(0), ast.Load())
+    step: ast.expr = make_constant(1)
+    if len(arguments) == 3:
+        step = arguments[2]
+        if whole_value(step) is None:
+            step = ast.Attribute(load(counted), "step", ast.Load())
+    return before, Count(load(turns), first, step, load(counted))
 
-    def named(self, node: ast.expr, way: Way) -> ast.expr:
-        """A local or a number for a value, which is found where it is used first."""
-        if isinstance(node, (ast.Name, ast.Constant)):
-            return node
-        name = self.temporary()
-        way.later[name] = node
-        return load(name)
+
+def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
+    """How long an array is."""
+    if entity.origin in ("shared", "local") and not entity.dynamic:
+        return make_constant(entity.shape[axis])
+    return rewriter.own(f".d{entity.number}_{axis}")
+
+
+def begin_walk(
+    rewriter: Rewriter, walk: Walk, count: Count, counter: str, way: Way
+) -> tuple[ast.expr, ast.expr]:
+    """(the first element, by how many it moves); adds its tests and its value."""
+    entity, last = walk.entity, make_constant(0)
+    step = multiply_whole(walk.coefficient, count.step)
+    turns = add_whole(count.turns, make_constant(-1))
+    if (whole_value(step) or 0) < 0:
+        raise Odd
+    parts: list[ast.expr] = []
+    for axis, part in enumerate(walk.parts):
+        first = name_value(
+            rewriter, rewrite_whole(rewriter, part, counter, count.first), way
+        )
+        if rewriter.variant.kinds(part) < POSITIVE:
+            way.test(first, ast.GtE(), make_constant(0))
+        end = first
+        if axis == walk.axis:
+            reached = add_whole(way.use(first), multiply_whole(turns, step))
+            end = last = name_value(rewriter, reached, way)
+            if whole_value(step) is None:
+                way.test(last, ast.Gt(), first)
+        way.test(end, ast.Lt(), measure_side(rewriter, entity, axis))
+        parts.append(first)
+    flat, room, far = make_constant(0), make_constant(1), make_constant(0)
+    for axis in reversed(range(len(parts))):
+        flat = add_whole(multiply_whole(parts[axis], room), flat)
+        if axis == walk.axis:
+            far = multiply_whole(step, room)
+        room = multiply_whole(measure_side(rewriter, entity, axis), room)
+    shared = entity.origin == "shared"
+    if (shared or rewriter.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
+        name = rewriter.temporary()
+        way.found.append(assign(name, flat))
+        flat = load(name)
+    if walk.axis >= 0 and shared:
+        parts = [
+            ast.Slice(
+                flat,
+                add_whole(
+                    add_whole(flat, multiply_whole(turns, far)), make_constant(1)
+                ),
+                far,
+            )
+        ]
+    elif walk.axis >= 0:
+        end = add_whole(last, make_constant(1))
+        parts[walk.axis] = ast.Slice(parts[walk.axis], end, step)
+    elif shared:
+        parts = [flat]
+    way.values.append(ast.Subscript(walk.array, tuple_of(parts), ast.Load()))
+    return flat, far
+
+
+def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:
+    """A local or a number for a value, which is found where it is used first."""
+    if isinstance(node, (ast.Name, ast.Constant)):
+        return node
+    name = rewriter.temporary()
+    way.later[name] = node
+    return load(name)

@@ -1,4 +1,4 @@
-"""Ends a launch in which one block runs for too long."""
+"""What ends a thread from inside, and a launch that runs for too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,33 @@ import threading
 import time
 from types import FrameType
 
-from .stop import Stop
+from .record import Place
+
+
+class Stop(Exception):
+    """A thread must not go on. kind: as in report/cures.py; text: with the numbers.
+
+    place: where, if known; array, index: what it was about to touch.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        text: str,
+        place: Place | None = None,
+        array: str | None = None,
+        index: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.kind, self.text, self.place = kind, text, place
+        self.array, self.index = array, index
+        self.thread: int | None = None  # its linear number, where no frame has it
+
+    def of(self, thread: int) -> Stop:
+        """This, about a thread that is not the one that runs."""
+        self.thread = thread
+        return self
+
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
 # A function object of its own: the argtypes of ctypes.pythonapi's belong to everybody.

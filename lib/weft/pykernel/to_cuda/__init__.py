@@ -40,16 +40,14 @@ rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
 
     types, errors                   what values are; what has no place in C
     desugar, scope                  assignments one by one; where locals are declared
-    comments                        what the reader wrote beside the code
-    unit, meaning                   a function for its argument types, and its names
-    unbound                         locals that a branch may leave without a value
-    infer, spans, statements        types, least and largest values of everything
-    calls, arrays, intrinsics       ... of what is called
-    emit, emit_loops, emit_simple   statements of C
-    emit_calls, emit_print          calls in C
+    unit                            a function for its argument types, and its names
+    infer, statements               types, least and largest values of everything
+    calls, arrays                   ... of what is called
+    emit, emit_statements           statements of C
+    emit_calls                      calls in C
+    expressions, operators          expressions in C
+    output, text                    what all of it shares
     cuda_c                          builds the translation and runs it
-    expressions, operators          ... its expressions
-    output, helpers, text, wrap     what all of it shares
 """
 
 from __future__ import annotations
@@ -66,8 +64,8 @@ from .emit import Writer
 from .errors import TranslationError
 from .infer import infer
 from .output import Output
+from .scope import warn
 from .types import Argument, of_argument, parse
-from .unbound import warn
 from .unit import Program
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..language.kernel import with_constants
-from . import meaning
 from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
-from .unit import Unit
+from .unit import Cuda, Function, Unit, write_dotted
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> Array | None:
@@ -24,7 +23,7 @@ def declare_array(walk: Any, name: str, node: ast.AST) -> Array | None:
     if not isinstance(node, ast.Call):
         return None
     found = unit.meaning(node.func)
-    if not isinstance(found, meaning.Cuda):
+    if not isinstance(found, Cuda):
         return None
     if found.path in ("shared.array", "local.array"):
         return _make_array(walk, name, found.path, node)
@@ -124,8 +123,8 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
             if unit.is_local(one.id):
                 return None
             found = unit.meaning(one)
-            if isinstance(found, meaning.Cuda):
-                return 32 if meaning.write_dotted(node).endswith("warpsize") else None
+            if isinstance(found, Cuda):
+                return 32 if write_dotted(node).endswith("warpsize") else None
             names[one.id] = found
     try:
         return eval(  # the reader's own expression, of the reader's own globals
@@ -142,7 +141,7 @@ def _parse_dtype(unit: Unit, node: ast.AST) -> Scalar:
     kind = found if isinstance(found, Scalar) else None
     if kind is None and isinstance(found, (str, np.dtype)):
         kind = of_dtype(found)
-    if kind is None and isinstance(found, meaning.Function):
+    if kind is None and isinstance(found, Function):
         kind = {"int": of_dtype("int64"), "float": F64}.get(found.name)
     if kind is None:
         unit.fail(

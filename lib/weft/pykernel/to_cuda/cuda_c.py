@@ -24,7 +24,7 @@ from ...base.errors import ArgumentError
 from ...cells import load_cuda
 from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
-from ...report.highlight import highlight_text
+from ...report.html import highlight_text
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel

@@ -5,20 +5,20 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .comments import Comment, write_docstring
-from .emit_loops import Loops
-from .emit_simple import Simple
+from . import emit_statements
+from .emit_statements import check_loops, is_dropped, write_simple
 from .expressions import Expressions
-from .text import find_closing, number
+from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
 from .types import CONST, FLOAT, Scalar
 from .unit import Unit
-from .wrap import WIDTH, wrap
 
 Line = tuple[str, int]  # of the C text, and the number of the source's line
 
 
-class Writer(Loops, Simple):
+class Writer:
     """Writes one unit; lines: what came of it."""
+
+    _For = emit_statements.write_for
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output
@@ -35,7 +35,7 @@ class Writer(Loops, Simple):
     def function(self) -> list[Line]:
         """The whole function."""
         unit = self.unit
-        self._check_loops()
+        check_loops(self)
         self._homes()
         first = unit.tree.body[0].lineno if unit.tree.body else self.line
         self.comments = [c for c in self.comments if c.line >= unit.tree.lineno]
@@ -107,7 +107,7 @@ class Writer(Loops, Simple):
             else:
                 self.before.setdefault(home.at, []).append((name, home.blank))
 
-    def _type(self, name: str) -> str:
+    def type_of(self, name: str) -> str:
         return self.to.type(self.unit.variables[name], (self.unit, name))
 
     # ---- lines ----
@@ -125,7 +125,7 @@ class Writer(Loops, Simple):
             self.line = one.lineno
             first = min([c.line for c in self._above(one)], default=one.lineno)
             blank = not self.unit.source.line(first - 1).strip()
-            if blank and len(self.lines) > start and not self._dropped(one):
+            if blank and len(self.lines) > start and not is_dropped(self, one):
                 self.lines.append(("", first))
             for comment in self._above(one):
                 self._comment(comment)
@@ -159,19 +159,19 @@ class Writer(Loops, Simple):
         return " ".join(c.text for c in found)
 
     def _statement(self, one: ast.stmt, following: ast.stmt | None) -> None:
-        if self._dropped(one):
+        if is_dropped(self, one):
             if not self._continues(one, following):
                 self._beside(one.lineno, one.end_lineno or one.lineno)
             return
         for name, blank in self.before.get(one, ()):
-            type_ = self._type(name)
+            type_ = self.type_of(name)
             start = f" = {_write_zero(type_)}" if blank else ""
             self.put(f"{type_} {self.output.name(self.unit, name)}{start};")
         if isinstance(one, (ast.If, ast.For, ast.While)):
             getattr(self, f"_{type(one).__name__}")(one)
             return
         at = len(self.lines)
-        for text in self._simple(one):
+        for text in write_simple(self, one):
             self.put(text)
         if self._continues(one, following):
             self._together(one, at)
@@ -215,7 +215,7 @@ class Writer(Loops, Simple):
 
     # ---- blocks ----
 
-    def _body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
+    def write_body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
         """`head` and its block, on one line if that is short; whether with braces."""
         start = len(self.lines)
         line = self.line
@@ -245,7 +245,7 @@ class Writer(Loops, Simple):
         self.lines[start:] = [*heads, *inner]
         return True
 
-    def _header(self, one: Any) -> str:
+    def take_header(self, one: Any) -> str:
         last = max(one.lineno, one.body[0].lineno - 1)
         found = [c for c in self.comments if one.lineno <= c.line <= last]
         found = [c for c in found if not c.alone]
@@ -260,7 +260,7 @@ class Writer(Loops, Simple):
         while True:
             head = f"{word} ({self.to.test(one.test).text})"
             if not one.orelse:
-                braces = self._body(head, one.body, self._header(one))
+                braces = self.write_body(head, one.body, self.take_header(one))
                 if word != "if" and not braces:
                     self._braced(start)
                     braces = True
@@ -268,7 +268,7 @@ class Writer(Loops, Simple):
                     self.put("}", one.end_lineno)
                 return
             at = len(self.lines)
-            if not self._body(head, one.body, self._header(one)):
+            if not self.write_body(head, one.body, self.take_header(one)):
                 self._brace(at, head)
             self.line = one.orelse[0].lineno
             inner = one.orelse[0]
@@ -285,7 +285,7 @@ class Writer(Loops, Simple):
                 self.comments.remove(comment)
             note = " ".join(c.text for c in found)
             at = len(self.lines)
-            if not self._body("} else", one.orelse, note):
+            if not self.write_body("} else", one.orelse, note):
                 self._brace(at, "} else")
             self.put("}", one.end_lineno)
             return
@@ -312,7 +312,7 @@ class Writer(Loops, Simple):
 
     def _While(self, one: ast.While) -> None:
         head = f"while ({self.to.test(one.test).text})"
-        if self._body(head, one.body, self._header(one)):
+        if self.write_body(head, one.body, self.take_header(one)):
             self.put("}", one.end_lineno)
 
 

@@ -1,4 +1,7 @@
-"""Calls in C: the language's names, math, conversions, atomics, printf, helpers."""
+"""Calls in C: the language, math, conversions, atomics, printf, helpers.
+
+print() as printf().
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,69 @@ import ast
 import types as python_types
 from typing import Any
 
-from . import calls, intrinsics, meaning
+from . import calls
 from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, join_operands
 from .types import FLOAT, INT, U32, Array, Scalar
+from .unit import Cuda, Function
+
+_PRINTF = {
+    **{"bool": "%d", "int": "%d", "short": "%d", "signed char": "%d"},
+    **{"unsigned": "%u", "unsigned char": "%u", "unsigned short": "%u"},
+    **{"long long": "%lld", "unsigned long long": "%llu"},
+    **{"float": "%g", "double": "%g", "half": "%g"},
+}
+
+
+def emit_printf(to: Any, node: ast.Call) -> str:
+    """print(...) as printf(...)."""
+    words = {k.arg: k.value.value for k in node.keywords}
+    parts, values = [], []
+    for arg in node.args:
+        pieces = arg.values if isinstance(arg, ast.JoinedStr) else [arg]
+        text = ""
+        for one in pieces:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                text += _escape_text(one.value)
+                continue
+            value = one.value if isinstance(one, ast.FormattedValue) else one
+            made = to.expr(value)
+            text += _format(to, one, made)
+            values.append(
+                made.text if made.type != "half" else cast("float", made).text
+            )
+        parts.append(text)
+    line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
+        words.get("end", "\n")
+    )
+    return f"printf({', '.join([_quote_text(line), *values])})"
+
+
+def _quote_text(text: str) -> str:
+    return f'"{text}"'
+
+
+def _escape_text(text: str) -> str:
+    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+
+
+def _format(to: Any, node: ast.AST, made: C) -> str:
+    plain = _PRINTF[made.type]
+    spec = getattr(node, "format_spec", None)
+    if spec is None:
+        return plain
+    text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
+    digits = text.lstrip("0123456789.+-")
+    if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
+        to.unit.fail(f"the format {text!r} is not printf's", "write :.3f or :5d", node)
+    width = text[: len(text) - len(digits)]
+    return (
+        "%"
+        + width
+        + (plain[1:-1] if plain[-1] in "du" and len(plain) > 2 else "")
+        + (digits or plain[-1])
+    )
+
 
 _BITS = {
     "popc": ("__popc", "__popcll"),
@@ -29,13 +92,13 @@ def call(to: Any, node: ast.Call) -> C:
     """A call as an expression."""
     unit = to.unit
     found = unit.meaning(node.func)
-    if isinstance(found, meaning.Cuda):
+    if isinstance(found, Cuda):
         if calls.is_grid(unit, node):
             return to.grid(node, 0)
         return _emit_cuda(to, found.path, node)
     if isinstance(found, Scalar):
         return _emit_conversion(to, found, node.args[0])
-    if isinstance(found, meaning.Function):
+    if isinstance(found, Function):
         return _emit_function(to, found.name, node)
     assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
     return _emit_helper(to, node)
@@ -227,7 +290,7 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
         return C(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
         return C(f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void")
-    if path in intrinsics.SHUFFLES:
+    if path in calls.SHUFFLES:
         kind = to.kind(args[1])
         type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
         value = to.value(args[1], type_, False)
@@ -288,7 +351,7 @@ def _emit_atomic(to: Any, name: str, node: ast.Call) -> C:
         given = [to.value(value, kind.c, False) for value in values]
     word = _ATOMICS[name]
     if name == "sub" and (kind.kind == "f" or kind.bits == 64):
-        word, given = "atomicAdd", [to._minus(given[0])]
+        word, given = "atomicAdd", [to.negate(given[0])]
     if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
         word = f"atomic_{name}"
         to.output.helper(word, kind.c)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls, meaning
+from . import calls, operators
 from .emit_calls import call
-from .operators import Operators
+from .operators import write_choice
 from .text import (
     PRIMARY,
     PRODUCT,
@@ -25,11 +25,18 @@ from .text import (
     write_whole,
 )
 from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural_type
-from .unit import Extent, Unit
+from .unit import UNKNOWN, Cuda, Extent, Function, Unit
 
 
-class Expressions(Operators):
+class Expressions:
     """Writes the expressions of one unit. output: what the whole translation needs."""
+
+    operand = operators.write_operand
+    _BinOp = operators.write_binary
+    _UnaryOp = operators.write_unary
+    _BoolOp = operators.write_boolean
+    _Compare = operators.write_compare
+    _IfExp = operators.write_conditional
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output
@@ -58,7 +65,7 @@ class Expressions(Operators):
         """The expression as a C type. stored: it is assigned, which converts."""
         kind = self.kind(node)
         if kind == FLOAT:
-            return self._weak(node, type_)
+            return self.write_weak(node, type_)
         wraps = stored and type_ in _WRAPS and by_c(type_).bits <= kind.bits
         found = self.expr(node, wraps)
         if found.literal and type_ in ("float", "double") and kind.whole:
@@ -90,20 +97,20 @@ class Expressions(Operators):
 
     # ---- Python's floats ----
 
-    def _weak(self, node: ast.AST, type_: str) -> C:
+    def write_weak(self, node: ast.AST, type_: str) -> C:
         """A Python float as the C type that it meets: rounded once, at the end."""
         if type_ == "half":
-            return cast("half", self._weak(node, "float"))
+            return cast("half", self.write_weak(node, "float"))
         if type_ not in ("float", "double"):
-            return cast(type_, self._weak(node, "double"))
+            return cast(type_, self.write_weak(node, "double"))
         if isinstance(node, ast.Constant):
             return number(node.value, type_)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._minus(self.value(node.operand, type_, False))
+            return self.negate(self.value(node.operand, type_, False))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
             return self.value(node.operand, type_, False)
         if isinstance(node, ast.IfExp):
-            return self._choice(node, type_)
+            return write_choice(self, node, type_)
         if isinstance(node, ast.Name) and self.unit.is_local(node.id):
             self.output.wants((self.unit, node.id), type_)
             found = C(
@@ -116,14 +123,14 @@ class Expressions(Operators):
             self.output.wants((self.unit.calls[node], ""), type_)
             found = self.expr(node)
             return found if found.type == type_ else cast(type_, found)
-        if isinstance(node, ast.Call) and self.unit.meaning(
-            node.func
-        ) == meaning.Function("float"):
+        if isinstance(node, ast.Call) and self.unit.meaning(node.func) == Function(
+            "float"
+        ):
             return self.value(node.args[0], type_, False)
         found = self.expr(node)
         return found if found.type == type_ else cast(type_, found)
 
-    def _minus(self, operand: C) -> C:
+    def negate(self, operand: C) -> C:
         text = operand.within(UNARY)
         text = f"({text})" if text.startswith("-") else text
         literal = operand.literal and operand.precedence == PRIMARY
@@ -162,13 +169,13 @@ class Expressions(Operators):
             if isinstance(kind, Array):
                 return C(self.name(node.id), PRIMARY, "array")
             if kind == FLOAT:
-                return self._weak(node, "double")
+                return self.write_weak(node, "double")
             return C(self.name(node.id), PRIMARY, kind.c)
         return self._global(node, "double")
 
     def _global(self, node: ast.AST, weak: str) -> C:
         found = self.unit.meaning(node)
-        if isinstance(found, meaning.Cuda):
+        if isinstance(found, Cuda):
             return self._thread(found.path)
         return self.output.constant(self.unit, node, found, weak)
 
@@ -182,7 +189,7 @@ class Expressions(Operators):
 
     def _Attribute(self, node: ast.Attribute) -> C:
         unit = self.unit
-        if unit.meaning(node) is not meaning.UNKNOWN:
+        if unit.meaning(node) is not UNKNOWN:
             return self._global(node, "double")
         side = unit.side(node)
         if side:

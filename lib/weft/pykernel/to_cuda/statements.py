@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..language import spelling
+from ..language import messages
 from ..language.kernel import LOOP_HINT
-from . import arrays, calls, meaning
+from . import arrays, calls
 from .types import INT, Array, Scalar, Unknown, join, note_write
-from .unit import ANY, Span, merge
+from .unit import ANY, Cuda, Span, merge
 
 _WORDS = {
     ast.Try: ("try", "check what may go wrong with an if"),
@@ -54,8 +54,8 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
             return
         if not isinstance(one.value, ast.Call):
             found = unit.meaning(one.value)
-            if isinstance(found, meaning.Cuda) and found.path:
-                unit.fail(*spelling.explain_unknown(found.path), one)
+            if isinstance(found, Cuda) and found.path:
+                unit.fail(*messages.explain_unknown(found.path), one)
             compared = isinstance(one.value, ast.Compare)
             hint = (
                 "= assigns, == compares" if compared else "assign it, or leave it out"

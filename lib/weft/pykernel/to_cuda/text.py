@@ -1,12 +1,24 @@
-"""Pieces of C: expressions with their precedence and type, numbers, names."""
+"""Pieces of C: expressions, numbers, names, comments, and long lines folded.
+
+Long lines of C, folded where a person would.
+
+The comments of a function, and where they stand.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import io
 import math
 import re
+import textwrap
+import tokenize
 from dataclasses import dataclass
 
 import numpy as np
+
+from ..language.kernel import Source
 
 # Precedence in C, as far as kernels use it.
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
@@ -151,3 +163,107 @@ def find_closing(text: str, at: int) -> int:
         if depth == 0:
             return i
     return -1
+
+
+WIDTH = 80
+# From the one that binds least; ? and : begin a line, the others end one.
+_BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
+
+_ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
+
+
+def wrap(line: str) -> list[str]:
+    """The line in parts of at most WIDTH columns, if it can be cut into such.
+
+    Cut at the operator that binds least and stands outside of most brackets; what
+    follows is indented by four more, or to the bracket of an if or a loop.
+    """
+    if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
+        return [line]
+    head = re.match(r" *(?:} else )?(?:if|for|while) \(", line)
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    out = []
+    while len(line) > WIDTH:
+        at = _cut(line, len(indent))
+        if not at:
+            break
+        out.append(line[:at].rstrip())
+        starts = head or _ASSIGNED.match(line)
+        if starts and len(out) == 1 and starts.end() < min(at, WIDTH // 2):
+            indent = " " * starts.end()
+        line = indent + line[at:].lstrip()
+    return [*out, line]
+
+
+def _cut(line: str, least: int) -> int:
+    """Where to cut; 0: nowhere."""
+    depth, depths = 0, []
+    for c in line:
+        depth -= c in ")]"
+        depths.append(depth)
+        depth += c in "(["
+    places = []
+    for rank, pattern in enumerate(_BREAKS):
+        for match in re.finditer(pattern, line):
+            before = "?" in match[0] or ":" in match[0]
+            at = match.start() if before else match.start() + len(match[0].rstrip())
+            if least < at <= WIDTH:
+                # An assignment is cut at its = if that makes two lines of it.
+                whole = at > least + 20 and least + len(line) - at <= WIDTH
+                assigns = match[0] == " = " and not whole
+                rank = -1 if match[0] == " = " and whole else rank
+                places.append((assigns, depths[match.start()], rank, -at, at))
+    return min(places)[-1] if places else 0
+
+
+_TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
+
+
+@dataclass(frozen=True)
+class Comment:
+    """One comment. text: without its #; alone: nothing stands before it."""
+
+    line: int
+    column: int
+    text: str
+    alone: bool
+
+
+def list_comments(source: Source) -> list[Comment]:
+    """The comments of a function in their order, those for tools left out."""
+    found = []
+    text = source.text
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type != tokenize.COMMENT or _TOOLS.match(token.string):
+                continue
+            line, column = token.start
+            alone = not token.line[:column].strip()
+            words = re.sub(r"^#+:?\s?", "", token.string).rstrip()
+            if words or alone:
+                number = source.first + line - 1
+                found.append(Comment(number, column, _escape_comment(words), alone))
+    except (tokenize.TokenError, IndentationError):
+        pass  # what follows the function in its file; its own have been seen
+    return found
+
+
+def _escape_comment(text: str) -> str:
+    """A // comment that ends in a backslash would take the next line with it."""
+    return text.rstrip("\\").rstrip() if text.endswith("\\") else text
+
+
+def write_docstring(tree: ast.FunctionDef) -> list[str]:
+    """The docstring as lines of one /* */; [] if there is none."""
+    text = ast.get_docstring(tree)
+    if not text:
+        return []
+    lines = inspect.cleandoc(text.replace("*/", "* /").replace("/*", "/ *")).split("\n")
+    if len(lines[0]) > 76:
+        lines[:1] = textwrap.wrap(lines[0], 76)
+    if len(lines) == 1:
+        return [f"/* {lines[0]} */"]
+    body = [f" * {line}".rstrip() for line in lines[1:]]
+    if len(body[-1]) < 76:
+        return [f"/* {lines[0]}", *body[:-1], f"{body[-1]} */"]
+    return [f"/* {lines[0]}", *body, " */"]

@@ -17,7 +17,7 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.arguments import explain_unfit
+from ..language.messages import explain_unfit
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
 MOST = 2**31 - 1  # what C's int holds

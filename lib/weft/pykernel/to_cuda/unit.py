@@ -1,20 +1,112 @@
-"""A function under translation, and the program that it and its helpers make."""
+"""A function under translation: what its names mean, and its program.
+
+What the names of a kernel mean that are none of its locals.
+"""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import math
+import types
 import types as python_types
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..language import spelling
+import numpy as np
+
+from ... import cuda as language
+from ..language import messages
 from ..language.kernel import PythonKernel, Source, source_of, value_of
-from . import meaning
-from .comments import list_comments
 from .desugar import Desugar
 from .errors import TranslationError
 from .scope import Scope
-from .types import Argument, Array
+from .text import list_comments
+from .types import BOOL, FLOAT, INT, Argument, Array, Scalar, of_dtype
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """A name of the language: "threadIdx.x", "shared.array", "" for cuda itself."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that has a counterpart in C: "math.sqrt", "min", ..."""
+
+    name: str
+
+
+UNKNOWN = object()
+
+_OWN = {id(value): name for name, value in vars(language).items() if name[0] != "_"}
+_FUNCTIONS = {
+    value: Function(f"math.{name}")
+    for name, value in vars(math).items()
+    if callable(value)
+}
+_NUMPYS = "sqrt exp log sin cos tan tanh sinh cosh floor ceil trunc"
+_BUILTINS = "abs min max round int float bool len range print divmod pow"
+for _name in _NUMPYS.split():
+    _FUNCTIONS[getattr(np, _name)] = Function(f"np.{_name}")
+for _name in _BUILTINS.split():
+    _FUNCTIONS[getattr(builtins, _name)] = Function(_name)
+
+
+def find_meaning(value: Any) -> Any:
+    """A value as what it means in a kernel: Cuda, Function, Scalar, or itself."""
+    if isinstance(value, types.ModuleType):
+        return Cuda("") if _is_cuda(value.__name__) else value
+    name = _OWN.get(id(value), "")
+    if name and value is getattr(language, name, None) and not isinstance(value, int):
+        return Cuda(name)
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    try:
+        if value in _FUNCTIONS:
+            return _FUNCTIONS[value]
+    except TypeError:
+        return value
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return of_dtype(value) or value
+    if type(value).__module__.startswith("numba.core.types"):
+        return of_dtype(str(value).replace("boolean", "bool")) or value
+    return value
+
+
+def attribute_meaning(base: Any, name: str) -> Any:
+    """What base.name means; UNKNOWN if base has no such name."""
+    if isinstance(base, Cuda):
+        return Cuda(f"{base.path}.{name}" if base.path else name)
+    if isinstance(base, types.ModuleType) or not isinstance(base, (Function, Scalar)):
+        try:
+            return find_meaning(getattr(base, name))
+        except AttributeError:
+            pass
+    return UNKNOWN
+
+
+def constant_type(value: Any) -> Scalar | None:
+    """The type of a global that is a number; None: it is none."""
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, np.generic):
+        return of_dtype(value.dtype)
+    if isinstance(value, int):
+        return INT
+    return FLOAT if isinstance(value, float) else None
+
+
+def write_dotted(node: ast.AST) -> str:
+    """An expression as it would be written."""
+    return ast.unparse(node)
+
+
+def _is_cuda(name: str) -> bool:
+    return name == "weft.cuda" or name.endswith("numba.cuda")
+
 
 Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
 ANY: Span = (None, None)
@@ -83,16 +175,16 @@ class Unit:
         """What a name or an attribute means that is no local; else UNKNOWN."""
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
-            if base is meaning.UNKNOWN:
+            if base is UNKNOWN:
                 return base
-            return meaning.attribute_meaning(base, node.attr)
+            return attribute_meaning(base, node.attr)
         if not isinstance(node, ast.Name) or self.is_local(node.id):
-            return meaning.UNKNOWN
+            return UNKNOWN
         try:
-            return meaning.find_meaning(value_of(self.function, node.id))
+            return find_meaning(value_of(self.function, node.id))
         except LookupError:
             hint = "assign it before, or define it above the kernel"
-            if language := spelling.without_cuda(node.id):
+            if language := messages.without_cuda(node.id):
                 hint = f"write cuda.{language}"
             self.fail(f"{node.id} is not defined", hint, node)
 

@@ -1,6 +1,6 @@
 """Two texts side by side, line by line: a Python body and its CUDA C.
 
-beside(source("lib/weft/pykernel/bodies/relu.py", "relu"),
+beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
        source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
 """
 

@@ -1,19 +1,38 @@
-"""Small drawings of ideas, for the glossary: no launch, only what a word means.
+"""Small drawings that need no launch: ideas, the bits of a number, a warp's request.
+
+Small drawings of ideas, for the glossary: no launch, only what a word means.
 
 warps((16, 4))                which threads of a block are a warp, and their lanes
 rounds("down", "xor")         how lanes add up their numbers, round by round
 tiles(8, 4)                   which tiles of a and b a block of a product walks through
+
+Pictures for lesson 08c: the bits of a number, and which lane has which element.
+
+bits({"fp32": (8, 23), "bf16": (8, 7)})
+mine, kept = owners("a")                     lane and register of each element
+fragments({"a": mine}, lane=5)
+ring(stages=8, places=4, latency=3)          a producer fills what consumers empty
+
+Pictures of one request of a warp: the sectors it takes, or the turns at the banks.
+
+    lanes = np.arange(32)
+    sectors({"x[i]": lanes, "x[2 * i]": 2 * lanes})
+    banks({"s[33 * t]": 33 * lanes})
+
+Each row is a request, given as the numbers of the 4-byte elements that the lanes 0 to
+31 want. Element 0 stands at the beginning of a sector, and in bank 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from ...base.errors import ArgumentError
-from ...base.style import INK, READ, THREAD, WRITTEN
+from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, fade_colour
 from .view import cells, figure, frame, sheet, thread
 
 CELL = 0.4  # inches, of a thread
@@ -136,3 +155,245 @@ def _mark_cells(
             values[top + y][left + x] = turn
             marks.append((top + y, left + x))
     return values, marks
+
+
+WORD = 32  # bits
+FRAGMENT_NAME = 5.5  # cells that a name may take
+BIT = 0.235  # inches
+BIT_GAP = 2  # cells between fragments
+
+
+def bits(formats: Mapping[str, tuple[int, int]]) -> None:
+    """Draw formats below each other, by their bits of exponent and of mantissa.
+
+    Dashed: bits that lie in memory, as part of a float, and are not looked at.
+    """
+    with figure(BIT * (FRAGMENT_NAME + WORD + 0.5), BIT * 1.7 * len(formats)) as ax:
+        sheet(ax, FRAGMENT_NAME + WORD + 0.3, 1.7 * len(formats))
+        for row, (name, (exponent, mantissa)) in enumerate(formats.items()):
+            top = 1.7 * row + 0.4
+            look = {"va": "center", "family": "monospace", "weight": "bold"}
+            ax.text(0, top + 0.5, name, size=11, **look)
+            there = 1 + exponent + mantissa
+            for place in range(there if there <= 16 else WORD):
+                kind = "s" if not place else "e" if place <= exponent else "m"
+                _draw_bit(ax, FRAGMENT_NAME + place, top, kind if place < there else "")
+
+
+def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Lane, and number in it, of each element: of mma.sync, 16 bits, k = 16.
+
+    which: "a" (16,16), "b" (16,8) or "c" (16,8). Numbers of a and b count halves: two
+    to a register. PTX ISA, "Matrix Fragments for mma.m16n8k16".
+    """
+    rows, cols = np.indices({"a": (16, 16), "b": (16, 8), "c": (16, 8)}[which])
+    if which == "b":  # a column of b is what a row is of a
+        rows, cols = cols, rows
+    lane = rows % 8 * 4 + cols % 8 // 2
+    below, right = rows // 8, cols // 8
+    kept = cols % 2 + 2 * (right if which == "b" else below + 2 * right)
+    return lane, kept
+
+
+def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
+    """Draw matrices side by side, in each element the lane that holds it.
+
+    lane: whose elements are marked.
+    """
+    wide = sum(table.shape[1] + BIT_GAP for table in lanes.values())
+    high = max(table.shape[0] for table in lanes.values())
+    with figure(BIT * (wide + 0.2), BIT * (high + 1.6)) as ax:
+        sheet(ax, wide, high + 1.5)
+        left = 0
+        for name, table in lanes.items():
+            own = {tuple(at): THREAD for at in np.argwhere(table == lane)}
+            cells(ax, table, left, 1.4, name, "", own)
+            left += table.shape[1] + BIT_GAP
+
+
+def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
+    """Draw when stages arrive in a ring's places, and when they are multiplied.
+
+    latency: from the producer's request until a stage is there; apart: between two
+    that arrive; both in the time that it takes to multiply a stage. Returns how much of
+    the time the tensor cores work.
+    """
+    asked, arrived, begun = stages_of(stages, places, latency, apart)
+    end = begun[-1] + 1
+    with figure(9.5, 0.32 * (places + 2) + 0.5) as ax:
+        for stage in range(stages):
+            row = stage % places
+            _draw_span(ax, row, asked[stage], arrived[stage], READ, stage)
+            _draw_span(ax, row, begun[stage], begun[stage] + 1, THREAD, stage)
+            _draw_span(ax, places + 0.3, begun[stage], begun[stage] + 1, THREAD, stage)
+        names = [f"place {place}" for place in range(places)]
+        ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
+        ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
+        ax.set_xlabel("time of one stage's products; blue: on its way, purple: used")
+        ax.grid(False)
+    return stages / end
+
+
+def stages_of(
+    stages: int, places: int, latency: float, apart: float
+) -> tuple[list[float], list[float], list[float]]:
+    """When each stage is asked for, when it is there, when its products begin."""
+    asked: list[float] = []
+    arrived: list[float] = []
+    begun: list[float] = []
+    for stage in range(stages):
+        # Its place is free once what was there before has been multiplied.
+        free = begun[stage - places] + 1 if stage >= places else 0.0
+        asked.append(max(free, asked[-1] if asked else 0.0))
+        last = arrived[-1] + apart if arrived else 0.0
+        arrived.append(max(asked[-1] + latency, last))
+        begun.append(max(arrived[-1], begun[-1] + 1 if begun else 0.0))
+    return asked, arrived, begun
+
+
+def _draw_span(
+    ax: Axes, row: float, start: float, end: float, colour: str, stage: int
+) -> None:
+    look = {"fc": fade_colour(colour), "ec": colour, "lw": 1.2}
+    ax.add_patch(Rectangle((start, row - 0.36), end - start, 0.72, **look))
+    middle = {"ha": "center", "va": "center", "size": 9}
+    ax.text((start + end) / 2, row, str(stage), **middle)
+
+
+def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
+    """A bit of the sign, exponent or mantissa, or one that is not looked at."""
+    look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
+    look |= {} if kind else {"alpha": 0.35}
+    ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
+    where = {"size": 9, "ha": "center", "va": "center"}
+    ax.text(left + 0.5, top + 0.53, kind, **where)
+
+
+SECTOR = 8  # 4-byte elements, 32 bytes
+BANKS = 32  # 4 bytes wide
+LANE_CELL = 0.2  # inches, of an element
+WARP_NAME = 6.5  # cells that the name may take, left of the elements
+SHOWN_SECTORS = 5
+SHOWN_TURNS = 4  # rows of the banks; of more turns the rest is told in words
+Requests = Mapping[str, Sequence[int] | np.ndarray]
+
+
+def sectors_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The numbers of the sectors that these elements lie in, each once."""
+    return np.unique(np.asarray(elements) // SECTOR)
+
+
+def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each element the turn at its bank, from 0, in which it is delivered.
+
+    An element that several lanes want is delivered to all of them at once.
+    """
+    words = np.unique(elements)
+    order = np.lexsort((words, words % BANKS))
+    bank = words[order] % BANKS
+    first = np.flatnonzero(np.diff(bank, prepend=-1))
+    place = np.arange(len(bank)) - np.repeat(first, np.diff(first, append=len(bank)))
+    turn = np.empty_like(place)
+    turn[order] = place
+    return turn[np.searchsorted(words, elements)]
+
+
+def sectors(requests: Requests) -> None:
+    """Draw the sectors that each request takes, from the first one on.
+
+    The number in an element is the first lane that wants it; grey ones are moved
+    along and wanted by none.
+    """
+    rows, width = len(requests), SECTOR * SHOWN_SECTORS
+    with figure(LANE_CELL * (WARP_NAME + width + 1), LANE_CELL * 3.1 * rows) as ax:
+        _prepare_sheet(ax, width + 0.5, 3.1 * rows)
+        for row, (name, elements) in enumerate(requests.items()):
+            top = 3.1 * row + 1.5
+            _write_name(ax, top, name)
+            touched = sectors_of(elements)
+            first = int(touched[0])
+            for number in range(first, first + SHOWN_SECTORS):
+                left = SECTOR * (number - first)
+                inside = {int(e) - SECTOR * number for e in elements}
+                _draw_sector(ax, left, top, number in touched, inside)
+            for lane, element in _list_first_lanes(elements):
+                if element < (first + SHOWN_SECTORS) * SECTOR:
+                    _draw_lane(ax, element - first * SECTOR, top, lane, READ)
+            wanted = len(np.unique(elements))
+            more = len(touched) - np.sum(touched < first + SHOWN_SECTORS)
+            said = f"{_count_things(len(touched), 'sector')}, {32 * len(touched)} bytes"
+            said += f", {4 * wanted} of them wanted"
+            said += f"; {more} of the sectors lie further right" * bool(more)
+            ax.text(0, top - 0.35, said, size=8.5)
+
+
+def banks(requests: Requests) -> None:
+    """Draw who is served by which bank in which turn; see turns_of().
+
+    The number is the first lane that wants the element.
+    """
+    heights = []
+    for elements in requests.values():
+        heights.append(min(int(turns_of(elements).max()) + 1, SHOWN_TURNS))
+    height = sum(h + 2 for h in heights)
+    with figure(LANE_CELL * (WARP_NAME + BANKS + 8), LANE_CELL * height) as ax:
+        _prepare_sheet(ax, BANKS + 7.5, height)
+        top = 1.4
+        for (name, elements), shown in zip(requests.items(), heights):
+            _write_name(ax, top, name)
+            turn = turns_of(elements)
+            for bank in range(BANKS):
+                _draw_outline(ax, bank, top, 1, shown, 0.5)
+            for lane, element in _list_first_lanes(elements):
+                if turn[lane] < shown:
+                    _draw_lane(ax, element % BANKS, top + turn[lane], lane, SHARED)
+            turns = int(turn.max()) + 1
+            said = _count_things(turns, "turn")
+            said += f", {shown} of them shown" * (turns > shown)
+            ax.text(0, top - 0.35, said, size=8.5)
+            top += shown + 2
+
+
+def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
+    """(lane, element): for each element the first lane that wants it."""
+    words, lanes = np.unique(elements, return_index=True)
+    return [(int(lane), int(word)) for lane, word in zip(lanes, words)]
+
+
+def _count_things(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _prepare_sheet(ax: Axes, columns: float, rows: float) -> None:
+    ax.set(xlim=(-WARP_NAME, columns), ylim=(rows, 0), aspect="equal")
+    ax.set_axis_off()
+
+
+def _write_name(ax: Axes, top: float, name: str) -> None:
+    where = {"family": "monospace", "size": 9, "va": "center"}
+    ax.text(-WARP_NAME, top + 0.55, name, **where)
+
+
+def _draw_sector(
+    ax: Axes, left: float, top: float, touched: bool, wanted: set[int]
+) -> None:
+    for cell in range(SECTOR):
+        _draw_outline(ax, left + cell, top, 1, 1, 0.4)
+        if touched and cell not in wanted:
+            moved = Rectangle((left + cell, top), 1, 1, fc=fade_colour(INK), ec="none")
+            ax.add_patch(moved)
+    _draw_outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
+
+
+def _draw_outline(
+    ax: Axes, left: float, top: float, width: int, height: int, line: float
+) -> None:
+    box = Rectangle((left, top), width, height, fill=False, ec=INK, lw=line)
+    ax.add_patch(box)
+
+
+def _draw_lane(ax: Axes, left: float, top: float, lane: int, colour: str) -> None:
+    look = {"ec": colour, "fc": fade_colour(colour), "lw": 1.2}
+    ax.add_patch(Rectangle((left + 0.06, top + 0.08), 0.88, 0.84, **look))
+    centred = {"ha": "center", "va": "center", "size": 8.5}
+    ax.text(left + 0.5, top + 0.54, str(lane), **centred)

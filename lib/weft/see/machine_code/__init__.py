@@ -4,30 +4,25 @@ ptx(kernel), sass(kernel)              instructions, at the reader's own lines
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
-sources       find the source of a kernel and the names to compile
-toolchain     compile it with NVRTC, nvcc, ptxas or Numba; needs no GPU
-read_ptx      parse PTX into instructions
-read_sass     parse SASS into instructions
+compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
+assembly      parse PTX and SASS into instructions
 instructions  instructions, their kinds, and the loops that contain them
 listing       display a kernel's instructions, folded
-limits        the limits of a multiprocessor, by compute capability
-residency     occupancy(), and its picture
+residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters beside the simulator's
-metrics       the names and formulas of those counters
-ncu           run Nsight Compute and parse its output
+ncu           run Nsight Compute and parse its output; the formulas of its counters
 replay        the process that Nsight Compute profiles
-comparison    the table of `weft bench counters`
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import read_ptx, read_sass, toolchain
+from . import assembly, compilation
+from .compilation import demangle, select_kernels, source_for
 from .listing import Kernel, View
 from .profile import Profile, profile
 from .residency import Occupancy, occupancy
-from .sources import demangle, select_kernels, source_for
 
 
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
@@ -50,20 +45,23 @@ def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
     return _build_view("sass", kernel, args, arch)
 
 
+_READERS = {
+    "ptx": (assembly.list_ptx_kernels, assembly.read_ptx),
+    "sass": (assembly.list_sass_kernels, assembly.read_sass),
+}
+
+
 def _build_view(
     language: str, kernel: Any, args: tuple[Any, ...], arch: str | None
 ) -> View:
-    arch = toolchain.checked_arch(arch)
+    arch = compilation.checked_arch(arch)
     source = source_for(kernel, args)
     made = source.compile(arch)
-    reader = read_ptx if language == "ptx" else read_sass
     text = getattr(made, language)
-    names = reader.kernels(text)
+    list_kernels, read = _READERS[language]
     shown = [
-        Kernel(
-            demangle(asked, name), reader.read(text, name), made.usage.get(name), source
-        )
-        for asked, name in select_kernels(source, made, names)
+        Kernel(demangle(asked, name), read(text, name), made.usage.get(name), source)
+        for asked, name in select_kernels(source, made, list_kernels(text))
     ]
     return View(language, arch, shown)
 

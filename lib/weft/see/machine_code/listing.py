@@ -16,10 +16,9 @@ from ...base.style import CODE as COLOURS
 from ...base.style import FAULT, READ, SHARED, WRITTEN
 from ...base.text import count_things
 from ...cells.gpu.nvrtc import Usage
-from ...report.highlight import colour_text
-from ...report.html import BOLD, FAINT, PRE, make_page, write_title
+from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
+from .compilation import Source
 from .instructions import Code, Instruction, Loop, told
-from .sources import Source
 
 SHORT = 48  # instructions: a kernel without a loop is shown whole up to here
 NAMES = {"ptx": "PTX", "sass": "SASS"}

@@ -1,7 +1,12 @@
-"""Nsight Compute's command line, ncu: where it is, what it says, why it does not.
+"""Nsight Compute (ncu): its command line, its metrics, and where ours come from.
+
+Nsight Compute's command line, ncu: where it is, what it says, why it does not.
 
 It profiles a process of its own, which launches the kernels again (replay.py).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
+
+The names: docs.nvidia.com/nsight-compute/NsightComputeCli, "Nvprof Metric Comparison".
+Ours are sums over the places of report.Counters; ncu's over all that ran on the GPU.
 """
 
 from __future__ import annotations
@@ -13,12 +18,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import KernelError
 from ...base.paths import ROOT
+from ...report.counters import Counters, Place
 
 TIMEOUT = 300.0  # seconds for one run of ncu
 _PLACES = (
@@ -146,3 +153,145 @@ def _run_ncu(
         )
     except subprocess.TimeoutExpired:
         raise NoCounters(f"ncu took more than {timeout:g} s and was ended") from None
+
+
+_L1 = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
+_OPS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}
+_KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number. ncu: the metrics whose sum it is, less that of those in `less`.
+
+    what, space, kind: ours, of Place.
+    exact: a count that must be the same, and not a ratio or a time. more: one of
+    which a GPU may have up to 2 % more. tight: a ratio that must agree within 2 %.
+    unit: of what is shown; "": a count.
+    """
+
+    name: str
+    ncu: tuple[str, ...]
+    what: str = ""
+    space: str = ""
+    kind: str = ""
+    exact: bool = False
+    tight: bool = False
+    unit: str = ""
+    less: tuple[str, ...] = ()
+    more: bool = False
+
+    def ours(self, counters: Counters) -> float | None:
+        """The CPU's number; None where only a GPU has one."""
+        if self.name == "active threads per instruction":
+            return counters.active_lanes
+        if not self.what:
+            return None
+        return self.ours_of(counters.places)
+
+    def ours_of(self, places: Iterable[Place]) -> int:
+        """The sum over those of the places that it is about."""
+        return sum(
+            getattr(place, self.what)
+            for place in places
+            if place.space == self.space and place.kind == self.kind
+        )
+
+    def theirs(self, found: dict[str, float]) -> float | None:
+        """ncu's number; None where it has none of it."""
+        values = [found[name] for name in self.ncu if name in found]
+        if not values or not all(name in found for name in self.less):
+            return None
+        return sum(values) - sum(found[name] for name in self.less)
+
+    @property
+    def formula(self) -> str:
+        """Its ncu metrics, as what is added and subtracted."""
+        return " - ".join([" + ".join(self.ncu), *self.less])
+
+
+def _list_global(kind: str) -> list[Metric]:
+    made = []
+    for what in ("requests", "sectors"):
+        names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
+        own = what, "global", _KINDS[kind]
+        # Some atomics of lanes that are scattered take a sector in one turn more
+        # than lanes share an address: see sim/counters.py.
+        more = (kind, what) == ("atomic", "sectors")
+        name = f"global {kind} {what}"
+        made.append(Metric(name, names, *own, exact=True, more=more))
+    return made
+
+
+def _list_shared(kind: str) -> list[Metric]:
+    """Of shared memory.
+
+    needed: what is no conflict, one wavefront for each request of 4-byte elements.
+    smsp__inst_executed_op_shared_* are not asked for: they count the instructions too
+    that a predicate switches off for all of a warp.
+    """
+    op = _OPS[kind][-1]
+    turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+    conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+    own = "shared", _KINDS[kind], True
+    return [
+        Metric(f"shared {kind} wavefronts", (turns,), "wavefronts", *own),
+        Metric(
+            f"shared {kind} wavefronts needed",
+            *((turns,), "needed", *own),
+            less=(conflicts,),
+        ),
+        Metric(f"shared {kind} conflicts", (conflicts,), "conflicts", *own),
+    ]
+
+
+COUNTS = [one for kind in _OPS for one in _list_global(kind)]
+COUNTS += [one for kind in _OPS for one in _list_shared(kind)]
+
+_ACTIVE = "smsp__thread_inst_executed_per_inst_executed.ratio"
+_UNMASKED = "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"
+LANES = [
+    Metric("active threads per instruction", (_ACTIVE,), tight=True),
+    Metric("... that no predicate masks", (_UNMASKED,)),
+]
+
+# What no CPU has: how long it took, and where its bytes came from.
+MEASURED = [
+    Metric("time", ("gpu__time_duration.sum",), unit="ns"),
+    Metric("bytes read from DRAM", ("dram__bytes_read.sum",), unit="bytes"),
+    Metric("bytes written to DRAM", ("dram__bytes_write.sum",), unit="bytes"),
+    Metric("bytes through the L2 cache", ("lts__t_bytes.sum",), unit="bytes"),
+    Metric("instructions of warps", ("smsp__inst_executed.sum",)),
+    Metric(
+        "warps active",
+        ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+        unit="% of a multiprocessor's",
+    ),
+    Metric(
+        "memory throughput",
+        ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",),
+        unit="% of the peak",
+    ),
+    Metric(
+        "arithmetic throughput",
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+        unit="% of the peak",
+    ),
+    Metric("registers a thread", ("launch__registers_per_thread",)),
+]
+ALL = [*COUNTS, *LANES, *MEASURED]
+
+
+def ncu_names(metrics: list[Metric]) -> list[str]:
+    """The names to ask ncu for, each once."""
+    names = (name for one in metrics for name in (*one.ncu, *one.less))
+    return list(dict.fromkeys(names))
+
+
+def difference(ours: float | None, theirs: float | None) -> float | None:
+    """How far ours is from theirs, as a part of theirs; None where one is missing."""
+    if ours is None or theirs is None:
+        return None
+    if ours == theirs:
+        return 0.0
+    return (ours - theirs) / theirs if theirs else float("inf")

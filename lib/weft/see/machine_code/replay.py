@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ...cells import flags
+from ...cells import stored
 from ...cells.gpu import loader as gpu
 from ...cells.module import Kernel
 from ...csource import signature
@@ -21,7 +21,7 @@ from ...pykernel.language.kernel import PythonKernel
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import Runner
 from ...toolchain import config
-from .sources import complete
+from .compilation import complete
 
 
 def record(
@@ -109,7 +109,7 @@ def _translate_kernel(
         given = dict(zip(runner.kernel.parameters, args))
         args = (*args, *made.extents(given))
     about = dict(source=made.translation.text, name=name, headers={}, expression=name)
-    about["flags"] = tuple(flags.split(runner.flags))
+    about["flags"] = tuple(stored.split(runner.flags))
     return about, found[name].params, args
 
 

@@ -1,4 +1,10 @@
-"""occupancy(kernel, threads=256): how many blocks are on a multiprocessor at once.
+"""occupancy(kernel, threads=256): how many blocks a multiprocessor holds at once.
+
+What a multiprocessor holds, by compute capability.
+
+CUDA C++ Programming Guide, "Compute Capabilities", the table of technical
+specifications: docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities.
+How registers and shared memory are handed out: cuda_occupancy.h of the CUDA Toolkit.
 
 Four things are handed out to blocks for as long as they run: places for blocks, places
 for threads, registers and shared memory. What runs out first is the limit.
@@ -6,6 +12,7 @@ for threads, registers and shared memory. What runs out first is the limit.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +20,58 @@ from ...base.errors import ArgumentError
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
 from ...base.text import count_things
 from ..pictures.svg import FILL, SMALL, box, document, label
-from . import toolchain
-from .limits import (
-    PARTITIONS,
-    REGISTERS,
-    REGISTERS_STEP,
-    REGISTERS_THREAD,
-    THREADS_BLOCK,
-    WARP,
-    Limits,
-    limits_of,
-)
-from .sources import find_usage
+from . import compilation
+from .compilation import find_usage
+
+WARP = 32
+REGISTERS = 64 << 10  # of a multiprocessor, and at most of a block
+REGISTERS_THREAD = 255
+REGISTERS_STEP = 256  # a warp gets a multiple of so many
+PARTITIONS = 4  # of a multiprocessor; a warp's registers lie in one of them
+THREADS_BLOCK = 1024
+KB = 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """blocks, threads, shared: of a multiprocessor, bytes for shared.
+
+    shared_block: what one block can have if it asks for it. reserved: bytes that CUDA
+    takes of shared memory for each block; step: a block gets a multiple of so many.
+    """
+
+    name: str
+    blocks: int
+    threads: int
+    shared: int
+    shared_block: int
+    reserved: int = 1 * KB
+    step: int = 128
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+
+LIMITS = {
+    "7.5": Limits("Turing", 16, 1024, 64 * KB, 64 * KB, reserved=0, step=256),
+    "8.0": Limits("Ampere", 32, 2048, 164 * KB, 163 * KB),
+    "8.6": Limits("Ampere", 16, 1536, 100 * KB, 99 * KB),
+    "8.9": Limits("Ada", 24, 1536, 100 * KB, 99 * KB),
+    "9.0": Limits("Hopper", 32, 2048, 228 * KB, 227 * KB),
+    "10.0": Limits("Blackwell", 32, 2048, 228 * KB, 227 * KB),
+    "12.0": Limits("Blackwell", 24, 1536, 100 * KB, 99 * KB),
+}
+
+
+def limits_of(arch: str) -> Limits:
+    """The limits of "sm_90" or "sm_90a"; ArgumentError if they are not known here."""
+    digits = re.sub(r"\D", "", arch)
+    found = LIMITS.get(f"{digits[:-1]}.{digits[-1:]}")
+    if found is None:
+        known = ", ".join(f"sm_{name.replace('.', '')}" for name in LIMITS)
+        raise ArgumentError(f"arch={arch!r}: the limits known are those of {known}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -194,7 +241,7 @@ def occupancy(
     of a thread, where they are not to be the kernel's. arch: None is the GPU here,
     else sm_90. Raises ArgumentError for sizes that no GPU has.
     """
-    arch = toolchain.checked_arch(arch)
+    arch = compilation.checked_arch(arch)
     _check_whole("shared", shared, 0, 1 << 30)
     name = "a kernel"
     if kernel is not None:

@@ -11,16 +11,12 @@ from ...base.style import WIDTH
 from ...base.text import count_things
 from ...report.model import Finding
 from . import svg, threads
-from .arrows import Hidden, arrows
-from .faults import findings_of, marks
-from .foot import foot
-from .layout import Layout, layout_of
+from .arrows import Hidden, arrows, taken
+from .foot import findings_of, foot, marks
+from .layout import Layout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
-from .player import Drawing, Slider
-from .room import taken
 from .scene import MOMENTS, Scene
-from .svg import label
-from .touched import Moment, fills, ground, names, words
+from .svg import Drawing, Slider, label
 from .touches import Touches, block_name, ravel, sentence
 
 ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread

@@ -1,16 +1,227 @@
-"""What stands below a picture: faults, counts, and what its marks mean."""
+"""Findings on a picture and below it, with counts and a legend.
+
+The line of numbers below a picture, from the report's counters.
+
+What went wrong, on the drawing: the cell, the thread, and the sentence.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from ...base.style import WIDTH
+from ...base.style import FAULT, WIDTH
+from ...base.text import round_number
+from ...pykernel.sim.record import Array
+from ...report.model import Finding
 from . import svg
-from .counts import counts
-from .faults import findings_of, sentences
-from .panels import EDGE
+from .grid import Grid
+from .panels import EDGE, Panel
 from .scene import Scene
-from .svg import label
+from .svg import box, label, num
+from .touches import ravel
+
+
+def counts(scene: Scene) -> list[str]:
+    """What a thread costs, array by array: at most three lines."""
+    counters = scene.report.counters if scene.report else None
+    if counters is None:
+        return []
+    each = []
+    for number in scene.arrays:
+        array = scene.trace.arrays[number]
+        said = [
+            times(
+                _read_counter(counters, what, array.name) / max(counters.threads, 1),
+                what,
+            )
+            for what in ("reads", "writes", "atomics")
+            if _read_counter(counters, what, array.name)
+        ]
+        if said:
+            each.append(f"{array.name} {' and '.join(said)}")
+    lines = [f"Per thread: {', '.join(each)}."] if each else []
+    more = []
+    for number in scene.arrays:
+        array = scene.trace.arrays[number]
+        if array.space == "shared":
+            continue
+        per = _read_counter(counters, "sectors_per_request", array.name)
+        if per:
+            more.append(f"{array.name} {round_number(per)}")
+    if more:
+        lines.append(f"Sectors per request: {', '.join(more)}.")
+    shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
+    if shared:
+        conflicts = [
+            f"{n} {round_number(_read_counter(counters, 'bank_conflicts', n))}"
+            for n in shared
+        ]
+        lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
+    return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
+
+
+def _read_counter(counters: Any, what: str, name: str) -> float:
+    try:
+        return float(getattr(counters, what)[name])
+    except (AttributeError, KeyError, TypeError):
+        return 0.0
+
+
+def times(value: float, what: str) -> str:
+    """ "2 reads", "1 write", "0.5 writes"."""
+    word = {"atomics": "atomic updates"}.get(what, what)
+    return f"{round_number(value)} {word.removesuffix('s') if value == 1 else word}"
+
+
+MOST = 3  # sentences below a picture
+
+
+def findings_of(scene: Scene) -> list[Finding]:
+    """The findings to tell: those of the blocks that are drawn first."""
+
+    def elsewhere(finding: Finding) -> bool:
+        at = finding.block
+        return at is None or ravel(at, scene.trace.grid) not in scene.blocks
+
+    return sorted(scene.findings, key=elsewhere)
+
+
+def outside(scene: Scene, array: Array) -> tuple[float, float]:
+    """Pixels for a cell that is not there, before the first and behind the last."""
+    flat = [
+        ravel_flat(f.index, array.shape)
+        for f in scene.findings
+        if f.array == array.name and f.index and len(array.shape) <= 1
+    ]
+    before = 34.0 * any(element < 0 for element in flat)
+    return before, 34.0 * any(element >= array.size for element in flat)
+
+
+def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, float]:
+    """The first findings' texts from y downwards, and where the next line may be."""
+    out = ""
+    for finding in findings[:MOST]:
+        times = f" ({finding.count} times)" if finding.count > 1 else ""
+        for i, line in enumerate(
+            _wrap_text(finding.text + times, WIDTH - x - EDGE - 18)
+        ):
+            mark = label(x, y, "✗", 13, colour=FAULT, bold=True) if i == 0 else ""
+            out += mark + label(x + 18, y, line, 12.5, colour=FAULT)
+            y += 18
+    if len(findings) > MOST:
+        more = f"and {len(findings) - MOST} more: see the report"
+        out += label(x + 18, y, more, 12, colour=FAULT)
+        y += 18
+    return out, y
+
+
+def _wrap_text(text: str, room: float) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if svg.width_of(longer, 13) > room and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines[:3]
+
+
+def marks(
+    scene: Scene, panels: Sequence[Panel], frames: dict[int, Grid], moment, behind
+) -> str:
+    """The cells and threads of the findings; a cell that is not there is empty.
+
+    behind: of a block and a thread, what hides its arrows (arrows.Hidden.at).
+    """
+    out = []
+    for finding in findings_of(scene):
+        if finding.block is None:
+            continue
+        block = ravel(finding.block, scene.trace.grid)
+        if block not in scene.blocks:
+            continue
+        threads = [finding.thread]
+        if finding.kind in ("race", "conflict") and finding.other != finding.block:
+            threads.append(finding.other)
+        numbers = [ravel(t, scene.trace.block) for t in threads if t is not None]
+        who = moment.who
+        if who is not None and (block != who[0] or who[1] not in numbers):
+            continue
+        grid = frames[block]
+        out += [_draw_ring(grid, n) for n in numbers if 0 <= n < scene.threads]
+        for panel in panels:
+            if panel.array.name == finding.array and finding.index:
+                at = place(panel, scene, finding)
+                middle = grid.middle(numbers[0]) if numbers else None
+                hidden = behind((block, numbers[0])) if numbers else None
+                out.append(_mark_cell(panel, at, finding.index, middle, hidden))
+    return "".join(dict.fromkeys(out))
+
+
+def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
+    """(plane, row, column) on the panel; at most one outside of each edge."""
+    grid, index = panel.grid, finding.index or (0,)
+    shape = panel.array.shape
+    if len(index) == len(shape) and len(shape) > 1:
+        *planes, row, col = (0, *index)
+        sides = (*shape[:-2], 1)[: len(planes)]
+        plane = int(np.ravel_multi_index(planes[1:], shape[:-2], mode="clip"))
+        plane = plane if len(sides) > 0 and len(shape) > 2 else 0
+    else:
+        element = ravel_flat(index, shape)
+        if element < 0:
+            plane, row, col = 0, 0, -1
+        elif element >= grid.count:
+            last = [int(v) for v in grid.places(np.array(grid.count - 1))]
+            plane, row, col = last[0], last[1], last[2] + 1
+        else:
+            plane, row, col = (int(v) for v in grid.places(np.array(element)))
+    edge = lambda value, count: max(-1, min(count, int(value)))  # noqa: E731
+    return plane, edge(row, grid.rows), edge(col, grid.cols)
+
+
+def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The element of an index that may lie outside of its array."""
+    element = 0
+    for i, side in zip(index, (*shape, *[1] * len(index))):
+        element = element * side + int(i)
+    return element if len(index) > 1 else int(index[0])
+
+
+def _mark_cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
+    grid = panel.grid
+    plane, row, col = at
+    first = plane * grid.rows * grid.cols
+    x, y = (float(v[0]) for v in grid.corners(np.array([first])))
+    x, y = x + col * grid.side, y + row * grid.side
+    side = max(grid.cell, 5.0)
+    outside = not (0 <= row < grid.rows and 0 <= col < grid.cols)
+    outside |= grid.cols * row + col >= grid.count
+    fill = 0.0 if outside else svg.FILL
+    mark = box(x, y, side, side, colour=FAULT, fill=fill, stroke=2.2)
+    text = ",".join(str(i) for i in index)
+    if outside and svg.width_of(text, 11) <= side - 1:
+        mid = label(x + side / 2, y + side / 2 + 4, text, 11, anchor="middle")
+        mark += mid
+    line = ""
+    if middle is not None and outside:
+        up = y > middle[1]
+        start = (middle[0], middle[1] + (14 if up else -14))
+        end = (x + side / 2, y if up else y + side)
+        line = svg.arrow(start, end, FAULT, hidden=hidden)
+    return f'<g data-fault="{svg.escape(panel.array.name)}">{line}{mark}</g>'
+
+
+def _draw_ring(grid: Grid, thread: int) -> str:
+    x, y = grid.middle(thread)
+    radius = max(3.0, grid.side / 2 - 0.5)
+    return (
+        f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(radius)}" fill="none" '
+        f'stroke="{FAULT}" stroke-width="2.5" data-faulty="{thread}"/>'
+    )
 
 
 def foot(scene: Scene, top: float) -> tuple[str, float]:

@@ -10,13 +10,11 @@ from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .counts import counts
-from .faults import findings_of, sentences
+from .foot import counts, findings_of, sentences
 from .grid import Grid, binned, fit, fit_line, picture
 from .panels import EDGE, cells, drawn_shape
-from .player import Drawing, Slider
 from .scene import Scene
-from .svg import label, num
+from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # of strength that the eye can tell apart

@@ -1,5 +1,14 @@
 """From the simulator's trace to the instructions that each warp issues.
 
+In what order the threads of a warp go through a kernel together.
+
+A warp that diverges takes both sides of a branch one after the other and meets again
+behind it, and leaves a loop when its last thread does. So a step's place is the path of
+loops around it, each with its turn, and its line: steps of different threads with the
+same place happen at once.
+
+What the statements of a kernel need: names, loads, and whether they compute.
+
 A GPU's compiler is not asked: one instruction stands for each access to global or
 shared memory, one for each statement that computes something (an operator or a call
 outside of an index), and one for each barrier. Indices and the turns of a `for` loop
@@ -10,8 +19,11 @@ store to the same kind of memory; turns of a loop do not overlap (`#pragma unrol
 
 from __future__ import annotations
 
+import ast
+import bisect
+import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,13 +35,223 @@ from ...pykernel.sim.record import (
     SHARED,
     STEP,
     WRITE,
+    Interval,
     Site,
     Trace,
 )
 from ...pykernel.sim.warp import WARP
-from ...report.model import Report
-from .statements import Statement, Statements
-from .steps import loops_of, steps_of
+from ...report.model import Report, Source
+
+Place = tuple  # (interval, (line of a loop, turn), ..., (line, site))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a warp: which site, in which interval, by which lanes."""
+
+    site: int
+    interval: int
+    lanes: np.ndarray
+
+
+@dataclass
+class _Loop:
+    first: int
+    last: int
+    turn: int = 0
+    seen: set[int] = field(default_factory=set)
+
+
+def loops_of(text: str, first: int) -> list[tuple[int, int]]:
+    """First and last line of each loop of a source whose first line is `first`."""
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return []
+    nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.While))]
+    return sorted(
+        (n.lineno + first - 1, (n.end_lineno or n.lineno) + first - 1) for n in nodes
+    )
+
+
+def steps_of(
+    intervals: Sequence[Interval],
+    sites: Sequence[Site],
+    loops: Sequence[tuple[int, int]],
+    warp: int,
+    every: bool = False,
+) -> list[Step]:
+    """The steps of one warp of one block, in order.
+
+    intervals: of that block. Without STEP sites among them, accesses count as steps;
+    every: both do.
+    """
+    steps = [i for i, site in enumerate(sites) if site.kind == STEP]
+    there = any(np.isin(part.site, steps).any() for part in intervals)
+    lanes: dict[Place, set[int]] = {}
+    stacks: dict[int, list[_Loop]] = {}
+    for part in intervals:
+        keep = part.thread // WARP == warp
+        entered = np.isin(part.site, steps)
+        touched = part.element >= 0
+        keep &= entered | touched if every else entered if there else touched
+        order = np.argsort(part.thread[keep], kind="stable")
+        rows = zip(part.thread[keep][order].tolist(), part.site[keep][order].tolist())
+        for thread, site in rows:
+            stack = stacks.setdefault(thread, [])
+            place = (part.number, *_follow_lanes(stack, site, sites[site].line, loops))
+            lanes.setdefault(place, set()).add(thread % WARP)
+    return [
+        Step(place[-1][1], place[0], np.array(sorted(lanes[place])))
+        for place in sorted(lanes)
+    ]
+
+
+def _follow_lanes(
+    stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The loops around a site with their turns, after a thread's step to it."""
+    chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
+    same = 0
+    while (
+        same < min(len(chain), len(stack))
+        and (stack[same].first, stack[same].last) == chain[same]
+    ):
+        same += 1
+    del stack[same:]
+    if stack and site in stack[-1].seen:  # here again: the loop's next turn
+        stack[-1].turn += 1
+        stack[-1].seen.clear()
+    stack += [_Loop(*loop) for loop in chain[same:]]
+    for loop in stack:
+        loop.seen.add(site)
+    return [*((loop.first, loop.turn) for loop in stack), (line, site)]
+
+
+FREE = {"range", "len", "int", "float", "bool", "array"}  # calls that do not compute
+_SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
+
+
+@dataclass(eq=False)
+class Statement:
+    """A statement, or the head of a loop or branch.
+
+    first, last: its lines. uses, makes: names that it reads outside of indices, and
+    binds. indices: the names in each index, by (line, column) of the access. computes:
+    it has an operator or a call outside of indices. decides: what follows waits for it.
+    waits: it is a barrier.
+    """
+
+    first: int
+    last: int
+    uses: set[str] = field(default_factory=set)
+    makes: set[str] = field(default_factory=set)
+    indices: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+    computes: bool = False
+    decides: bool = False
+    waits: bool = False
+
+
+class Statements:
+    """The statements of some sources, by file and line."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._files: dict[str, tuple[list[int], list[Statement]]] = {}
+        for source in sources:
+            found = _read_statements(source.text, source.first)
+            old = self._files.get(source.file, ([], []))[1]
+            every = sorted(old + found, key=lambda s: s.first)
+            self._files[source.file] = ([s.first for s in every], every)
+
+    def at(self, file: str, line: int) -> Statement | None:
+        """The statement that has this line."""
+        firsts, every = self._files.get(file, ([], []))
+        i = bisect.bisect_right(firsts, line) - 1
+        return every[i] if i >= 0 and line <= every[i].last else None
+
+    def within(self, file: str, first: int, last: int) -> Sequence[Statement]:
+        """Those that begin on these lines."""
+        firsts, every = self._files.get(file, ([], []))
+        return every[
+            bisect.bisect_left(firsts, first) : bisect.bisect_right(firsts, last)
+        ]
+
+
+def _read_statements(text: str, first: int) -> list[Statement]:
+    lines = textwrap.dedent(text)
+    moved = len(text.split("\n")[0]) - len(lines.split("\n")[0])
+    try:
+        tree = ast.parse(lines)
+    except SyntaxError:
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or isinstance(node, _SILENT):
+            continue
+        head: ast.AST = node
+        decides = isinstance(node, (ast.If, ast.While))
+        if decides:
+            head = node.test  # type: ignore[attr-defined]
+        elif isinstance(node, ast.For):
+            head = node.iter
+        start = node.lineno + first - 1
+        last = (getattr(head, "end_lineno", None) or node.lineno) + first - 1
+        one = Statement(start, last, decides=decides)
+        reader = _Reader(one, first, moved)
+        if isinstance(node, ast.AugAssign):
+            one.computes = True
+            if isinstance(node.target, ast.Name):
+                one.uses.add(node.target.id)
+        reader.visit(head)
+        if isinstance(node, ast.For):
+            one.computes = False  # turns are unrolled, or counted in the shadow of work
+            one.decides = False
+        found.append(one)
+    return found
+
+
+class _Reader(ast.NodeVisitor):
+    """Fills a Statement in."""
+
+    def __init__(self, into: Statement, first: int, moved: int) -> None:
+        self.into, self.first, self.moved = into, first, moved
+
+    def visit_Name(self, node: ast.Name) -> None:
+        into = self.into
+        (into.uses if isinstance(node.ctx, ast.Load) else into.makes).add(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        pass  # cuda.threadIdx.x lies in a register
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        names = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
+        place = (node.lineno + self.first - 1, node.col_offset + self.moved)
+        self.into.indices[place] = names
+        for inner in ast.walk(node.slice):  # x[y[i]]: y is loaded, too
+            if isinstance(inner, ast.Subscript):
+                self.visit_Subscript(inner)
+        if isinstance(node.value, ast.Name):
+            kind = self.into.uses if isinstance(node.ctx, ast.Load) else self.into.makes
+            kind.add(node.value.id)
+        else:
+            self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        inner = [*node.args, *(k.value for k in node.keywords)]
+        named = any(isinstance(n, ast.Name) for a in inner for n in ast.walk(a))
+        if named and called not in FREE:
+            self.into.computes = True
+        self.into.waits |= called == "syncthreads"
+        for argument in inner:
+            self.visit(argument)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.into.computes = True
+        self.generic_visit(node)
+
+    visit_Compare = visit_BoolOp = visit_UnaryOp = visit_BinOp  # type: ignore
+
 
 ARITHMETIC, STORE, BARRIER = "arithmetic", "store", "barrier"
 

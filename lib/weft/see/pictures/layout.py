@@ -1,20 +1,303 @@
-"""Where the picture of who touches what has its arrays and its threads."""
+"""Where the access picture has its arrays and threads, and what its sliders move.
+
+What moves in the picture of who touches what: filled cells, arrows, names.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...base.style import WIDTH
+from ...base.style import READ, SHARED, THREAD, WIDTH, WRITTEN
 from . import svg, threads
-from .faults import outside
-from .grid import Grid
-from .panels import EDGE, LEFT, LINE, Panel
+from .foot import outside
+from .grid import Grid, binned, picture
+from .panels import EDGE, LEFT, LINE, READABLE, Panel, Wish, beside, has_indices, stack
 from .scene import Scene
-from .stacks import Wish, beside, stack
-from .touched import NAMES, WORDS, name_lines
-from .touches import axis_names
+from .svg import label, num
+from .touches import Touches, axis_names, distinct, names_of
+
+WORDS = 11.5  # px of an index expression
+ARROWS = 70  # with more, a picture is a tangle: then only colours say who
+FEW = 64  # cells of a large array that are marked one by one
+LABELS = 300  # cells of an array with words in them
+NAMES = 6  # lines of locals
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One position of the sliders.
+
+    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one
+    (block, thread), or None for all. of: the accesses of all threads at that time;
+    mine: those of `who`.
+    """
+
+    scene: Scene
+    time: int
+    who: tuple[int, int] | None
+    of: Touches
+    mine: Touches
+
+    @functools.cached_property
+    def lines(self) -> dict[int, list[tuple[float, float, str, str]]]:
+        """By array what lines_of() found."""
+        return {}
+
+    @property
+    def interval(self) -> int:
+        """The interval that is shown; -1: all of them."""
+        return int(self.mine.interval[0]) if self.time < -1 else self.time
+
+    @property
+    def few(self) -> bool:
+        """Whether an arrow for every thread and cell can be told apart."""
+        return len(self.order) <= ARROWS
+
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """Each (block, thread, array, is a write, element) once: an arrow each."""
+        m = self.mine
+        parts = []
+        for write, mask in ((0, m.reads), (1, m.writes)):
+            of = m.where(mask)
+            flag = np.full(len(of), write)
+            parts.append(np.stack([of.block, of.thread, of.array, flag, of.element], 1))
+        return distinct(np.concatenate(parts))
+
+
+def ground(moment: Moment, panel: Panel) -> str:
+    """What all threads touch, faint: the ground for what one of them does."""
+    if panel.grid.is_large:
+        return _draw_large(moment.of, panel, 0.3)
+    out = []
+    for elements, fill, _ in _list_kinds(moment.of, panel).values():
+        path = panel.grid.squares(elements)
+        if path:
+            out.append(f'<path d="{path}" fill="{fill}" fill-opacity=".13"/>')
+    return "".join(out)
+
+
+def fills(moment: Moment, panel: Panel) -> str:
+    """The cells that are touched, in their colours."""
+    grid, name = panel.grid, svg.escape(panel.array.name)
+    out = []
+    if grid.is_large:
+        return _draw_large(moment.mine, panel, 0.8)
+    for kind, (elements, fill, edge) in _list_kinds(moment.mine, panel).items():
+        path = grid.squares(elements)
+        if not path:
+            continue
+        wide = "1.4" if grid.gap or moment.who else ".5"
+        strong = ".28" if grid.gap or moment.who is None else ".5"
+        out.append(
+            f'<path d="{path}" fill="{fill}" fill-opacity="{strong}" stroke="{edge}" '
+            f'stroke-width="{wide}" stroke-linejoin="round" data-array="{name}" '
+            f'data-kind="{kind}" data-cells="{_list_ranges(elements)}"/>'
+        )
+        if kind != "read" and grid.side >= 9 and len(elements) <= 2000:
+            x, y = grid.corners(elements)
+            size = max(3.0, min(7.0, grid.cell * 0.3))
+            marks = "".join(
+                f"M{num(a + grid.cell)} {num(b + grid.cell)}h{num(-size)}"
+                f"l{num(size)} {num(-size)}z"
+                for a, b in zip(x, y)
+            )
+            out.append(f'<path d="{marks}" fill="{WRITTEN}"/>')
+    return "".join(out) + _draw_labels(moment, panel)
+
+
+def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
+    """Kind: (elements, colour of the filling, of the outline)."""
+    of = found.of(array=panel.number)
+    read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
+    both = np.intersect1d(read, written)
+    shared = panel.array.space == "shared"
+    base = SHARED if shared else READ
+    return {
+        "read": (np.setdiff1d(read, both), base, base),
+        "written": (
+            np.setdiff1d(written, both),
+            SHARED if shared else WRITTEN,
+            WRITTEN,
+        ),
+        "both": (both, base, WRITTEN),
+    }
+
+
+def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
+    """An array whose cells are less than a pixel: an image for each colour.
+
+    A few cells are marks that one can see.
+    """
+    out = []
+    of = found.of(array=panel.number)
+    shared = panel.array.space == "shared"
+    for mask, colour in ((of.reads, SHARED if shared else READ), (of.writes, WRITTEN)):
+        elements = np.unique(of.element[mask])
+        if 0 < len(elements) <= FEW:
+            kind = "read" if colour != WRITTEN else "written"
+            said = f'data-array="{svg.escape(panel.array.name)}" data-kind="{kind}"'
+            for element in elements:
+                x, y = panel.grid.middle(int(element))
+                mark = svg.box(x - 3, y - 3, 6, 6, colour=colour, fill=0.6, radius=1)
+                out.append(mark.replace("<rect ", f"<rect {said} ", 1))
+        elif len(elements):
+            share = np.zeros(panel.grid.count)
+            share[elements] = strength
+            out.append(picture(binned(share, panel.grid), colour, panel.grid))
+    return "".join(out)
+
+
+def _list_ranges(elements: np.ndarray) -> str:
+    """ "0-3,7": for whoever reads the SVG."""
+    if not len(elements):
+        return ""
+    starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 2) != 1)
+    ends = np.append(starts[1:], len(elements)) - 1
+    pairs = zip(elements[starts].tolist(), elements[ends].tolist())
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def _draw_labels(moment: Moment, panel: Panel) -> str:
+    """In a touched cell its index, or in two dimensions the thread that touched it."""
+    grid, scene = panel.grid, moment.scene
+    of = moment.mine.of(array=panel.number)
+    elements = np.unique(of.element)
+    if not len(elements) or len(elements) > LABELS or grid.side < READABLE:
+        return ""
+    out = []
+    if panel.flat:
+        for element in elements if has_indices(grid) else ():
+            x, y = grid.middle(int(element))
+            out.append(label(x, y + 4, str(element), 11, anchor="middle"))
+        return "".join(out)
+    if moment.who is not None:
+        return ""
+    pairs = np.unique(
+        np.stack([of.element, of.block * scene.threads + of.thread], 1), axis=0
+    )
+    for element in elements:
+        who = pairs[pairs[:, 0] == element, 1]
+        one = scene.thread_name(int(who[0] % scene.threads))
+        text = one if len(who) == 1 else f"{len(who)}×"
+        if svg.width_of(text, 11) <= grid.cell:
+            x, y = grid.middle(int(element))
+            out.append(label(x, y + 4, text, 11, anchor="middle"))
+    return "".join(out)
+
+
+def words(moment: Moment, panel: Panel) -> str:
+    """The index expressions that touch an array now, and its rows' and columns'."""
+    out = []
+    for x, y, text, colour in lines_of(moment, panel):
+        # The colour stands beside the word: blue text would be too dark on black.
+        out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
+        out.append(svg.words(x + 13, y, [(text, "")], WORDS))
+    for x, y, text, anchor in axis_labels(moment, panel):
+        out.append(label(x, y, text, 11, anchor=anchor, mono=True, bold=True))
+    return "".join(out)
+
+
+def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+    """The index expressions now: x and y, the text, and the colour before it."""
+    kept = moment.lines
+    if panel.number not in kept:
+        kept[panel.number] = _write_lines(moment, panel)
+    return kept[panel.number]
+
+
+def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+    of = moment.mine.of(array=panel.number)
+    sites = moment.scene.trace.sites
+    shared = panel.array.space == "shared"
+    out, (x, y) = [], panel.words_at
+    room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
+    if panel.flat and (panel.grid.left <= LEFT or panel.beside):
+        room = WIDTH  # it is the first, and mostly the only one, in its line
+    room = min(room, WIDTH - EDGE - x)
+    for word, mask, colour in (
+        ("reads", of.reads, SHARED if shared else READ),
+        ("writes", of.writes, WRITTEN),
+    ):
+        texts = dict.fromkeys(sites[s].text for s in np.unique(of.site[mask]))
+        if texts:
+            line = f"{word} {', '.join(texts)}"
+            text = svg.clipped(line, room - 14, WORDS, mono=True)
+            out.append((x, y, text, colour))
+            y += LINE
+    return out
+
+
+def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+    """`row` beside the rows that are touched, `col` at their columns: x and y, the
+    text, and which end of it is there."""
+    grid, of = panel.grid, moment.mine.of(array=panel.number)
+    if panel.flat or not len(of) or grid.is_large:
+        return []
+    sites = moment.scene.trace.sites
+    named = [
+        axis_names(sites[s].text, len(panel.array.shape)) for s in np.unique(of.site)
+    ]
+    if not all(named):
+        return []
+    plane, row, col = grid.places(np.unique(of.element))
+    first = plane == plane.min()
+    rows = ", ".join(dict.fromkeys(n[-2] for n in named))
+    cols = ", ".join(dict.fromkeys(n[-1] for n in named))
+    digits = 7.0 * len(str(grid.rows - 1)) + 10 if panel.numbered else 6
+    out = []
+    x0 = grid.left + (int(plane.min()) % grid.line) * (grid.cols * grid.side + 14)
+    y0 = grid.top + (int(plane.min()) // grid.line) * (grid.rows * grid.side + 14)
+    y = y0 + (row[first].min() + row[first].max() + 1) / 2 * grid.side + 4
+    x = x0 + (col[first].min() + col[first].max() + 1) / 2 * grid.side
+    if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 5:
+        out.append((grid.left - digits - 1, y, rows, "end"))
+    if svg.width_of(cols, 11, mono=True) <= max(panel.room, 60):
+        half = svg.width_of(cols, 11, mono=True) / 2
+        x = min(max(x, panel.left + half), panel.left + max(panel.room - half, half))
+        numbers = LINE - 1 if panel.numbered else 1
+        bottom = grid.top + grid.height + numbers + 10
+        at = grid.top - numbers - 4 if panel.above else bottom
+        out.append((x, at, cols, "middle"))
+    return out
+
+
+def names(moment: Moment, at: tuple[float, float]) -> str:
+    """The values of the locals: left of the threads, or below them (at the edge)."""
+    scene, (x, y) = moment.scene, at
+    blocks = [moment.who[0]] if moment.who else list(scene.blocks)
+    threads = [moment.who[1]] if moment.who else list(range(scene.threads))
+    out = []
+    for line in name_lines(scene, blocks, threads, x == EDGE)[:NAMES]:
+        # Right-aligned as the name of the threads is: the line ends at x.
+        wide = svg.width_of("  ".join(f"{n} = {v}" for n, v in line), 12, mono=True)
+        left = x if x == EDGE else max(EDGE - 12, x - wide)
+        parts = [piece for n, v in line for piece in ((n, THREAD), (f" = {v}  ", ""))]
+        parts[-1] = (parts[-1][0].rstrip(), "")
+        out.append(svg.words(left, y, parts, 12))
+        y += LINE + 1
+    return "".join(out)
+
+
+def name_lines(
+    scene: Scene, blocks: Sequence[int], threads: Sequence[int], wide: bool
+) -> list[list[tuple[str, str]]]:
+    """Names and values, by the line they stand in."""
+    room = WIDTH - 2 * EDGE if wide else LEFT - EDGE + 4
+    lines: list[list[tuple[str, str]]] = []
+    used = room
+    for name, value in names_of(scene.trace, blocks, threads, skip=scene.parameters):
+        size = svg.width_of(f"{name} = {value}  ", 12, mono=True)
+        if not lines or used + size > room:
+            lines.append([])
+            used = 0.0
+        lines[-1].append((name, value))
+        used += size
+    return lines
 
 
 @dataclass
@@ -88,7 +371,9 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
         array = arrays[number]
         lines = max(1, min(2, _count_lines(scene, number)))
         gutter, ghosts = _measure_gutter(scene, number), outside(scene, array)
-        wish = Wish(number, array, lines, gutter, "", *ghosts, words(scene, number))
+        wish = Wish(
+            number, array, lines, gutter, "", *ghosts, list_axis_words(scene, number)
+        )
         if array.space == "shared":
             shared.append(wish)
         else:
@@ -103,7 +388,7 @@ def _count_lines(scene: Scene, number: int) -> int:
     return int(of.reads.any()) + int(of.writes.any())
 
 
-def words(scene: Scene, number: int) -> float:
+def list_axis_words(scene: Scene, number: int) -> float:
     """Pixels for the longest of these lines, with the mark before it."""
     of, sites = scene.found.of(array=number), scene.trace.sites
     texts = [

@@ -26,9 +26,14 @@ from .scene import scene
 
 if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace
-    from .player import Drawing
+    from .svg import Drawing
 
-VIEWS = ("access", "heat", "lanes", "timeline")  # modules of pictures, with a draw()
+VIEWS = {  # each with its module and the function that draws it
+    "access": ("access", "draw"),
+    "heat": ("heat", "draw"),
+    "lanes": ("lanes", "draw_lanes"),
+    "timeline": ("lanes", "draw_timeline"),
+}
 
 
 class Picture:
@@ -141,7 +146,9 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     # Steps and heat are of the whole launch, unless one block is asked for.
     everywhere = view == "heat"
     made = scene(report.trace, report, all_blocks=everywhere, **wishes)
-    drawing = importlib.import_module(f".{view}", __package__).draw(made)
+    module, function = VIEWS[view]
+    draw_view = getattr(importlib.import_module(f".{module}", __package__), function)
+    drawing = draw_view(made)
     drawing.account = drawing.account or access.account(made)
     return Picture(drawing, report)
 

@@ -11,8 +11,7 @@ from ...base.style import PALE, THREAD, WIDTH
 from ...pykernel.sim.record import Array, Trace
 from . import svg
 from .grid import Grid, fit
-from .panels import EDGE, LEFT, Panel
-from .stacks import Wish, beside
+from .panels import EDGE, LEFT, Panel, Wish, beside
 from .svg import label, num
 from .touches import Index3, short, unravel
 

@@ -22,7 +22,7 @@ from ...base.paths import ROOT
 from ...base.text import round_number
 from ...report import html
 from ...timing import device_name, read_json, table
-from ...timing.cupti import is_named_range, start_profile
+from ...timing.clocks import is_named_range, start_profile
 from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"

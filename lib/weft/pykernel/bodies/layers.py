@@ -1,0 +1,420 @@
+"""The layers of the CNN as Python kernels: the naive rungs of kernels/, line by line.
+
+How many threads the bodies are launched with, as in kernels/common/checks.cuh.
+
+Convolution and its gradients: the naive rung of kernels/conv2d/conv2d.cu.
+
+max(x, 0) and its gradient: the naive rung of kernels/relu.cu.
+
+Maxima of windows and their gradient: the naive rung of kernels/maxpool2d.cu.
+
+A fully connected layer and its gradients: kernels/linear.cu, rung naive.
+
+Softmax and loss, and their gradient: the naive rung of kernels/cross_entropy.cu.
+
+A step of gradient descent: the naive rung of kernels/sgd.cu.
+
+A batch as the network reads it: gather() of kernels/mnist/layers.cu.
+"""
+
+import math
+
+from numpy import float32
+
+from ... import cuda
+
+THREADS = 256  # of a block
+
+
+def blocks_for(count: int) -> int:
+    """How many blocks of THREADS threads cover `count` elements."""
+    return -(-count // THREADS)
+
+
+def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):
+    """y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw)."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= n * oc * oh * ow:
+        return
+    col = index % ow
+    row = index // ow % oh
+    o = index // ow // oh % oc
+    image = index // ow // oh // oc
+
+    acc = bias[o]
+    for c in range(ic):
+        for r in range(kh):
+            for s in range(kw):
+                i = row + r - padding
+                j = col + s - padding
+                if i < 0 or i >= h or j < 0 or j >= w:
+                    continue  # a zero
+                acc += (
+                    x[((image * ic + c) * h + i) * w + j]
+                    * weight[((o * ic + c) * kh + r) * kw + s]
+                )
+    y[index] = acc
+
+
+def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
+    """dx: pixel (row,col) was seen by the pixels of dy that lie around it.
+
+    Through filter position (r,s) by (row + padding - r, col + padding - s).
+    """
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= n * ic * h * w:
+        return
+    col = index % w
+    row = index // w % h
+    c = index // w // h % ic
+    image = index // w // h // ic
+
+    acc = float32(0)
+    for o in range(oc):
+        for r in range(kh):
+            for s in range(kw):
+                i = row + padding - r
+                j = col + padding - s
+                if i < 0 or i >= oh or j < 0 or j >= ow:
+                    continue
+                acc += (
+                    dy[((image * oc + o) * oh + i) * ow + j]
+                    * weight[((o * ic + c) * kh + r) * kw + s]
+                )
+    dx[index] = acc
+
+
+def conv2d_dweight(dweight, dy, x, n, ic, h, w, oc, kh, kw, padding, oh, ow):
+    """dweight: weight (o,c,r,s) met a pixel of x for each pixel (i,j) of dy.
+
+    That is (i + r - padding, j + s - padding).
+    """
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= oc * ic * kh * kw:
+        return
+    s = index % kw
+    r = index // kw % kh
+    c = index // kw // kh % ic
+    o = index // kw // kh // ic
+
+    acc = float32(0)
+    for image in range(n):
+        for i in range(oh):
+            for j in range(ow):
+                row = i + r - padding
+                col = j + s - padding
+                if row < 0 or row >= h or col < 0 or col >= w:
+                    continue
+                acc += (
+                    dy[((image * oc + o) * oh + i) * ow + j]
+                    * x[((image * ic + c) * h + row) * w + col]
+                )
+    dweight[index] = acc
+
+
+def conv2d_dbias(dbias, dy, n, oc, oh, ow):
+    """dbias[o] = the sum of dy over images and pixels."""
+    o = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if o >= oc:
+        return
+    pixels = oh * ow
+    acc = float32(0)
+    for image in range(n):
+        for i in range(pixels):
+            acc += dy[(image * oc + o) * pixels + i]
+    dbias[o] = acc
+
+
+def block_sum(value, partial):
+    """The sum of `value` over the block's threads, the same to all of them.
+
+    partial: THREADS floats of shared memory.
+    """
+    tid = cuda.threadIdx.x
+    partial[tid] = value
+    cuda.syncthreads()  # all values are there
+    half = THREADS // 2
+    while half > 0:
+        if tid < half:
+            partial[tid] += partial[tid + half]
+        cuda.syncthreads()  # before the next round reads this one's sums
+        half //= 2
+    sum = partial[0]
+    cuda.syncthreads()  # all have read: partial may be used again
+    return sum
+
+
+def element(i, k, c, plane):
+    """Where element i of channel k lies; plane = h * w."""
+    return (i // plane * c + k) * plane + i % plane
+
+
+def batchnorm2d_stats(mean, rstd, x, n, c, plane, eps):
+    """mean (c) and rstd (c) of x. One block per channel; eps is float32."""
+    partial = cuda.shared.array(THREADS, float32)
+    k = cuda.blockIdx.x
+    count = n * plane
+
+    sum = float32(0)
+    for i in range(cuda.threadIdx.x, count, THREADS):
+        sum += x[element(i, k, c, plane)]
+    m = block_sum(sum, partial) / float32(count)
+
+    squares = float32(0)
+    for i in range(cuda.threadIdx.x, count, THREADS):
+        distance = x[element(i, k, c, plane)] - m
+        squares += distance * distance
+    var = block_sum(squares, partial) / float32(count)
+
+    if cuda.threadIdx.x == 0:
+        mean[k] = m
+        rstd[k] = float32(1) / math.sqrt(var + eps)
+
+
+def batchnorm2d(y, x, weight, bias, mean, rstd, n, c, plane):
+    """y from x (n,c,plane) and its statistics. One thread per element."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= n * c * plane:
+        return
+    k = i // plane % c
+    y[i] = (x[i] - mean[k]) * rstd[k] * weight[k] + bias[k]
+
+
+def batchnorm2d_sums(dweight, dbias, dy, x, mean, rstd, n, c, plane):
+    """dbias (c) = sum of dy, dweight (c) = sum of dy * (x - mean) * rstd.
+
+    One block per channel.
+    """
+    partial = cuda.shared.array(THREADS, float32)
+    k = cuda.blockIdx.x
+    count = n * plane
+
+    sum = float32(0)
+    products = float32(0)
+    for i in range(cuda.threadIdx.x, count, THREADS):
+        at = element(i, k, c, plane)
+        sum += dy[at]
+        products += dy[at] * ((x[at] - mean[k]) * rstd[k])
+    sum = block_sum(sum, partial)
+    products = block_sum(products, partial)
+
+    if cuda.threadIdx.x == 0:
+        dbias[k] = sum
+        dweight[k] = products
+
+
+def batchnorm2d_dx(dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, plane):
+    """dx: x acts on y itself, on the mean and on the spread.
+
+    Hence the mean of dy goes, and the part along xhat. One thread per element.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= n * c * plane:
+        return
+    k = i // plane % c
+    count = float32(n * plane)
+    xhat = (x[i] - mean[k]) * rstd[k]
+    dx[i] = weight[k] * rstd[k] * (dy[i] - dbias[k] / count - xhat * dweight[k] / count)
+
+
+def relu(y, x, count):
+    """y (count) = max(x, 0). One thread per element."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= count:
+        return
+    # Asked this way round, a NaN, which compares false, stays a NaN.
+    y[i] = float32(0) if x[i] < float32(0) else x[i]
+
+
+def relu_dx(dx, dy, y, count):
+    """dx (count): dy where y is above 0. One thread per element."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= count:
+        return
+    dx[i] = dy[i] if y[i] > float32(0) else float32(0)
+
+
+def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
+    """y and argmax (int32), (planes,oh,ow), of x (planes,h,w): oh = h // kh."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= planes * oh * ow:
+        return
+    col = index % ow
+    row = index // ow % oh
+    plane = index // ow // oh
+    window = (plane * h + row * kh) * w + col * kw
+
+    most = x[window]
+    where = 0
+    for i in range(kh):
+        for j in range(kw):
+            value = x[window + i * w + j]
+            # A NaN, the only thing that differs from itself, beats every number,
+            # but no NaN before it.
+            nan_wins = value != value and most == most
+            if value > most or nan_wins:
+                most = value
+                where = i * kw + j
+    y[index] = most
+    argmax[index] = where
+
+
+def maxpool2d_dx(dx, dy, argmax, planes, h, w, oh, ow, kh, kw):
+    """dx (planes,h,w): each window's dy goes to its maximum. One thread a pixel."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= planes * h * w:
+        return
+    col = index % w
+    row = index // w % h
+    plane = index // w // h
+
+    gradient = float32(0)
+    # The last rows and columns may be in no window.
+    if row // kh < oh and col // kw < ow:
+        window = (plane * oh + row // kh) * ow + col // kw
+        if argmax[window] == row % kh * kw + col % kw:
+            gradient = dy[window]
+    dx[index] = gradient
+
+
+def linear(y, x, weight, bias, n, in_, out):
+    """y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= n * out:
+        return
+    row = index // out
+    col = index % out
+    acc = bias[col]
+    for i in range(in_):
+        acc += x[row * in_ + i] * weight[col * in_ + i]
+    y[index] = acc
+
+
+def linear_dx(dx, dy, weight, n, in_, out):
+    """dx[row][i] = sum over the outputs of dy[row][col] * weight[col][i]."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= n * in_:
+        return
+    row = index // in_
+    i = index % in_
+    acc = float32(0)
+    for col in range(out):
+        acc += dy[row * out + col] * weight[col * in_ + i]
+    dx[index] = acc
+
+
+def linear_dweight(dweight, dy, x, n, in_, out):
+    """dweight[col][i] = sum over the batch of dy[row][col] * x[row][i]."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= out * in_:
+        return
+    col = index // in_
+    i = index % in_
+    acc = float32(0)
+    for row in range(n):
+        acc += dy[row * out + col] * x[row * in_ + i]
+    dweight[index] = acc
+
+
+def linear_dbias(dbias, dy, n, out):
+    """dbias[col] = sum over the batch of dy[row][col]."""
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if col >= out:
+        return
+    acc = float32(0)
+    for row in range(n):
+        acc += dy[row * out + col]
+    dbias[col] = acc
+
+
+def row_max(x, first, classes):
+    """The largest of x[first .. first + classes)."""
+    most = x[first]
+    for j in range(1, classes):
+        most = x[first + j] if x[first + j] > most else most
+    return most
+
+
+def row_sum(x, first, classes, most):
+    """The sum of exp(x - most) over the same."""
+    total = float32(0)
+    for j in range(classes):
+        total += math.exp(x[first + j] - most)
+    return total
+
+
+def cross_entropy(prob, logits, n, classes):
+    """prob (n,classes) = softmax of logits. One thread per row."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= n:
+        return
+    x = row * classes
+    most = row_max(logits, x, classes)
+    sum = row_sum(logits, x, classes, most)
+    for j in range(classes):
+        prob[x + j] = math.exp(logits[x + j] - most) / sum
+
+
+def cross_entropy_loss(loss, logits, target, n, classes):
+    """loss (1) = the mean of the rows' losses. target (n) is int64. One block."""
+    partial = cuda.shared.array(THREADS, float32)
+    tid = cuda.threadIdx.x
+
+    acc = float32(0)
+    for row in range(tid, n, THREADS):
+        x = row * classes
+        most = row_max(logits, x, classes)
+        sum = row_sum(logits, x, classes, most)
+        # A kernel cannot refuse a target, but it must not hide a bad one.
+        bad = target[row] < 0 or target[row] >= classes
+        acc += (
+            float32(math.nan)
+            if bad
+            else math.log(sum) - (logits[x + target[row]] - most)
+        )
+    partial[tid] = acc
+    cuda.syncthreads()  # all sums are there
+    half = THREADS // 2
+    while half > 0:
+        if tid < half:
+            partial[tid] += partial[tid + half]
+        cuda.syncthreads()  # before the next round reads this one's sums
+        half //= 2
+    if tid == 0:
+        loss[0] = partial[0] / float32(n)
+
+
+def cross_entropy_dlogits(dlogits, dloss, prob, target, n, classes):
+    """dlogits = (prob - onehot(target)) * dloss / n. One thread per element."""
+    index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if index >= n * classes:
+        return
+    col = index % classes
+    wanted = target[index // classes]
+    bad = wanted < 0 or wanted >= classes
+    onehot = float32(math.nan) if bad else float32(1) if col == wanted else float32(0)
+    dlogits[index] = (prob[index] - onehot) * (dloss[0] / float32(n))
+
+
+def sgd(param, grad, count, lr):
+    """param (count) -= lr * grad; lr is float32. One thread per parameter."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count:
+        param[i] -= lr * grad[i]
+
+
+def gather(x, target, images, labels, order, batch, pixels, mean, std):
+    """x (batch,pixels) = (p / 255 - mean) / std of the images order[0..batch).
+
+    target (batch), int64: their labels. images (count,pixels) and labels (count) are
+    uint8, order is int32, mean and std are float32. One thread per pixel.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= batch * pixels:
+        return
+    image = order[i // pixels]
+    pixel = i % pixels
+    p = images[image * pixels + pixel]
+    x[i] = (float32(p) / float32(255) - mean) / std
+    if pixel == 0:
+        target[i // pixels] = labels[image]

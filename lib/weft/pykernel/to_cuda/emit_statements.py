@@ -1,0 +1,283 @@
+"""Statements in C below those of Writer: loops, assignments, calls, return.
+
+Loops over range() in C.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from . import calls
+from .emit_calls import emit_printf
+from .operators import OPERATORS
+from .text import SUM, UNARY, C, find_closing, number
+from .types import CONST, SHARED, Array, Scalar
+from .unit import Function
+
+if TYPE_CHECKING:
+    from .emit import Writer
+
+
+def check_loops(writer: Writer) -> None:
+    unit = writer.unit
+    for name, loops in unit.scope.loop_names.items():
+        bodies = {id(loop.body) for loop in loops}
+        if name in unit.parameters:
+            unit.fail(
+                f"{name} is a parameter and a loop's variable",
+                "give the loop another name",
+                loops[0].target,
+            )
+        for use in unit.scope.uses.get(name, ()):
+            within = bodies & {block for block, _ in use.path}
+            if not within and not use.store:
+                unit.fail(
+                    f"{name} is used outside of its loop, where C has none",
+                    "assign it to another name within the loop",
+                    use.node,
+                )
+        for loop in loops:
+            for inner in ast.walk(ast.Module(loop.body, [])):
+                if isinstance(inner, ast.For) and inner in loops:
+                    unit.fail(
+                        f"a loop over {name} within a loop over {name}",
+                        "give one of them another name",
+                        inner.target,
+                    )
+
+
+def write_for(writer: Writer, one: ast.For) -> None:
+    args = calls.range_arguments(writer.unit, one.iter)
+    start, stop = (None, args[0]) if len(args) == 1 else args[:2]
+    step = args[2] if len(args) == 3 else None
+    type_ = writer.type_of(one.target.id)
+    name = writer.output.name(writer.unit, one.target.id)
+    first = writer.to.value(start, type_).text if start is not None else "0"
+    end = _write_bound(writer, one, stop, "end", type_)
+    test, turn = _write_step(writer, one, name, end, step, type_)
+    head = f"for ({type_} {name} = {first}; {test}; {turn})"
+    if writer.write_body(head, one.body, writer.take_header(one)):
+        writer.put("}", one.end_lineno)
+
+
+def _write_bound(
+    writer: Writer, one: ast.For, node: ast.AST, word: str, type_: str
+) -> C:
+    """A bound of range(), which Python computes once and C in every turn."""
+    found = writer.to.signed(writer.to.expr(node))
+    if found.type in ("unsigned", "unsigned long long"):
+        found = C(f"({type_}){found.within(13)}", 13, type_)
+    if not _changes_bound(writer, one, node):
+        return found
+    name = f"{one.target.id}_{word}"
+    while writer.unit.is_local(name):
+        name += "_"
+    writer.put(f"const {type_} {name} = {found.text};")
+    return C(name, 14, type_)
+
+
+def _changes_bound(writer: Writer, one: ast.For, node: ast.AST) -> bool:
+    stored = {
+        n.id
+        for statement in one.body
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return any(
+        _may_change(writer, part, stored | {one.target.id}) for part in ast.walk(node)
+    )
+
+
+def _may_change(writer: Writer, part: ast.AST, stored: set[str]) -> bool:
+    """Whether a part of a bound may change while the loop runs."""
+    unit = writer.unit
+    if isinstance(part, ast.Name):
+        return part.id in stored
+    if isinstance(part, ast.Call):
+        same = [Function(name) for name in ("min", "max", "len")]
+        return not calls.is_grid(unit, part) and unit.meaning(part.func) not in same
+    kind = unit.types.get(part.value) if isinstance(part, ast.Subscript) else None
+    if not isinstance(kind, Array):
+        return False
+    return kind.root in unit.written or kind.space == SHARED
+
+
+def _write_step(
+    writer: Writer, one, name: str, end: C, step, type_: str
+) -> tuple[str, str]:
+    below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
+    if step is None:
+        return below, f"{name}++"
+    low, high = writer.unit.spans[step]
+    if (low, high) == (1, 1):
+        return below, f"{name}++"
+    if (low, high) == (-1, -1):
+        return above, f"{name}--"
+    if high is not None and high < 0:
+        if isinstance(step, ast.UnaryOp):
+            return above, f"{name} -= {writer.to.expr(step.operand).text}"
+        return above, f"{name} += {_write_bound(writer, one, step, 'step', type_).text}"
+    bound = (
+        _write_bound(writer, one, step, "step", type_)
+        if _changes_bound(writer, one, step)
+        else (writer.to.expr(step))
+    )
+    turn = f"{name} += {bound.text}"
+    if low is not None and low >= 0:
+        return below, turn
+    return f"{bound.within(10)} > 0 ? {below} : {above}", turn
+
+
+def is_dropped(writer: Writer, one: ast.stmt) -> bool:
+    """Whether a statement leaves nothing in C."""
+    unit = writer.unit
+    if isinstance(one, ast.Pass):
+        return True
+    if isinstance(one, ast.Expr):
+        return isinstance(one.value, ast.Constant)
+    if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
+        name = one.targets[0].id
+        if name in unit.extents:
+            return True
+        kind = unit.variables.get(name)
+        if isinstance(kind, Array) and kind.space == CONST:
+            _add_constant_array(writer, name, kind, one.value)
+            return True
+        if name == "_" or isinstance(kind, Scalar):
+            return not unit.scope.read(name) and not _has_effect(one.value)
+    if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
+        return not unit.scope.read(one.target.id)
+    return False
+
+
+def write_simple(writer: Writer, one: ast.stmt) -> list[str]:
+    if isinstance(one, ast.Assign):
+        return [_write_assign(writer, one)]
+    if isinstance(one, ast.AugAssign):
+        return [_write_augmented(writer, one)]
+    if isinstance(one, ast.Return):
+        return [_write_return(writer, one)]
+    if isinstance(one, ast.Assert):
+        writer.output.headers.add("assert.h")
+        return [f"assert({writer.to.test(one.test).text});"]
+    if isinstance(one, ast.Expr):
+        call = one.value
+        if writer.unit.meaning(call.func) == Function("print"):
+            writer.output.headers.add("stdio.h")
+            return [f"{emit_printf(writer.to, call)};"]
+        return [f"{writer.to.expr(call).text};"]
+    return ["break;" if isinstance(one, ast.Break) else "continue;"]
+
+
+def _write_assign(writer: Writer, one: ast.Assign) -> str:
+    target = one.targets[0]
+    if isinstance(target, ast.Subscript):
+        place = writer.to.expr(target)
+        return f"{place.text} = {writer.to.value(one.value, place.type).text};"
+    kind = writer.unit.variables.get(target.id)
+    if isinstance(kind, Array):
+        return _declare_array(writer, target.id, kind, one.value)
+    if not writer.unit.scope.read(target.id):
+        return f"{writer.to.expr(one.value).text};"
+    type_ = writer.type_of(target.id)
+    value = writer.to.value(one.value, type_).text
+    name = writer.output.name(writer.unit, target.id)
+    if one in writer.inline:
+        return f"{'const ' * writer.inline[one]}{type_} {name} = {value};"
+    return f"{name} = {value};"
+
+
+def _declare_array(writer: Writer, name: str, kind: Array, node: ast.AST) -> str:
+    spelled = writer.output.name(writer.unit, name)
+    type_ = kind.dtype.c
+    if isinstance(node, (ast.Subscript, ast.Name)):
+        word = "" if kind.root in writer.unit.written else "const "
+        return f"{word}{type_} *{spelled} = {_write_view(writer, node)};"
+    if not kind.shape:
+        return f"extern __shared__ {type_} {spelled}[];"
+    sides = "".join(f"[{side}]" for side in _list_sides(writer, node, kind))
+    return f"{'__shared__ ' * (kind.space == SHARED)}{type_} {spelled}{sides};"
+
+
+def _add_constant_array(writer: Writer, name: str, kind: Array, node: ast.Call) -> None:
+    """const.array_like: the array stands above, under its own name."""
+    source = node.args[0]
+    value = writer.unit.meaning(source)
+    sides = "".join(f"[{side}]" for side in kind.shape)
+    text = _write_initialiser(value.tolist(), kind.dtype.c)
+    type_ = f"static __constant__ const {kind.dtype.c}"
+    own = source.id if isinstance(source, ast.Name) else name
+    writer.unit.aliases[name] = writer.output.array(
+        own, value, f"{type_} {{name}}{sides} = {text};"
+    )
+
+
+def _list_sides(writer: Writer, node: ast.Call, kind: Array) -> list[str]:
+    """The extents of a static array, with the names that the reader gave them."""
+    given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
+    parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
+    if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):
+        return [str(side) for side in kind.shape]
+    return [writer.to.expr(part).text for part in parts]
+
+
+def _write_view(writer: Writer, node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return writer.to.expr(node).text
+    base = writer.to.expr(node.value).text
+    if node.slice.lower is None:
+        return base
+    return f"{base} + {writer.to.index(node.slice.lower).within(SUM)}"
+
+
+def _write_augmented(writer: Writer, one: ast.AugAssign) -> str:
+    target, op = one.target, type(one.op)
+    if isinstance(target, ast.Name):
+        type_ = writer.type_of(target.id)
+        place = writer.output.name(writer.unit, target.id)
+    else:
+        found = writer.to.expr(target)
+        place, type_ = found.text, found.type
+    whole = writer.to.value(one.whole, type_)
+    # a = a + x as a += x, where C then computes the same.
+    left = writer.to.expr(one.whole.left) if type_ != "half" else C("", 0, "")
+    sign = OPERATORS.get(op, ("", 0))[0]
+    start = f"{left.text} {sign} "
+    same = left.type == type_ and whole.precedence < UNARY and place == left.text
+    if not (sign and same and whole.text.startswith(start)):
+        return f"{place} = {whole.text};"
+    rest = whole.text[len(start) :]
+    if rest.startswith("(") and rest.endswith(")") and _is_paired(rest):
+        rest = rest[1:-1]
+    counts = type_ not in ("float", "double", "bool")
+    if rest == "1" and sign in "+-" and counts:
+        return f"{place}{sign}{sign};"
+    return f"{place} {sign}= {rest};"
+
+
+def _write_return(writer: Writer, one: ast.Return) -> str:
+    kind = writer.unit.returns
+    if one.value is None or kind is None:
+        return "return;"
+    type_ = writer.to.type(kind, (writer.unit, ""))
+    return f"return {writer.to.value(one.value, type_).text};"
+
+
+def _has_effect(node: ast.AST) -> bool:
+    """Whether an expression may do more than give a value."""
+    return any(isinstance(n, ast.Call) for n in ast.walk(node))
+
+
+def _is_paired(text: str) -> bool:
+    return find_closing(text, 0) == len(text) - 1
+
+
+def _write_initialiser(value: Any, type_: str) -> str:
+    if isinstance(value, list):
+        return "{" + ", ".join(_write_initialiser(one, type_) for one in value) + "}"
+    if type_ in ("float", "double"):
+        return number(value, type_).text
+    if type_ == "bool":
+        return "true" if value else "false"
+    return str(int(value))
