@@ -2,5 +2,5 @@
 
 divergence       warps whose lanes take one branch
 matmul_nt        a product in tiles
-matmul_budget    tiles, and two results a thread
+matmul_budget    tiles, and two results per thread
 """

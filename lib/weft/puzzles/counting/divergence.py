@@ -18,7 +18,7 @@ def spec(a):
 
 def by_lane(out, a):
     i = cuda.grid(1)
-    if i % 2 == 0:  # neighbours go different ways: their warp walks both
+    if i % 2 == 0:  # adjacent threads differ: their warp executes both sides
         out[i] = math.sin(a[i])
     else:
         out[i] = math.cos(a[i])
@@ -27,7 +27,7 @@ def by_lane(out, a):
 def kinds_by_warp(out, a):
     ### BEGIN SOLUTION
     t = cuda.threadIdx.x % 64
-    first = cuda.grid(1) - t  # of the 64 numbers that two warps share
+    first = cuda.grid(1) - t  # the first of two warps' 64 numbers
     i = first + 2 * (t % 32) + t // 32
     if t < 32:
         out[i] = math.sin(a[i])
@@ -39,10 +39,10 @@ def kinds_by_warp(out, a):
 puzzle = Puzzle(
     title="Divergence",
     text=(
-        "Even places of `out` get the sine of `a`, odd ones the cosine. This "
-        "kernel is right, but on either side half of each warp is idle. Give "
-        "every warp numbers of one kind: blocks are multiples of 64 threads, as many "
-        "in all as there are numbers."
+        "Even places of `out` get the sine of `a`, odd ones the cosine. This kernel is "
+        "right, but half of each warp is idle on either side of the branch. Give every "
+        "warp numbers of one kind: blocks are multiples of 64 threads, and there are "
+        "as many threads as numbers."
     ),
     spec=spec,
     answer=kinds_by_warp,
@@ -56,19 +56,20 @@ puzzle = Puzzle(
     drawn=dict(n=64),
     launch=(1, 64),
     hints=[
-        "Thread i need not do number i. Two warps have 64 numbers in "
-        "common, 32 of each kind.",
+        "Thread i need not handle number i. Two warps together have 64 numbers, 32 of "
+        "each kind.",
         "Lanes 0, 1, 2 of the first warp may take numbers 0, 2, 4. Which ones does the "
         "second warp take?",
     ],
     better=(
-        "Which thread does which number is yours to choose: one warp takes 32 even "
-        "ones, its neighbour 32 odd ones, and no warp walks both sides."
+        "You may choose which thread handles which number: one warp takes 32 even "
+        "ones, the next warp 32 odd ones, and no warp executes both sides."
     ),
-    # 32 numbers of one kind lie in 8 sectors, 32 of both kinds in 4.
+    # 32 numbers of one kind occupy 8 sectors, 32 of both kinds occupy 4.
     limits={"active_lanes": 32, "store_sectors_per_request.out": (8, None)},
     why={
-        "store_sectors_per_request.out": "With numbers of one kind a warp stores every "
-        "second place. A warp that stores neighbours computes both sine and cosine",
+        "store_sectors_per_request.out": "With numbers of one kind, a warp stores to "
+        "every second place. A warp that stores to adjacent places computes both sine "
+        "and cosine",
     },
 )

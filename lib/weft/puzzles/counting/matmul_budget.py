@@ -1,4 +1,4 @@
-"""Matmul within a budget: a tile of the result that is wider than the block."""
+"""Matmul within a budget: the tile of the result is wider than the block."""
 
 from numpy import float32
 
@@ -49,10 +49,12 @@ def launch_more(m, n):
 
 puzzle = Puzzle(
     title="Matmul on a budget",
-    text="`c` is the product of `a` and `b`. A block has 4 x 4 threads and makes 4 "
-    "rows and 8 columns of `c`; there may be blocks to spare. The budget: a number of "
-    "`a` may be read once for every 8 columns of `c`, a number of `b` once for every 4 "
-    "rows.",
+    text=(
+        "`c` is the product of `a` and `b`. A block has 4 x 4 threads and computes 4 "
+        "rows and 8 columns of `c`; there may be more blocks than needed. The budget: "
+        "a number of `a` may be read once for every 8 columns of `c`, a number of `b` "
+        "once for every 4 rows."
+    ),
     spec=spec,
     answer=matmul_budget,
     checks=dict(
@@ -66,16 +68,18 @@ puzzle = Puzzle(
     drawn=dict(m=4, n=8, k=4),
     launch=(1, (4, 4)),
     hints=[
-        "Each thread has two numbers of `c`: those in columns `col` and `col` + 4. So "
+        "Each thread computes two numbers of `c`, in columns `col` and `col` + 4. So "
         "it has two sums.",
         "The tile of `a` is as in the lesson. The tile of `b` is twice as wide: each "
-        "thread brings two numbers of it, four columns apart, and each of them needs "
-        "a guard of its own.",
-        "One walk through the tiles serves both sums. Two walks, one for each, would "
-        "read `a` twice.",
+        "thread loads two numbers of it, four columns apart, and each load needs its "
+        "own guard.",
+        "One pass through the tiles is enough for both sums. Two passes, one for each "
+        "sum, would read `a` twice.",
     ],
-    better="Both columns of a thread share one walk: the tile of `a` is brought once, "
-    "and used for 8 columns.",
+    better=(
+        "Both columns of a thread share one pass: the tile of `a` is loaded once, and "
+        "used for 8 columns."
+    ),
     scored=dict(m=8, n=16, k=8, launch=((2, 2), (4, 4))),
     limits={
         "reads.a": lambda m, k, across: m * k * across,

@@ -45,9 +45,12 @@ def launch_more(m, n):
 
 puzzle = Puzzle(
     title="Matmul",
-    text="`c[row, col]` is the sum of the products of row `row` of `a` and row `col` "
-    "of `b`, for matrices of any size. Blocks have 3 x 3 threads, and there may be "
-    "some to spare; let each bring [tiles](glossary.ipynb#tile) of 3 x 3.",
+    text=(
+        "`c[row, col]` is the sum of the products of row `row` of `a` and row `col` of "
+        "`b`, for matrices of any size. Blocks have 3 x 3 threads, and there may be "
+        "more blocks than needed. Let each block load [tiles](glossary.ipynb#tile) of "
+        "3 x 3."
+    ),
     spec=spec,
     answer=matmul_nt,
     checks=dict(
@@ -61,18 +64,21 @@ puzzle = Puzzle(
     drawn=dict(m=2, n=2, k=2),
     launch=(1, (3, 3)),
     hints=[
-        "Begin with 2 x 2, where one tile of each matrix is enough: everyone brings "
-        "one number of `a` and one of `b`; barrier; everyone adds up its products.",
-        "For larger ones go through the columns of both in steps of 3, and keep the "
-        "sum from step to step in a local variable. The tiles are used again: who "
-        "might still be reading when you bring the next numbers?",
-        "A block at `blockIdx.x` needs the rows of `b` from `blockIdx.x * 3` on. "
-        "Read along them: `tx` runs along the row of the tile, as for `a`.",
-        "Past an edge, of a row or below the last, bring zeros. No thread goes home "
-        "before the last barrier.",
+        "Begin with 2 x 2, where one tile of each matrix is enough. Every thread loads "
+        "one number of `a` and one of `b`. After a barrier, every thread adds up its "
+        "products.",
+        "For larger matrices, go through the columns of both in steps of 3, and keep "
+        "the sum in a local variable. The tiles are reused: which threads might still "
+        "be reading when you load the next numbers?",
+        "A block at `blockIdx.x` needs the rows of `b` from `blockIdx.x * 3` on. Read "
+        "along them: `tx` runs along the row of the tile, as for `a`.",
+        "Past the end of a row, or below the last one, load zeros. No thread may "
+        "return before the last barrier.",
     ],
-    better="With tiles each number is read once for every block that needs it, not "
-    "for every thread; two barriers a tile are enough.",
+    better=(
+        "With tiles each number is read once for every block that needs it, not for "
+        "every thread; two barriers per tile are enough."
+    ),
     scored=dict(m=9, n=9, k=9, launch=((3, 3), (3, 3))),
     limits={  # once for every block that needs it
         "reads.a": lambda m, k, across: m * k * across,

@@ -28,7 +28,7 @@ def keep_positive(out, a, begin, n):
 
 
 def chosen(n, kept):
-    """Which of n numbers are kept: always the same ones, anywhere."""
+    """Which of n numbers are kept: always the same ones, at random places."""
     mask = np.zeros(n, bool)
     mask[np.random.default_rng([n, kept]).permutation(n)[:kept]] = True
     return mask
@@ -43,7 +43,7 @@ def signed(rng, n, kept):
 
 
 def first_places(n, kept):
-    """Where each block's kept numbers begin: how many the blocks before it keep."""
+    """Where each block's kept numbers begin: the count kept by the blocks before it."""
     counts = np.add.reduceat(chosen(n, kept), np.arange(0, n, 32), dtype=np.int32)
     return np.cumsum(counts) - counts
 
@@ -51,10 +51,10 @@ def first_places(n, kept):
 puzzle = Puzzle(
     title="Compact",
     text=(
-        "`out` gets the numbers of `a` that are above 0, in their order, without gaps. "
-        "Blocks have 32 threads, and there may be one to spare. `begin[block]` is the "
-        "place in `out` of a block's first: a scan has counted what the blocks before "
-        "it keep."
+        "`out` gets the numbers of `a` that are above 0, in order and without gaps. "
+        "Blocks have 32 threads, and there may be one block more than needed. "
+        "`begin[block]` is the place in `out` of the block's first kept number: a scan "
+        "has already counted how many numbers the blocks before it keep."
     ),
     spec=spec,
     answer=keep_positive,
@@ -62,7 +62,7 @@ puzzle = Puzzle(
         outputs={"out": "kept"},
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
-        terms=0,  # kept as they are, every bit
+        terms=0,  # copied bit by bit
         launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
         sizes=[
             dict(n=n, kept=kept)
@@ -76,19 +76,19 @@ puzzle = Puzzle(
     drawn=dict(n=48, kept=26),
     launch=(2, 32),
     hints=[
-        "A number goes to the place `begin[block]` plus how many of the lanes before "
-        "its own keep theirs. How does a lane learn that?",
-        "`cuda.ballot_sync(0xFFFFFFFF, v > 0)` asks all 32 lanes and gives everyone "
-        "the same 32 bits, bit k for lane k.",
-        "`cuda.lanemask_lt()` has a bit for each lane below, and `cuda.popc(bits)` "
+        "A number goes to place `begin[block]` plus the number of earlier lanes that "
+        "keep theirs. How does a lane learn that number?",
+        "`cuda.ballot_sync(0xFFFFFFFF, v > 0)` evaluates the condition in all 32 lanes "
+        "and returns the same 32 bits to each, bit k for lane k.",
+        "`cuda.lanemask_lt()` has a bit for each lower lane, and `cuda.popc(bits)` "
         "counts bits.",
     ],
     better=(
-        "One vote and a count of bits: no shared memory, no barrier. A kept number is "
-        "in a register already."
+        "One ballot and a count of bits: no shared memory, no barrier. A kept number "
+        "is already in a register."
     ),
     limits={
-        "reads.a": lambda n: 3 * n,  # to ask, to choose and to store
-        "lanes.a": 12,  # half of the 24 that a block has: some ask again
+        "reads.a": lambda n: 3 * n,  # to vote, to choose and to store
+        "lanes.a": 12,  # half of the 24 of a block: some read again
     },
 )

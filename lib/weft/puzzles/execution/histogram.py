@@ -29,9 +29,9 @@ def kinds(rng, shape):
 puzzle = Puzzle(
     title="Histogram",
     text=(
-        "`a` has `n` whole numbers from 0 to 7. Count how often each comes: "
-        "`counts[k]`, zero at first, grows by 1 for every k in `a`. Read each number "
-        "once; there may be a block to spare."
+        "`a` has `n` integers from 0 to 7. Count how often each occurs: `counts[k]`, "
+        "zero at first, grows by 1 for every k in `a`. Read each number once; there "
+        "may be a block more than needed."
     ),
     spec=spec,
     answer=count_all,
@@ -49,9 +49,9 @@ puzzle = Puzzle(
     launch=(2, 8),
     hints=[
         "`counts[k] += 1` is three steps: read, add, write. What happens if two "
-        "threads do that at a time?",
-        "`cuda.atomic.add(array, index, value)` does the three as one.",
+        "threads do that at the same time?",
+        "`cuda.atomic.add(array, index, value)` does all three as one step.",
     ],
-    better="Each number is read once, and costs one atomic.",
+    better="Each number is read once, and costs one atomic operation.",
     limits={"reads.a": lambda n: n, "lanes.a": 8},
 )

@@ -1,4 +1,4 @@
-"""Histogram, private: a block counts for itself, then hands in."""
+"""Private histogram: a block counts by itself, then adds its counts to the total."""
 
 import numpy as np
 from numpy import int32
@@ -30,9 +30,10 @@ def count_in_blocks(counts, a, n):
 puzzle = Puzzle(
     title="Private histogram",
     text=(
-        "The same histogram, but atomics on global memory are dear where many threads "
-        "want one element. Let each block count in shared memory, and then add its 8 "
-        "counts to `counts`: 8 atomics there for each block, also for one to spare."
+        "Compute the same histogram more cheaply: atomic operations on global memory "
+        "are expensive if many threads update the same element. Let each block count "
+        "in shared memory, and then add its 8 counts to `counts`. That takes 8 atomic "
+        "operations there for each block, even for one that has no numbers."
     ),
     spec=spec,
     answer=count_in_blocks,
@@ -50,21 +51,21 @@ puzzle = Puzzle(
     drawn=dict(n=30),
     launch=(2, 16),
     hints=[
-        "What does shared memory hold when a block begins? Somebody has to put zeros "
-        "into `mine`, and everybody has to wait for it.",
-        "Many threads of the block count into one element of `mine`: these are "
-        "atomics, too, but cheap ones.",
-        "When all have counted, the first 8 threads hand in one count each. Other "
-        "blocks do the same at that time.",
+        "What does shared memory contain when a block begins? Some threads must store "
+        "zeros in `mine`, and all threads must wait for that.",
+        "Many threads of the block update the same element of `mine`. These updates "
+        "are atomic, too, but cheap.",
+        "After all threads have counted, the first 8 threads each add one count to "
+        "`counts`. Other blocks do the same at that time.",
     ],
     better=(
-        "A block pays 8 atomics in global memory, however many numbers it counts. The "
-        "many are in shared memory."
+        "A block costs 8 atomic operations in global memory, however many numbers it "
+        "counts. The many others are in shared memory."
     ),
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # a compiler may make two reads of one, for t < 8 and the others
+        "lanes.a": 8,  # a compiler may split a read in two, for t < 8 and the rest
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )

@@ -1,4 +1,4 @@
-"""Scan, second launch: what all blocks before have in sum."""
+"""Scan, second launch: adds the sum of all blocks before."""
 
 import numpy as np
 from numpy import float32
@@ -32,9 +32,9 @@ def add_what_came_before(out, totals, n):
 
 
 def first_launch(n):
-    """What scan_blocks has left: (out, totals) of n numbers, always the same ones.
+    """The output of scan_blocks: (out, totals) of n numbers, always the same ones.
 
-    Small ones: the running sums of 80 have two digits, which a drawn cell has room for.
+    The numbers are small: running sums of 80 have two digits, which fit a drawn cell.
     """
     return each_block(np.random.default_rng(n).integers(-3, 6, n))
 
@@ -42,10 +42,10 @@ def first_launch(n):
 puzzle = Puzzle(
     title="Scan, all of it",
     text=(
-        "The second launch: `out` has the running sums of each block of 32, `totals` "
-        "the sum of each block. Add to every number of `out` the totals of all blocks "
-        "before its own: that makes running sums of the whole. A block reads each "
-        "total at most once, and there may be one to spare."
+        "This is the second launch: `out` contains the running sums of each block of "
+        "32, `totals` the sum of each block. Add to every number of `out` the totals "
+        "of all blocks before its own, which makes running sums of the whole. A block "
+        "reads each total at most once, and there may be one block more than needed."
     ),
     spec=spec,
     answer=add_what_came_before,
@@ -64,15 +64,16 @@ puzzle = Puzzle(
     launch=(3, 32),
     hints=[
         "Block 0 adds nothing, block 1 the first total, block 2 the first two. The 32 "
-        "lanes of a block can share the reading.",
-        "Lane `t` adds up totals t, t + 32, ... as long as they belong to a block "
-        "before. Now each lane has a part of the sum, and all want all of it.",
-        "Of the two ways to add up over a warp, by `down` and by `xor`, one leaves the "
-        "sum with every lane.",
+        "lanes of a block can share the reads.",
+        "Lane `t` adds up totals t, t + 32, ... as long as they belong to earlier "
+        "blocks. Now each lane has a part of the sum, and all lanes need the whole "
+        "sum.",
+        "There are two ways to add up over a warp, with `down` and with `xor`. One of "
+        "them leaves the sum in every lane.",
     ],
     better=(
-        "The lanes share the totals out among them, one read each, and shuffles by "
-        "`xor` give every lane the sum."
+        "The lanes share the totals, one read each, and shuffles with `xor` give every "
+        "lane the sum."
     ),
     limits={"reads.totals": lambda blocks: sum(range(blocks))},
 )

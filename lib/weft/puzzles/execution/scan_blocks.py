@@ -40,8 +40,8 @@ puzzle = Puzzle(
     text=(
         "Running sums over many blocks take two launches. This is the first: each "
         "block of 32 threads writes to `out` the running sums of its own 32 numbers, "
-        "and the sum of them all to `totals[block]`. The last block may have fewer, "
-        "and one to spare has none."
+        "and their total to `totals[block]`. The last block may have fewer numbers, "
+        "and there may be one more block, which has none."
     ),
     spec=spec,
     answer=scan_each_block,
@@ -54,12 +54,12 @@ puzzle = Puzzle(
     drawn=dict(n=48),
     launch=(2, 32),
     hints=[
-        "`cuda.shfl_up_sync(0xFFFFFFFF, v, 1)` is the `v` of the lane before. After "
-        "adding it, each lane has the sum of two numbers; all but lane 0, which has "
-        "nobody before it.",
-        "The same with the lane 2 before, then 4, 8 and 16. Every lane has to come to "
-        "the call; only those that have somebody there add what they got.",
-        "A lane past the end has brought a 0. What does the last lane have in the end, "
+        "`cuda.shfl_up_sync(0xFFFFFFFF, v, 1)` is the `v` of the previous lane. After "
+        "adding it, each lane has the sum of two numbers, except lane 0, which has no "
+        "previous lane.",
+        "Repeat this with the lane 2 before, then 4, 8 and 16. Every lane must reach "
+        "the call; only those with such a lane before them add the result.",
+        "A lane past the end contributes a 0. What does the last lane have at the end, "
         "in a block that is not full?",
     ],
     better=(

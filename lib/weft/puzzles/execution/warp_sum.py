@@ -1,4 +1,4 @@
-"""Warp sum: lanes that talk, with no memory in between."""
+"""Warp sum: lanes exchange numbers without memory."""
 
 from numpy import float32
 
@@ -31,10 +31,10 @@ def sum_by_shuffles(out, a, n):
 puzzle = Puzzle(
     title="Warp sum",
     text=(
-        "`out[w]` is the sum of the 32 numbers of `a` that warp `w` of the grid has, "
-        "the last of which may have fewer; a block to spare has none. No shared memory "
-        "and no [barrier](glossary.ipynb#barrier): let the [lanes]"
-        "(glossary.ipynb#lane) hand each other what they have."
+        "`out[w]` is the sum of the 32 numbers of `a` that belong to warp `w` of the "
+        "grid. The last warp may have fewer numbers, and an extra block has none. Use "
+        "no shared memory and no [barrier](glossary.ipynb#barrier): let the "
+        "[lanes](glossary.ipynb#lane) pass their numbers to each other."
     ),
     spec=spec,
     answer=sum_by_shuffles,
@@ -53,15 +53,15 @@ puzzle = Puzzle(
     launch=(1, 32),
     hints=[
         "`cuda.shfl_down_sync(0xFFFFFFFF, v, 16)` is the `v` of the lane 16 further "
-        "up. Who has what, when everyone has added that to their own?",
-        "Lanes 0 to 15 have sums of two numbers. The same again by 8, 4, 2, 1; all 32 "
-        "lanes have to come to each of these calls.",
-        "In the end one lane has the sum of its warp. Which one, and which element of "
-        "`out` is its warp's?",
+        "up. Which sums do the lanes have after each has added that to its own number?",
+        "Lanes 0 to 15 have sums of two numbers. Repeat this by 8, 4, 2, 1; all 32 "
+        "lanes must reach each of these calls.",
+        "At the end one lane has the sum of its warp. Which lane is it, and which "
+        "element of `out` belongs to its warp?",
     ],
     better=(
-        "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and nothing but "
-        "the sum is written. With `shfl_xor_sync` all lanes would know it."
+        "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and only the sum "
+        "is written. With `shfl_xor_sync` all lanes would have it."
     ),
     limits={
         "reads.a": lambda n: n,

@@ -1,4 +1,4 @@
-"""Blocks: a number from the block's and the thread's."""
+"""Blocks: an index from the numbers of block and thread."""
 
 from weft import cuda
 
@@ -22,9 +22,11 @@ def subtract_blocks(out, a, b, n):
 
 puzzle = Puzzle(
     title="Blocks",
-    text="Subtract `b` from `a`, place by place, now in many blocks of a few threads "
-    "each. Together these have a thread for each of the `n` places, and often some to "
-    "spare.",
+    text=(
+        "Subtract `b` from `a` element by element, now with many blocks of a few "
+        "threads each. Together the blocks have a thread for each of the `n` elements, "
+        "and often more."
+    ),
     spec=spec,
     answer=subtract_blocks,
     checks=dict(
@@ -41,16 +43,17 @@ puzzle = Puzzle(
     launch=(3, 4),
     hints=[
         "In each block there is a thread 0. Which number should that of block 1 take, "
-        "when a block has four threads?",
-        "`cuda.blockIdx.x` is the number of the block, and `cuda.blockDim.x` how many "
-        "threads each block has. How many threads do the blocks before this one have?",
-        "And 3 blocks of 4 threads are 12, for 9 numbers: what do the last three do?",
+        "if a block has four threads?",
+        "`cuda.blockIdx.x` is the number of the block, and `cuda.blockDim.x` is the "
+        "number of threads in each block. How many threads do the blocks before this "
+        "one have?",
+        "3 blocks of 4 threads are 12 threads, for 9 numbers: what should the last "
+        "three do?",
     ],
-    better="Each place is done once, by the one thread that has it: two reads and one "
-    "write.",
+    better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of it by each thread
-        "rounds.out": 3,  # nor by one
+        "writes.out": lambda n: 2 * n,  # not all of them by each thread
+        "rounds.out": 3,  # nor all by one
     },
 )

@@ -26,9 +26,11 @@ def add_column_numbers(out, a, height, width):
 
 puzzle = Puzzle(
     title="Blocks 2D",
-    text="Add to each number of `a` the number of its column; `a` has `height` rows of "
-    "`width` numbers. There are blocks side by side and below one another, and they "
-    "stick out to the right and at the bottom, some of them entirely.",
+    text=(
+        "Add to each number of `a` the number of its column; `a` has `height` rows of "
+        "`width` numbers. Blocks are arranged in rows and columns. They extend beyond "
+        "the array on the right and at the bottom, and some are completely outside."
+    ),
     spec=spec,
     answer=add_column_numbers,
     checks=dict(
@@ -49,13 +51,14 @@ puzzle = Puzzle(
     drawn=dict(height=5, width=5),
     launch=((2, 2), (3, 3)),
     hints=[
-        "It is the puzzle before, once for each direction: find a column and a row.",
+        "This is the previous puzzle, once for each dimension: compute a column and a "
+        "row.",
         "`x` runs along a row, so it gives the column. `y` has a `blockIdx`, a "
         "`blockDim` and a `threadIdx` of its own.",
-        "Then, as in Map 2D: a guard with two parts, and one number for the place in "
-        "the flat array.",
+        "The rest is as in Map 2D: a guard with two parts, and one index in the flat "
+        "array.",
     ],
-    better="Each number is read once and written once, by the one thread that has it.",
+    better="Each number is read once and written once, by its own thread.",
     scored=dict(height=5, width=2, launch=((2, 2), (4, 3))),
     limits={
         "writes.out": lambda height, width: height * width,

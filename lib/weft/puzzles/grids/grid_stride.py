@@ -24,9 +24,11 @@ def square_all(out, a, n):
 
 puzzle = Puzzle(
     title="Grid stride",
-    text="Square each of the `n` numbers of `a`. However large `n` is, there are only "
-    "a few threads in a few blocks: they share the numbers evenly, and each number is "
-    "done once.",
+    text=(
+        "Square each of the `n` numbers of `a`. However large `n` is, there are only a "
+        "few threads in a few blocks. They share the numbers evenly, and each number "
+        "is processed once."
+    ),
     spec=spec,
     answer=square_all,
     checks=dict(
@@ -44,17 +46,19 @@ puzzle = Puzzle(
     drawn=dict(n=15),
     launch=(2, 3),
     hints=[
-        "Two blocks of three threads are six in all. Let thread 0 of block 0 take the "
-        "numbers 0, 6 and 12: which ones are left for its neighbour?",
-        "A thread begins at the number that it would have had if there were threads "
-        "enough, and goes on in steps as wide as the whole grid.",
-        "`cuda.gridDim.x` is the number of blocks. `range` takes a start, an "
-        "end and a step, and with `n` for its end no other guard is needed.",
+        "Two blocks of three threads are six threads in all. Let thread 0 of block 0 "
+        "take the numbers 0, 6 and 12. Which ones should its neighbor take?",
+        "A thread begins at the number that it would have if there were enough "
+        "threads. Its step is the number of threads in the whole grid.",
+        "`cuda.gridDim.x` is the number of blocks. `range` takes a start, an end and a "
+        "step. With `n` as its end, no other guard is needed.",
     ],
-    better="In each round neighbours take neighbouring numbers, and a number that is "
-    "used twice is read once, into a local variable.",
+    better=(
+        "In each round adjacent threads take adjacent numbers. A number that is used "
+        "twice is read once, into a local variable."
+    ),
     limits={
-        "writes.out": lambda n: n,  # two threads with one number are twice the work
+        "writes.out": lambda n: n,  # two threads per number are twice the work
         "rounds.out": lambda n, threads: divide_up(
             n, threads
         ),  # the same for all threads

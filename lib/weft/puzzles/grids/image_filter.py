@@ -11,13 +11,13 @@ from ..sizes import every_size
 
 
 def spec(x):
-    around = np.pad(x, 1, mode="edge")  # every border pixel once more, outside of it
+    around = np.pad(x, 1, mode="edge")  # repeats every border pixel outside
     rows = around[:-2] + around[1:-1] + around[2:]
     return (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / 9
 
 
 def noisy(rng, shape):
-    """A bright W on a dark ground (height,width), and noise for the filter to take."""
+    """A bright W on a dark ground (height,width), with noise to filter out."""
     row, col = (np.arange(length)[:, None] / length for length in shape)
     zigzag = abs(4 * col.T % 2 - 1)
     return (abs(row - 0.75 + 0.6 * zigzag) < 0.2) - 0.5 + rng.normal(0, 0.3, shape)
@@ -41,9 +41,11 @@ def blur(y, x, height, width):
 
 puzzle = Puzzle(
     title="Image filter",
-    text="The same blur as a kernel: `y` takes the means over 3x3 pixels of `x`, and "
-    "beyond the border the nearest pixel counts once more. There are many blocks, "
-    "which stick out to the right and at the bottom.",
+    text=(
+        "Write the same blur as a kernel: each pixel of `y` is the mean of 3x3 pixels "
+        "of `x`. Beyond the border, the nearest pixel counts again. There are many "
+        "blocks, which extend beyond the picture on the right and at the bottom."
+    ),
     spec=spec,
     answer=blur,
     checks=dict(
@@ -64,15 +66,17 @@ puzzle = Puzzle(
     drawn=dict(height=20, width=28),
     launch=((2, 3), (16, 8)),
     hints=[
-        "A thread owns the pixel that it writes. It reads nine: two short loops, over "
-        "the rows around `row` and the columns around `col`.",
+        "A thread owns the pixel that it writes. It reads nine pixels in two short "
+        "loops, over the rows around `row` and the columns around `col`.",
         "At the left border `col` - 1 is -1, and the nearest column that exists is 0. "
         "`min` and `max` work inside a kernel.",
-        "Add up in a local variable that begins with `float32(0)`, and store the mean "
+        "Add up in a local variable that starts as `float32(0)`, and store the mean "
         "once, after both loops. A plain `0.0` is float64, which a GPU adds far more "
         "slowly.",
     ],
-    better="Nine reads and one write for each pixel: add up in a local variable, not "
-    "in `y`.",
+    better=(
+        "Nine reads and one write for each pixel: add up in a local variable, not in "
+        "`y`."
+    ),
     limits={"rounds.y": 19},  # of nine `+=` in `y`; one thread alone has more
 )

@@ -13,7 +13,7 @@ SMALL, LARGE = (4, 5), (16, 20)  # pictures whose Python steps are counted
 
 def spec(x):
     height, width = x.shape
-    around = np.pad(x, 1, mode="edge")  # every border pixel once more, outside of it
+    around = np.pad(x, 1, mode="edge")  # repeats every border pixel outside
     means = [around[r : r + 3, c : c + 3].mean() for r, c in np.ndindex(x.shape)]
     return np.reshape(means, (height, width))
 
@@ -47,7 +47,7 @@ class WholePictures(Puzzle):
 
 
 def steps(function, *args):
-    """How many instructions of Python a call takes, those of NumPy's own included."""
+    """The number of Python instructions of a call, including those of NumPy."""
     count = 0
 
     def watch(frame, event, _):
@@ -56,7 +56,7 @@ def steps(function, *args):
         count += event == "opcode"
         return watch
 
-    function(*args)  # what happens only once is not counted
+    function(*args)  # one-time work is not counted
     before = sys.gettrace()
     sys.settrace(watch)
     try:
@@ -68,10 +68,12 @@ def steps(function, *args):
 
 puzzle = WholePictures(
     title="Image filter in NumPy",
-    text="[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
-    "3x3 pixels around it, and beyond the border the nearest pixel counts once more. "
-    "A function of NumPy, no kernel yet: no loop over pixels, but sums of whole "
-    "pictures.",
+    text=(
+        "[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
+        "3x3 pixels around it. Beyond the border, the nearest pixel counts again. "
+        "Write a NumPy function, not yet a kernel: it adds whole pictures and has no "
+        "loop over pixels."
+    ),
     spec=spec,
     answer=blur_numpy,
     checks=dict(
@@ -82,12 +84,12 @@ puzzle = WholePictures(
     drawn=dict(height=5, width=6),
     launch=None,
     hints=[
-        "What is the picture of all the neighbours on the right? It is `x` itself, "
-        "moved one column to the left.",
-        "A mean of 3x3 pixels takes nine such pictures, each moved by another "
-        "-1, 0 or 1 in both directions, and the middle one is `x`.",
-        "A picture that is one pixel larger on every side has all nine as slices of "
-        '`height` rows and `width` columns. `np.pad` with `mode="edge"` makes it.',
+        "Which picture contains every pixel's right-hand neighbor? It is `x` itself, "
+        "shifted one column to the left.",
+        "A mean of 3x3 pixels needs nine such pictures, shifted by -1, 0 or 1 in both "
+        "directions; the middle one is `x`.",
+        "A picture that is one pixel larger on every side contains all nine as slices "
+        'of `height` rows and `width` columns. `np.pad` with `mode="edge"` creates it.',
     ],
     better="Nine slices of one padded picture, and a sum.",
 )

@@ -12,7 +12,7 @@ def spec(a):
 
 
 def stretches(out, a, n, each):
-    # Right, but each thread walks along a stretch of its own.
+    # Right, but each thread processes a stretch of its own.
     first = cuda.grid(1) * each
     for i in range(first, min(first + each, n)):
         out[i] = 2 * a[i]
@@ -28,11 +28,11 @@ def side_by_side(out, a, n, each):
 puzzle = Puzzle(
     title="Coalescing",
     text=(
-        "`out` is to be twice `a`, and each thread has `each` numbers to do. This "
-        "kernel is right, but a [request](glossary.ipynb#request) of its "
-        "[warps](glossary.ipynb#warp) touches many [sectors](glossary.ipynb#sector). "
-        "Share the numbers out so that a request for 32 floats takes 4, "
-        "also where there is a block to spare."
+        "`out` must be twice `a`, and each thread handles `each` numbers; there may be "
+        "a block more than needed. This kernel is right, but a "
+        "[request](glossary.ipynb#request) of its [warps](glossary.ipynb#warp) touches "
+        "many [sectors](glossary.ipynb#sector). Distribute the numbers so that a "
+        "request for 32 floats takes 4 sectors."
     ),
     spec=spec,
     answer=side_by_side,
@@ -58,14 +58,15 @@ puzzle = Puzzle(
     drawn=dict(n=128, each=4),
     launch=(1, 32),
     hints=[
-        "In the first turn of the loop, which numbers do lanes 0, 1 and 2 want? How "
-        "far apart do they lie?",
-        "They should be next to each other, in every turn. So where does a thread go "
-        "after its first number, if all move on together?",
+        "In the first iteration of the loop, which numbers do lanes 0, 1 and 2 need? "
+        "How far apart are they?",
+        "They should be adjacent in every iteration. So where does a thread go after "
+        "its first number, if all threads advance together?",
     ],
     better=(
-        "A core of a processor likes a stretch of its own; the lanes of a warp like to "
-        "stand side by side and move on together, with 32 neighbours in each turn."
+        "On a processor, each core works best on a stretch of its own. On a GPU, the "
+        "lanes of a warp should take 32 adjacent numbers in each iteration and advance "
+        "together."
     ),
     scored=dict(n=256, each=4, launch=(2, 32)),
     limits={

@@ -1,4 +1,4 @@
-"""Fusion: what a second pass would read again stays with its thread. A repair."""
+"""Fusion: threads keep the numbers that a second pass would read again. A repair."""
 
 import numpy as np
 from numpy import float32
@@ -45,17 +45,17 @@ def in_one_pass(y, sums, x, a, b, n):
 
 
 def number(rng):
-    """What a kernel is passed: some quarters, never 0."""
+    """A value for the kernel: a multiple of a quarter, never 0."""
     return float(rng.choice([-2, -1.5, -0.75, 0.5, 1.25, 2]))
 
 
 puzzle = Puzzle(
     title="Fusion",
     text=(
-        "Two kernels became one: `y` is relu(a * x + b), and `sums` has the sum of "
-        "each 8 of them; blocks have 8 threads, and there may be two to spare. It is "
-        "right, but its second half reads back what the first half had. Read each `x` "
-        "once, `y` never, and write each number once."
+        "Two kernels became one: `y` is relu(a * x + b), and `sums` contains the sum "
+        "of each 8 elements of `y`. Blocks have 8 threads, and there may be two more "
+        "blocks than needed. The kernel is right, but its second half reads numbers "
+        "again: read each `x` once, never read `y`, and write each number once."
     ),
     spec=spec,
     answer=in_one_pass,
@@ -70,21 +70,21 @@ puzzle = Puzzle(
     drawn=dict(n=14),
     launch=(2, 8),
     hints=[
-        "A thread has its number already when it writes `y`. Where can it put it, so "
-        "that the others of its block can read it cheaply?",
-        "In shared memory, and then a barrier. What shall a thread past the end put "
-        "there, so that the sum is not disturbed?",
-        "Each turn of the last loop reads `sums` and writes it: add up in a local "
-        "variable, and store that once.",
+        "A thread already has its number when it writes `y`. Where can it store the "
+        "number so that the others of its block can read it cheaply?",
+        "In shared memory, followed by a barrier. What should a thread past the end "
+        "store there, so that it does not change the sum?",
+        "Each iteration of the last loop reads and writes `sums`. Add up in a local "
+        "variable instead, and store it once.",
     ],
     better=(
-        "The numbers go to the sum through shared memory: `x` is read once, `y` and "
+        "The numbers reach the sum through shared memory: `x` is read once, `y` and "
         "`sums` are only written."
     ),
     scored=dict(n=16),
     limits={
         "reads.x": lambda n: n,
-        "lanes.x": 8,  # not one thread for all
+        "lanes.x": 8,  # not all by one thread
         "reads.y": 0,
         "reads.sums": 0,
         "writes.y": lambda n: n,

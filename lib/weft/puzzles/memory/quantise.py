@@ -19,7 +19,7 @@ def spec(x):
 
 
 def quantise_rows(q, scale, back, x, cols):
-    first = cuda.blockIdx.x * cols  # where the row begins
+    first = cuda.blockIdx.x * cols  # start of the row
     t = cuda.threadIdx.x
     largest = cuda.shared.array(8, float32)
     ### BEGIN SOLUTION
@@ -45,7 +45,7 @@ def quantise_rows(q, scale, back, x, cols):
 def rows_of_many_kinds(rng, shape):
     """Rows of random numbers, of tiny ones, of halves, and of zeros.
 
-    In the first row the largest magnitude is a negative number's. In a row of halves it
+    In the first row the number of largest magnitude is negative. In a row of halves it
     is 127, so that the scale is 1 and x / scale exact.
     """
     rows, cols = shape
@@ -60,12 +60,12 @@ def rows_of_many_kinds(rng, shape):
 
 
 def bound(x, want):
-    """What may be off: q nowhere, but where rounding decides between two neighbours.
+    """The allowed errors: none in q, except where rounding may pick either integer.
 
     x / scale takes three roundings in float32 (the division by 127, the one by the
     scale, the sum with 0.5): less than 4 * 2^-24 of at most 127.5. Nearer than that to
-    a half either neighbour is right, and `back` may be off by a scale. Where the scale
-    is 1 nothing is rounded.
+    a half either integer is right, and `back` may be off by a scale. If the scale is 1,
+    nothing is rounded.
     """
     unit = 2.0**-24
     scale = want["scale"][:, None]
@@ -82,9 +82,10 @@ def bound(x, want):
 puzzle = Puzzle(
     title="Quantise",
     text=(
-        "One block of 8 threads a row: `scale` is the row's largest magnitude / 127 "
-        "(1 if all are zero), `q` is x / scale rounded to int8, with halves up, and "
-        "`back` is q * scale: at most half a scale away from x."
+        "Each row has one block of 8 threads, and `scale` is the row's largest "
+        "magnitude / 127 (1 if all numbers are zero). `q` is x / scale rounded to "
+        "int8, with halves rounded up. `back` is q * scale, which is at most half a "
+        "scale away from x."
     ),
     spec=spec,
     answer=quantise_rows,
@@ -109,21 +110,21 @@ puzzle = Puzzle(
     drawn=dict(rows=2, cols=8),
     launch=(2, 8),
     hints=[
-        "Magnitudes first: `abs`. A row may be longer than the block, so a thread "
-        "looks at every eighth number of it.",
+        "Begin with the magnitudes: `abs`. A row may be longer than the block, so each "
+        "thread reads every eighth number of it.",
         "Then the block has 8 candidates in `largest`. After a barrier every thread "
         "can find the largest of them for itself.",
-        "`math.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
-        "clip needed, with this scale?",
+        "`math.floor(v + 0.5)` rounds halves up, also for negative numbers. Is a clip "
+        "needed, with this scale?",
     ],
     better=(
-        "Each thread keeps the largest of its own numbers and stores one in shared "
-        "memory; after one barrier all find the block's. No clip is needed: x / scale "
-        "never leaves -127 to 127."
+        "Each thread keeps the largest of its own numbers and stores it in shared "
+        "memory. After one barrier every thread finds the block's largest. No clip is "
+        "needed: x / scale never leaves -127 to 127."
     ),
     limits={
-        "lanes.x": 8,  # not one thread for all
-        "writes.scale": lambda rows: rows,  # by one of them
+        "lanes.x": 8,  # not all by one thread
+        "writes.scale": lambda rows: rows,  # by one thread each
     },
     budget={"barriers": 4},  # of a tree
 )

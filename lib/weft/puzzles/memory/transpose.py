@@ -39,9 +39,9 @@ puzzle = Puzzle(
     title="Transpose",
     text=(
         "`out` (cols,rows) is the [transpose](glossary.ipynb#transpose) of `a` "
-        "(rows,cols). A block of 32x32 threads moves a tile of 32x32 numbers; read and "
-        "write along rows, 4 sectors a request, and keep the tile free of [bank "
-        "conflicts](glossary.ipynb#bank-conflict)."
+        "(rows,cols). A block of 32x32 threads moves a tile of 32x32 numbers. Read and "
+        "write along rows, with 4 sectors per request, and avoid [bank "
+        "conflicts](glossary.ipynb#bank-conflict) in the tile."
     ),
     spec=spec,
     answer=transpose_tiles,
@@ -49,7 +49,7 @@ puzzle = Puzzle(
         outputs={"out": ("cols", "rows")},
         inputs={"a": ("rows", "cols")},
         launch=tiles,
-        terms=0,  # moved, every bit
+        terms=0,  # copied bit by bit
         sizes=every_size([(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)]),
     ),
     drawn=dict(rows=32, cols=32),
@@ -57,14 +57,16 @@ puzzle = Puzzle(
     hints=[
         "A warp is a row of threads: y is fixed, x runs from 0 to 31. It has to run "
         "along a row of `a` when it reads, and along a row of `out` when it writes.",
-        "So a thread writes another number than it read: the block meets at a barrier "
-        "in between. Which tile of `out` is it, and who writes which number of it?",
-        "Someone goes down a column of the shared tile: 32 numbers in one bank, if its "
-        "rows are 32 long. What if they are a little longer?",
+        "So a thread writes a different number than it read, and the block needs a "
+        "barrier in between. Which tile of `out` does the block write, and which "
+        "thread writes which number?",
+        "Either the writes or the reads of the shared tile go down a column. If its "
+        "rows are 32 long, these 32 numbers are in one bank. What if the rows are a "
+        "little longer?",
     ],
     better=(
         "One number in and one out for each thread, one barrier, and a tile whose rows "
-        "are 33 long, so that a column meets every bank."
+        "are 33 long, so that a column uses every bank."
     ),
     limits={
         "sectors_per_request.a": 4,

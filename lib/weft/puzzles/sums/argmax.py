@@ -1,4 +1,4 @@
-"""Argmax: where the largest number of a row stands."""
+"""Argmax: the column of the largest number of a row."""
 
 import numpy as np
 from numpy import float32, int32
@@ -14,7 +14,7 @@ def spec(a):
 
 
 def argmax_rows(out, a, cols):
-    """out[row] = where the row's largest number stands. Blocks of 32. Sixteen lines."""
+    """out[row] = column of the row's largest number. Blocks of 32. Sixteen lines."""
     s = cuda.shared.array(32, float32)
     at = cuda.shared.array(32, int32)
     col = cuda.threadIdx.x
@@ -40,9 +40,9 @@ def argmax_rows(out, a, cols):
 
 
 def numbers(rng, shape):
-    """Few different ones, so that many are equal; some rows all negative.
+    """Few different values, so that many are equal; some rows all negative.
 
-    Some are of fractions and some far from zero, where there are rows enough.
+    With enough rows, some contain fractions and some numbers far from zero.
     """
     whole = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
     if shape[0] < 3:
@@ -52,9 +52,11 @@ def numbers(rng, shape):
 
 puzzle = Puzzle(
     title="Argmax",
-    text="`out[row]` is [the column](glossary.ipynb#argmax) in which the largest "
-    "number of row `row` is; if it is there more than once, the first of "
-    "them. Each row has a block of 32 threads, and `cols` is at most 32.",
+    text=(
+        "`out[row]` is [the column](glossary.ipynb#argmax) of the largest number in "
+        "row `row`. If that number occurs more than once, it is the first such column. "
+        "Each row has a block of 32 threads, and `cols` is at most 32."
+    ),
     spec=spec,
     answer=argmax_rows,
     checks=dict(
@@ -74,14 +76,16 @@ puzzle = Puzzle(
     launch=(2, 32),
     scored=dict(rows=4, cols=32, launch=(4, 32)),
     hints=[
-        "It is a sum by a tree in which two numbers do not become their sum: the "
-        "larger one stays, and takes its column along, in `at`.",
-        "Where a row has no column put a number that never wins, not even among "
-        "negative ones: `-np.inf`.",
-        "If both are equal, compare their columns: the smaller one stays. In a tree "
-        "the left one of two need not be the first.",
+        "This is a tree like that of a sum, but instead of adding two numbers it keeps "
+        "the larger one, with its column in `at`.",
+        "Beyond the end of a row, use a number that never wins, not even against "
+        "negative numbers: `-np.inf`.",
+        "If both numbers are equal, compare their columns and keep the smaller one. In "
+        "a tree the left one of two need not be the first.",
     ],
-    better="Each number of `a` is read once, and numbers and columns go through the "
-    "tree together: five rounds for 32 numbers, with a barrier before each.",
+    better=(
+        "Each number of `a` is read once, and numbers and columns go through the tree "
+        "together. 32 numbers take five rounds, with a barrier before each."
+    ),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 32},
 )

@@ -34,8 +34,10 @@ def sum_rows(out, a, cols):
 
 puzzle = Puzzle(
     title="Axis sum",
-    text="`a` has `rows` rows of `cols` numbers, and `out[row]` is the sum of row "
-    "`row`. Each row has a block of 8 threads, and `cols` is at most 8.",
+    text=(
+        "`a` has `rows` rows of `cols` numbers, and `out[row]` is the sum of row "
+        "`row`. Each row has a block of 8 threads, and `cols` is at most 8."
+    ),
     spec=spec,
     answer=sum_rows,
     checks=dict(
@@ -55,13 +57,15 @@ puzzle = Puzzle(
     launch=(4, 8),
     scored=dict(rows=4, cols=8),
     hints=[
-        "It is the puzzle before, but a block's numbers begin elsewhere, and there "
-        "are `cols` of them. At which place of the flat array does row 1 begin?",
-        "Where a thread has no number (`col` not below `cols`) a zero takes part: "
-        "behind the end of a row the next row begins, so a read there is no error "
-        "that you would see.",
+        "This is the previous puzzle, but each block's numbers begin elsewhere, and "
+        "there are `cols` of them. At which index of the flat array does row 1 begin?",
+        "A thread without a number (`col` not below `cols`) contributes a zero. The "
+        "next row begins right after the end of a row, so a read there would not be "
+        "reported as an error.",
     ],
-    better="Each number is read once. 8 numbers are three rounds, with a barrier "
-    "before each; a thread keeps its sum in a variable, and others read it in `s`.",
+    better=(
+        "Each number is read once. 8 numbers take three rounds, with a barrier before "
+        "each. A thread keeps its sum in a variable, and others read it in `s`."
+    ),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
 )

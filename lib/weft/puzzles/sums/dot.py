@@ -30,9 +30,11 @@ def dot_product(out, a, b, n):
 
 puzzle = Puzzle(
     title="Dot",
-    text="`out[0]` is [the sum of the products](glossary.ipynb#dot-product) `a[i] * "
-    "b[i]`. There is one block of 8 threads, and `n` is at most 8. Each thread may "
-    "read one number of `a` and one of `b`, and `out` is written once.",
+    text=(
+        "`out[0]` is [the sum of the products](glossary.ipynb#dot-product) `a[i] * "
+        "b[i]`. There is one block of 8 threads, and `n` is at most 8. Each thread may "
+        "read one number of `a` and one of `b`, and `out` is written once."
+    ),
     spec=spec,
     answer=dot_product,
     checks=dict(
@@ -45,15 +47,17 @@ puzzle = Puzzle(
     drawn=dict(n=8),
     launch=(1, 8),
     hints=[
-        "Every thread can make its product alone, and put it where the others can "
-        "see it.",
-        "The sum needs all of the products: what must have happened before anybody "
+        "Every thread can compute its product alone, and store it where the others can "
+        "read it.",
+        "The sum needs all of the products: what must have happened before any thread "
         "adds the first two?",
         "With eight numbers a single thread may do the adding, in a local variable "
-        "that begins with `float32(0)`. It stores into `out` at the end.",
+        "that starts as `float32(0)`. It stores the sum in `out` at the end.",
     ],
-    better="Each number is read once and `out` written once. With so few products one "
-    "barrier is enough, if one thread adds them; a tree has more barriers.",
+    better=(
+        "Each number is read once and `out` written once. With so few products one "
+        "barrier is enough, if one thread adds them; a tree has more barriers."
+    ),
     limits={
         "reads.a": lambda n: n,
         "reads.b": lambda n: n,

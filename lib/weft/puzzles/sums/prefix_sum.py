@@ -1,4 +1,4 @@
-"""Prefix sum, as the known collection calls it: the sum of each block, by a tree."""
+"""Prefix sum, as GPU-Puzzles calls it: the sum of each block, by a tree."""
 
 import numpy as np
 from numpy import float32
@@ -37,10 +37,13 @@ def sum_blocks(out, a, n):
 
 puzzle = Puzzle(
     title="Prefix sum",
-    text="Each block of 8 threads adds up its 8 numbers of `a`, the last block what "
-    "is left, and stores the sum in `out`: one number for each block. Halve the work "
-    "from round to round: 8 numbers become 4 sums, 2 and 1. (The name is the known "
-    "one: it is a [prefix sum's](glossary.ipynb#scan) first half.)",
+    text=(
+        "Each block of 8 threads adds up its 8 numbers of `a` and stores the sum in "
+        "`out`, one number for each block. The last block may have fewer numbers. "
+        "Halve the work from round to round: 8 numbers become 4 sums, then 2, then 1. "
+        "(The name comes from GPU-Puzzles: this is the first half of a [prefix "
+        "sum](glossary.ipynb#scan).)"
+    ),
     spec=spec,
     answer=sum_blocks,
     checks=dict(
@@ -53,15 +56,19 @@ puzzle = Puzzle(
     drawn=dict(n=15),
     launch=(2, 8),
     hints=[
-        "Bring the numbers into `s`; behind the end of `a` bring a zero, which "
-        "changes no sum.",
-        "First round: threads 0 to 3 each add the number four places on to their "
-        "own. Second round: threads 0 and 1, two places on. And then?",
-        "A round may begin when everyone has ended the one before: the barrier is in "
-        "the loop, and under no `if` that only some threads enter.",
+        "Store the numbers in `s`. Past the end of `a` store a zero, which changes no "
+        "sum.",
+        "In the first round, threads 0 to 3 each add the number four places further on "
+        "to their own. In the second, threads 0 and 1 add the number two places "
+        "further on. What comes next?",
+        "A round may begin only when every thread has finished the previous one. So "
+        "the barrier is in the loop, and not below an `if` that only some threads "
+        "enter.",
     ],
-    better="8 numbers are three rounds, with a barrier before each and none after the "
-    "last: a thread keeps its sum in a variable, and others read it in `s`.",
+    better=(
+        "8 numbers take three rounds, with a barrier before each and none after the "
+        "last. A thread keeps its sum in a variable, and others read it in `s`."
+    ),
     scored=dict(n=16),
     limits={
         "reads.a": lambda n: n,

@@ -1,4 +1,4 @@
-"""Softmax of a row: largest, sum, quotient."""
+"""Softmax of a row: largest number, sum, quotient."""
 
 import math
 
@@ -58,10 +58,12 @@ def bound(a, want):
 
 puzzle = Puzzle(
     title="Softmax",
-    text="Each number of a row becomes `math.exp` of it, [divided by the "
-    "sum](glossary.ipynb#softmax) of the row's `exp`s. Take the row's largest from "
-    "all of them first: `exp(500)` is too large for a float32. Each row has a block "
-    "of 8 threads, and `cols` is at most 8.",
+    text=(
+        "Each number of a row becomes its `math.exp`, [divided by the "
+        "sum](glossary.ipynb#softmax) of the row's `exp`s. First subtract the row's "
+        "largest number from all of them: `exp(500)` is too large for a float32. Each "
+        "row has a block of 8 threads, and `cols` is at most 8."
+    ),
     spec=spec,
     answer=softmax_rows,
     checks=dict(
@@ -81,15 +83,18 @@ puzzle = Puzzle(
     drawn=dict(rows=2, cols=6),
     launch=(2, 8),
     hints=[
-        "Three steps: the row's largest, the sum of `math.exp(number - largest)`, the "
-        "quotient. The first two need all of the row, and a row is in `s`.",
-        "With at most 8 numbers each thread may go through all of `s` by itself. If "
-        "nobody overwrites them, one barrier is enough.",
-        "With trees: a place of `s` may be used for something else only when all "
-        "have read it. What does `s[0]` hold after the first tree?",
+        "There are three steps: the row's largest number, the sum of `math.exp(number "
+        "- largest)`, and the quotient. The first two need the whole row, which is in "
+        "`s`.",
+        "With at most 8 numbers each thread may go through all of `s` by itself. If no "
+        "thread overwrites them, one barrier is enough.",
+        "With trees, an element of `s` may be reused only after all threads have read "
+        "it. What does `s[0]` contain after the first tree?",
     ],
-    better="Each number of `a` is read once, and a thread keeps its own. Threads that "
-    "all add up by themselves need one barrier in all; trees need one for each round.",
+    better=(
+        "Each number of `a` is read once, and a thread keeps its own. If every thread "
+        "adds up by itself, one barrier is enough; trees need one for each round."
+    ),
     scored=dict(rows=4, cols=8, launch=(4, 8)),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
     budget={"barriers": 9},  # of two trees

@@ -1,5 +1,5 @@
 """The puzzles of lesson 01a: which thread does what, in one block.
 
-map, zip, guards    one direction
+map, zip, guards    one dimension
 map2d, broadcast    rows and columns
 """

@@ -22,9 +22,11 @@ def add_outer(out, a, b, height, width):
 
 puzzle = Puzzle(
     title="Broadcast",
-    text="`a` is a column of `height` numbers, `b` a row of `width`. Each place of "
-    "`out` takes [the sum of the two](glossary.ipynb#broadcast) that are in its row "
-    "and its column; the one block has threads to spare.",
+    text=(
+        "`a` is a column of `height` numbers, `b` a row of `width` numbers. Each "
+        "element of `out` is [the sum of the two](glossary.ipynb#broadcast) numbers in "
+        "its row and its column. The one block has more threads than needed."
+    ),
     spec=spec,
     answer=add_outer,
     checks=dict(
@@ -42,13 +44,13 @@ puzzle = Puzzle(
     drawn=dict(height=2, width=2),
     launch=(1, (3, 3)),
     hints=[
-        "All of a row of `out` uses the same number of `a`. What do the places of a "
-        "column share?",
-        "`a` and `b` lie flat in memory, and each has one direction only. So one index "
-        "is enough for `a`, and another one for `b`.",
-        "The guard, and the place in `out`, are those of the puzzle before.",
+        "All elements in a row of `out` use the same number of `a`. What do the "
+        "elements in a column share?",
+        "`a` and `b` are flat, and each has one dimension only. So one index is enough "
+        "for `a`, and another one for `b`.",
+        "The guard, and the index in `out`, are those of the previous puzzle.",
     ],
-    better="Two reads and one write for each place: one number of `a`, one of `b`.",
+    better="Two reads and one write for each element: one number of `a`, one of `b`.",
     limits={
         "writes.out": lambda height, width: 2 * height * width,
         "rounds.out": 3,

@@ -21,8 +21,10 @@ def halve_guarded(out, a, n):
 
 puzzle = Puzzle(
     title="Guards",
-    text="Halve each of the `n` numbers of `a`. This time the block has more threads "
-    "than there are numbers, and the threads to spare must leave the arrays alone.",
+    text=(
+        "Halve each of the `n` numbers of `a`. This time the block has more threads "
+        "than there are numbers. The extra threads must not touch the arrays."
+    ),
     spec=spec,
     answer=halve_guarded,
     checks=dict(
@@ -40,13 +42,13 @@ puzzle = Puzzle(
     launch=(1, 8),
     hints=[
         "Thread 5 has `i` = 5. Is there a number 5 in `a`?",
-        "Let a thread compare its `i` with `n` before it touches anything. The last "
+        "Let a thread compare its `i` with `n` before it accesses anything. The last "
         "number of `a` is number `n` - 1.",
     ],
-    better="Only the threads that have a number read and write, one each.",
+    better="Only the threads that have a number read and write, once each.",
     scored=dict(n=4, launch=(1, 16)),
     limits={
-        "writes.out": lambda n: 2 * n,  # no thread does what another one has
-        "rounds.out": 3,  # nor one all of it: a store, and then `+=`, are three
+        "writes.out": lambda n: 2 * n,  # no thread repeats another one's work
+        "rounds.out": 3,  # nor does one do all: a store and then `+=` are three
     },
 )

@@ -1,4 +1,4 @@
-"""Map: each thread has a number of its own."""
+"""Map: each thread handles one number."""
 
 from weft import cuda
 
@@ -34,14 +34,14 @@ puzzle = Puzzle(
     drawn=dict(n=4),
     launch=(1, 4),
     hints=[
-        "All four threads run the same line. What differs from one to the next is `i`: "
-        "0, 1, 2 and 3.",
-        "No loop is needed: the threads are the loop. Each reads one number, and "
+        "All four threads run the same line. Only `i` differs from one to the next: 0, "
+        "1, 2 and 3.",
+        "No loop is needed: the threads replace the loop. Each reads one number and "
         "stores one at the same place.",
     ],
-    better="A thread needs one read and one write: it has to do with one number only.",
+    better="A thread needs one read and one write, since it handles one number only.",
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of it by each thread
-        "rounds.out": 3,  # nor by one: a store, and then `+=`, are three
+        "writes.out": lambda n: 2 * n,  # not all of them by each thread
+        "rounds.out": 3,  # nor all by one: a store and then `+=` are three
     },
 )

@@ -28,10 +28,12 @@ def pixels(rng, shape):
 
 puzzle = Puzzle(
     title="Map 2D",
-    text="Make the negative of the grey picture `a`: each pixel becomes 255 minus "
-    "itself. The picture has `height` rows of `width` pixels, and both arrays arrive "
-    "flat, [row after row](glossary.ipynb#row-major). The one block has two "
-    "directions, with threads to spare in both.",
+    text=(
+        "Compute the negative of the grey picture `a`: each pixel becomes 255 minus "
+        "its value. The picture has `height` rows of `width` pixels, and both arrays "
+        "are flat, [row after row](glossary.ipynb#row-major). The one block has two "
+        "dimensions, and more threads than needed in both."
+    ),
     spec=spec,
     answer=invert,
     checks=dict(
@@ -50,13 +52,13 @@ puzzle = Puzzle(
     drawn=dict(height=2, width=2),
     launch=(1, (3, 3)),
     hints=[
-        "Two things can go wrong now, `row` and `col`, and the guard has to look at "
-        "both.",
-        "Where does row 1 begin? After the whole of row 0, which has `width` numbers.",
-        "The array is flat: first work out the one number at which the thread's place "
-        "lies, from `row`, `col` and `width`.",
+        "Both `row` and `col` can be too large now, so the guard has to check both.",
+        "Where does row 1 begin? It begins after the whole of row 0, which has `width` "
+        "numbers.",
+        "The array is flat: first compute the index of the thread's element from "
+        "`row`, `col` and `width`.",
     ],
-    better="Only the threads that have a place read and write, one each.",
+    better="Only the threads that have a pixel read and write, once each.",
     scored=dict(height=4, width=2, launch=(1, (8, 5))),
     limits={
         "writes.out": lambda height, width: height * width,

@@ -1,4 +1,4 @@
-"""Zip: two inputs, place by place."""
+"""Zip: two inputs, element by element."""
 
 from weft import cuda
 
@@ -20,8 +20,10 @@ def add_pairs(out, a, b):
 
 puzzle = Puzzle(
     title="Zip",
-    text="Add `a` and `b`, place by place, into `out`. There is one block, with a "
-    "thread for each place.",
+    text=(
+        "Add `a` and `b` element by element and store the sums in `out`. There is one "
+        "block, with a thread for each element."
+    ),
     spec=spec,
     answer=add_pairs,
     checks=dict(
@@ -35,12 +37,14 @@ puzzle = Puzzle(
     hints=[
         "Which number of `a`, and which of `b`, does thread 2 need? Where does its "
         "result go?",
-        "It is the puzzle before with a second array in place of the 10.",
+        "This is the previous puzzle with a second array in place of the 10.",
     ],
-    better="Two reads and one write for each thread: keep a result that has several "
-    "steps in a local variable, and store it once.",
+    better=(
+        "Each thread needs two reads and one write. Keep a result that takes several "
+        "steps in a local variable, and store it once."
+    ),
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of it by each thread
-        "rounds.out": 3,  # nor by one: a store, and then `+=`, are three
+        "writes.out": lambda n: 2 * n,  # not all of them by each thread
+        "rounds.out": 3,  # nor all by one: a store and then `+=` are three
     },
 )

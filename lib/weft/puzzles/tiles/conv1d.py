@@ -1,4 +1,4 @@
-"""Convolution in one dimension: a block needs some of its neighbour's numbers."""
+"""Convolution in one dimension: a block needs some of the next one's numbers."""
 
 import numpy as np
 from numpy import float32
@@ -39,10 +39,12 @@ def convolve(out, a, b, n, k):
 
 puzzle = Puzzle(
     title="Convolution in 1D",
-    text="`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
-    "the `k` numbers of `b`; past its end `a` counts as zero. Blocks have 8 threads, "
-    "and there may be one to spare. `k` is at most 4, and each block reads a number of "
-    "`a` or `b` only once.",
+    text=(
+        "`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
+        "the `k` numbers of `b`; past its end `a` counts as zero. Blocks have 8 "
+        "threads, and there may be one block more than needed. `k` is at most 4, and "
+        "each block reads a number of `a` or `b` only once."
+    ),
     spec=spec,
     answer=convolve,
     checks=dict(
@@ -56,24 +58,26 @@ puzzle = Puzzle(
         launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),
-    drawn=dict(n=12, k=3),  # two blocks: out[6] takes a number of the second
+    drawn=dict(n=12, k=3),  # two blocks: out[6] needs a number of the second
     launch=(2, 8),
     hints=[
-        "Begin with one block: everyone brings a number of `a`, some bring one of "
-        "`b`, and after a barrier everyone adds up to `k` products.",
-        "The last thread of a block wants numbers that the next block has: the halo. "
-        "Up to three more must be brought into `a_s`, behind the first eight. Who "
-        "could do that?",
-        "Where `a` has no number put a zero, also in the halo, or let the sum end "
-        "there. A place of `a_s` that nobody fills holds anything.",
+        "Begin with one block: every thread loads a number of `a`, and some load one "
+        "of `b`. After a barrier, every thread adds at most `k` products.",
+        "The last thread of a block needs numbers that belong to the next block: the "
+        "halo. Up to three more numbers must be loaded into `a_s`, after the first "
+        "eight. Which threads could do that?",
+        "Where `a` has no number, store a zero, also in the halo, or end the sum "
+        "there. An element of `a_s` that no thread writes may contain anything.",
     ],
-    better="A block brings its 8 numbers of `a`, the `k` - 1 that follow, and those "
-    "of `b`: each once, with one barrier. Nothing is stored past the end of `a`, since "
-    "sums end there.",
+    better=(
+        "A block loads its 8 numbers of `a`, the `k` - 1 that follow, and those of "
+        "`b`, each once and with one barrier. Nothing is stored past the end of `a`, "
+        "since sums end there."
+    ),
     scored=dict(n=15, k=4, launch=(2, 8)),
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
         "reads.b": lambda blocks, k: blocks * k,
-        "lanes.a": 3,  # three bring a halo
+        "lanes.a": 3,  # three threads load a halo
     },
 )

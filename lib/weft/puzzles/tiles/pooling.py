@@ -33,9 +33,11 @@ def sum_last_three(out, a, n):
 
 puzzle = Puzzle(
     title="Pooling",
-    text="`out[i]` is [the sum](glossary.ipynb#pooling) of `a[i - 2]`, `a[i - 1]` and "
-    "`a[i]`, of those that exist. There is one block of 8 threads, and `n` is at most "
-    "8. A thread reads one number of `a`; the others it finds in `s`.",
+    text=(
+        "`out[i]` is [the sum](glossary.ipynb#pooling) of those of `a[i - 2]`, `a[i - "
+        "1]` and `a[i]` that exist. There is one block of 8 threads, and `n` is at "
+        "most 8. A thread reads one number of `a`; it reads the others from `s`."
+    ),
     spec=spec,
     answer=sum_last_three,
     checks=dict(
@@ -48,15 +50,18 @@ puzzle = Puzzle(
     drawn=dict(n=8),
     launch=(1, 8),
     hints=[
-        "Two steps: everyone brings one number into `s`; then everyone adds up to "
-        "three numbers from there. What must hold before the second step begins?",
-        "All threads of the block must come to a barrier, also those with `i` not "
-        "below `n`: so it is not under an `if i < n`.",
-        "Thread 0 has nobody to its left, and thread 1 has one neighbour there: "
-        "`s[-1]` must not be asked for.",
+        "There are two steps: every thread stores one number in `s`; then every thread "
+        "adds at most three numbers from there. What must be true before the second "
+        "step begins?",
+        "All threads of the block must reach a barrier, also those with `i` not below "
+        "`n`. So do not put it below an `if i < n`.",
+        "Thread 0 has no neighbor to its left, and thread 1 has only one: do not read "
+        "`s[-1]`.",
     ],
-    better="Each number is read from global memory once, and by its neighbours from "
-    "shared memory; one barrier is enough.",
+    better=(
+        "Each number is read from global memory once, and by its neighbors from shared "
+        "memory; one barrier is enough."
+    ),
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,

@@ -1,4 +1,4 @@
-"""Shared: through the memory that a block has in common."""
+"""Shared: a copy through the memory that a block shares."""
 
 from numpy import float32
 
@@ -14,7 +14,7 @@ def spec(a):
 
 
 def cube_shared(out, a, n):
-    """out[i] = the cube of a[i], by way of s. Blocks of 4. Three or four lines."""
+    """out[i] = the cube of a[i], through s. Blocks of 4. Three or four lines."""
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 4 + t
@@ -28,10 +28,13 @@ def cube_shared(out, a, n):
 
 puzzle = Puzzle(
     title="Shared",
-    text="Store the cube of each of the `n` numbers of `a`. Each block of 4 threads "
-    "first puts its numbers into `s`, its [shared "
-    "memory](glossary.ipynb#shared-memory), and takes them from there; there may be a "
-    "block to spare. (A cube could do without `s`; the next puzzles could not.)",
+    text=(
+        "Store the cube of each of the `n` numbers of `a`. Each block of 4 threads "
+        "first stores its numbers in `s`, its [shared "
+        "memory](glossary.ipynb#shared-memory), and reads them from there. There may "
+        "be a block more than needed. (A cube does not really need `s`; the next "
+        "puzzles do.)"
+    ),
     spec=spec,
     answer=cube_shared,
     checks=dict(
@@ -43,19 +46,21 @@ puzzle = Puzzle(
     drawn=dict(n=8),
     launch=(2, 4),
     hints=[
-        "`a` is one array for all blocks, `s` is another one in each block, with 4 "
-        "places. Which of `i` and `t` counts in which?",
-        "The last block may have fewer than 4 numbers: only threads with `i` below "
-        "`n` have something to bring.",
-        "Ask of each read of `s`: who wrote that number? A barrier is needed if it "
-        "was another thread.",
+        "`a` is one array for all blocks. `s` is a separate array in each block, with "
+        "4 elements. Which of them is indexed by `i`, and which by `t`?",
+        "The last block may have fewer than 4 numbers: only threads with `i` below `n` "
+        "have something to store.",
+        "For each read of `s`, ask which thread wrote that number. A barrier is needed "
+        "if it was another thread.",
     ],
-    better="A thread that takes from `s` only what it has put there itself has nobody "
-    "to wait for, and takes it once.",
+    better=(
+        "A thread that reads from `s` only the number that it stored there itself need "
+        "not wait for anybody. It reads that number once."
+    ),
     limits={
         "reads.a": lambda n: n,
         "shared_writes": (lambda n: n, None),
-        "shared_reads": (lambda n: n, None),  # and not from a variable
+        "shared_reads": (lambda n: n, None),  # not from a variable
     },
-    budget={"shared_turns": 8},  # of three reads behind a barrier
+    budget={"shared_turns": 8},  # of three reads after a barrier
 )
