@@ -33,6 +33,10 @@ class Finding:
     cure: str = ""
     needed: bool = False  # without it the lab does not run at all
 
+    def __str__(self) -> str:
+        cure = f"\n{'':14} cure: {self.cure}" * bool(self.cure)
+        return f"{self.name:14} {self.value}{cure}"
+
 
 def examine(rungs: bool = True) -> list[Finding]:
     """Look at everything; nothing here raises, whatever the machine lacks.
