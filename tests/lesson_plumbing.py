@@ -14,8 +14,8 @@ helpers   a function that the lesson's text does not name, if it is no kernel, l
           none and checks no answer, and if it does more than compute: it writes text,
           or calls what is neither Python's, NumPy's, PyTorch's nor one that computes
 
-A statement that launches, guesses, checks or asserts is none of them. The head of a
-block is plumbing if all of the block is.
+A statement that launches (kernel[...](...), inspect(), train()), guesses, checks or
+asserts is none of them. The head of a block is plumbing if all of the block is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")
 ASKS = {"predict", "measured", "exercise", "check", "check_op", "verify"}
+LAUNCHES = {"inspect", "train"}
 COMPUTE = {"np", "math", "torch", "F", "float32", "float64", "cdiv", "size"}
 COMPUTE |= {"namedtuple"} | set(dir(builtins)) - {"print", "open"}
 FILES = {"ROOT", "Path", "glob", "read_json", "read_text", "load_elsewhere"}
@@ -171,7 +172,9 @@ def _asks(node: ast.AST) -> bool:
 
 
 def _launches(node: ast.AST) -> bool:
-    """Whether there is a kernel[grid, block](...)."""
+    """Whether there is a kernel[grid, block](...), or a call that launches kernels."""
+    if LAUNCHES & _list_called(node):
+        return True
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
     return any(isinstance(function, ast.Subscript) for function in calls)
 
