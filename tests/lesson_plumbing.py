@@ -14,8 +14,8 @@ helpers   a function that the lesson's text does not name, if it is no kernel, l
           none and checks no answer, and if it does more than compute: it writes text,
           or calls what is neither Python's, NumPy's, PyTorch's nor one that computes
 
-A statement that launches (kernel[...](...), inspect(), train()), guesses, checks or
-asserts is none of them. The head of a block is plumbing if all of the block is.
+A statement that launches (kernel[...](...), inspect(), train(), backward()), guesses,
+checks or asserts is none of them. The head of a block is plumbing if all of it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")
 ASKS = {"predict", "measured", "exercise", "check", "check_op", "verify"}
-LAUNCHES = {"inspect", "train"}
+LAUNCHES = {"inspect", "train", "backward"}
 COMPUTE = {"np", "math", "torch", "F", "float32", "float64", "cdiv", "size"}
 COMPUTE |= {"namedtuple"} | set(dir(builtins)) - {"print", "open"}
 FILES = {"ROOT", "Path", "glob", "read_json", "read_text", "load_elsewhere"}

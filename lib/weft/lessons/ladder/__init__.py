@@ -16,6 +16,16 @@ per_thread      08a: one rung with more threads that do less, or fewer that do m
 
 from .code import rung_path, show_diff
 from .one_rung import OneRung, copy_rung, one_rung
-from .results import Results
+from .results import Results, hot_loop, print_loop, time_on_processor
 
-__all__ = ["OneRung", "Results", "copy_rung", "one_rung", "rung_path", "show_diff"]
+__all__ = [
+    "OneRung",
+    "Results",
+    "copy_rung",
+    "hot_loop",
+    "one_rung",
+    "print_loop",
+    "rung_path",
+    "show_diff",
+    "time_on_processor",
+]

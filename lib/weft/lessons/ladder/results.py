@@ -16,14 +16,18 @@ read. A model, found by trying: it is too strict by some per cent.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ...base.errors import BuildError
+from ...benchmarks.matmul import command
 from ...benchmarks.matmul.goals import BETTER
 from ...benchmarks.matmul.plot import ladder_plot
 from ...benchmarks.matmul.series import (
@@ -34,13 +38,51 @@ from ...benchmarks.matmul.series import (
 )
 from ...benchmarks.tensor.command import STALLS
 from ...see.figures.view import show_figure
-from ...see.machine_code import sass
+from ...see.machine_code import ptx, sass
 from ...see.machine_code.instructions import Code, Instruction, Loop
 from ...timing.peaks import ceilings
 from ...toolchain.build import nvcc
+from ...toolchain.native import set_threads
 from .code import rung_name, rung_path
 
 Row = dict[str, Any]
+
+
+def time_on_processor(
+    rungs: Sequence[str], n: int, threads: int, seconds: float
+) -> list[Row]:
+    """Time rungs in plain C, NumPy and torch with this many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    set_threads(threads)
+    try:
+        return command.rows("cpu", [str(n)], rungs, rounds=5, seconds=seconds)
+    finally:
+        torch.set_num_threads(before)
+        set_threads(before)
+
+
+@functools.cache
+def hot_loop(view: Callable[..., Any], rung: str) -> tuple[list[str], dict[str, int]]:
+    """A rung's innermost loop in PTX or SASS, and its instructions of each kind.
+
+    view: weft.ptx or weft.sass.
+    """
+    code = view(str(rung_path(rung)), f"matmul_{rung}", arch="sm_90").kernels[0].code
+    loop = max(code.hot, key=lambda loop: code.counts(loop)["FMA"])
+    return [code.instructions[i].text for i in loop.body], code.counts(loop)
+
+
+def print_loop(rung: str) -> None:
+    """Print what a rung's loop does for each multiply-add, in PTX and in SASS."""
+    for view in ptx, sass:
+        _, kinds = hot_loop(view, rung)
+        each = {kind: count / kinds["FMA"] for kind, count in kinds.items()}
+        others = sum(each.values()) - each["shared load"] - 1
+        print(
+            f"{rung:<14}{view.__name__:<5}{each['shared load']:5.2f} shared loads "
+            f"{others:5.2f} others"
+        )
 
 
 def cycles_of(row: Row) -> dict[str, float]:
