@@ -21,7 +21,7 @@ MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
     "05_c_and_cffi": (3, 7),
     "06_cuda_c": (1, 7),
     "07c_tools": (2, 6),
-    "08a_matmul_tiles": (1, 13),
+    "08a_matmul_tiles": (1, 11),
     "08b_matmul_pipeline": (10, 8),
     "08c_matmul_tensor_cores": (6, 11),
     "10_backwards": (2, 6),
