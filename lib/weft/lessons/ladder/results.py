@@ -24,9 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from matplotlib.axes import Axes
 
 from ...base.errors import BuildError
+from ...base.style import INK, OURS, READ, WRITTEN, reference_line
 from ...benchmarks.matmul import command
 from ...benchmarks.matmul.goals import BETTER
 from ...benchmarks.matmul.plot import ladder_plot
@@ -36,6 +39,7 @@ from ...benchmarks.matmul.series import (
     series_of,
     size_of,
 )
+from ...benchmarks.plot_bodies import load_elsewhere
 from ...benchmarks.tensor.command import STALLS
 from ...see.figures.view import show_figure
 from ...see.machine_code import ptx, sass
@@ -107,6 +111,45 @@ def stalls_of(row: Row) -> dict[str, float]:
     found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}
     found = {name: share for name, share in found.items() if share > 0}
     return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+
+def load_cycles() -> dict[str, list[Row]]:
+    """What ncu counted of fp32 products, by size: our row and cuBLAS's."""
+    counted: dict[str, list[Row]] = {}
+    for row in (row for found in load_elsewhere("tensor")[:1] for row in found["rows"]):
+        if row["op"] == "ncu" and row["precision"] == "fp32":
+            where = f"{row['n']} x {row['k']} x {row['n']}"
+            counted.setdefault(where, []).append(row)
+    return counted
+
+
+def print_cycles() -> None:
+    """Print where the cycles of our products and of cuBLAS's go."""
+    heads: list[str] = []
+    for where, both in load_cycles().items():
+        for row in both:
+            shares = cycles_of(row)
+            if not heads:
+                heads = [*shares]
+                print(f"{'% of cycles, ' + row['device']:<27}" + "  ".join(heads))
+            columns = "  ".join(f"{shares[head]:>{len(head)}.1f}" for head in heads)
+            more = f"  and {row['others_us']:.1f} µs of other kernels"
+            print(
+                f"{where:<20}{row['rung']:<7}{columns}" + more * (row["others_us"] > 0)
+            )
+
+
+def print_losses() -> None:
+    """Print what costs our rung "tuned" most cycles, and what its warps wait for."""
+    print("tuned: the largest loss, and how much faster it would be without")
+    for where, (row, *_) in load_cycles().items():
+        _, *losses = cycles_of(row).items()  # the first are multiply-adds
+        name, most = max(losses, key=lambda loss: loss[1])
+        print(f"{where:<20}{name}: {100 / (100 - most):.2f} times")
+        stalls = [*stalls_of(row).items()][:3]
+        causes = [f"{STALLS[stall]} {share:.0f} % ({stall})" for stall, share in stalls]
+        waits = "  a warp spends its time waiting for " * bool(causes)
+        print(waits + ", ".join(causes))
 
 
 class Results:
@@ -192,6 +235,32 @@ class Results:
         words = [f"here: {', '.join(here)}"] * bool(here)
         words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
         return "; ".join(words) or "nothing measured yet"
+
+
+def draw_busy_shares(
+    ax: Axes, busy_share: Callable[..., float], results: Results, processors: int
+) -> None:
+    """Draw the share of the multiprocessors' time that tiles of 128 columns use.
+
+    Beside it what two rungs reach. busy_share: a function of n and of a tile's sides.
+    """
+    sizes = np.arange(256, 6145, 32)
+    for rows, colour in (256, INK), (128, READ), (64, WRITTEN):
+        shares = [100 * busy_share(n, rows, 128) for n in sizes]
+        ax.plot(sizes, shares, label=f"{rows} x 128", **reference_line(colour))
+    device, peak = results.device(), results.ceilings()["fp32"]
+    look = {"mfc": OURS if results.rows else "none", "mec": OURS}
+    for rung, mark in ("tma", "s"), ("tuned", "o"):
+        known = [
+            n
+            for n in (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000)
+            if results.row(rung, n) and results.device(n) == device
+        ]
+        speeds = [100 * results.tflops(rung, n) / peak for n in known]
+        ax.plot(known, speeds, mark, label=f"{rung}, % of the peak ({device})", **look)
+    label = f"m = k = n; lines: % of {processors} multiprocessors' time"
+    ax.set(xlabel=label, ylabel="%", ylim=(0, 105))
+    ax.legend(loc="lower right")
 
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
