@@ -111,7 +111,9 @@ def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
         return x.relu()
 
     def make(size, device):
-        return bench_ops.Problem({}, (torch.ones(size),), ops.relu, theirs, 0.0, 1.0)
+        return bench_ops.SizedProblem(
+            {}, (torch.ones(size),), ops.relu, theirs, 0.0, 1.0
+        )
 
     monkeypatch.setitem(bench_ops.PROBLEMS, "relu", (make, (8,)))
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)

@@ -203,7 +203,7 @@ def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
 
     def check(lib, rung):
         runs.append(lib.path.name)
-        return checked.Verdict("matmul", rung.name, "fp32", "cpu", 3, 0.5)
+        return checked.RungVerdict("matmul", rung.name, "fp32", "cpu", 3, 0.5)
 
     monkeypatch.setattr(checked, "check_rung", check)
     monkeypatch.setattr(checked.store, "cache_folder", lambda *parts: tmp_path)
@@ -296,7 +296,7 @@ def test_the_cold_set_is_of_goals_and_its_rows_say_cold(monkeypatch):
     assert {(r.precision, (r.size.m, r.size.k, r.size.n)) for r in every} <= asked
     monkeypatch.setattr(racing.timers, "cache_size", lambda device: 10_000)
     small = replace(plan[0], size=Size(20, 20, 20))
-    options = racing.Options(CPU, seconds=0.01)
+    options = racing.RaceOptions(CPU, seconds=0.01)
     found = racing.race_rows(small, options, racing.Speeds())
     assert found and all(row["cache"].startswith("cold") for row in found)
 
@@ -305,7 +305,7 @@ def test_a_race_of_transposed_operands_leaves_the_others_to_the_usual_one():
     (race, *_) = plan_races(CPU, "layouts", (), ("reference",), ())
     small, options = (
         replace(race, size=Size(9, 8, 7)),
-        racing.Options(CPU, seconds=0.01),
+        racing.RaceOptions(CPU, seconds=0.01),
     )
     found = racing.race_rows(small, options, racing.Speeds())
     assert [(r["rung"], r["layout"]) for r in found] == [

@@ -8,7 +8,7 @@ from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks import counters as bench_counters
 from weft.benchmarks.counters import Excuse, find_excuse
-from weft.report.counters import Counters, Place
+from weft.report.counters import CostPlace, Counters
 from weft.see.inspect import inspect
 from weft.see.machine_code import assembly, ncu
 
@@ -33,15 +33,17 @@ def _code(*lines: str, at: int = 0):
     return [replace(one, file="k.cu", line=at) for one in found]
 
 
-def _place(kind: str, space: str = "", line: int = 1, **counts: int) -> Place:
-    return Place(kind=kind, space=space, file="k.cu", line=line, last=line, **counts)
+def _place(kind: str, space: str = "", line: int = 1, **counts: int) -> CostPlace:
+    return CostPlace(
+        kind=kind, space=space, file="k.cu", line=line, last=line, **counts
+    )
 
 
 BY_NAME = {m.name: m for m in [*ncu.COUNTS, *ncu.LANES]}
 LDS128 = "LDS.128 R4, [R0]"
 
 
-def _range(name: str, places: list[Place], code) -> tuple[float, float] | None:
+def _range(name: str, places: list[CostPlace], code) -> tuple[float, float] | None:
     found = find_excuse(BY_NAME[name], Counters(warps=8, places=places), code)
     return (found.least, found.most) if found else None
 

@@ -22,7 +22,7 @@ from weft.benchmarks.race.work import (
     PIXELS2,
     PIXELS3,
     TAPS,
-    Part,
+    StepPart,
     find_limits,
     sum_parts,
 )
@@ -138,7 +138,7 @@ def test_an_images_way_shows_every_array_and_every_winner(stepped):
 
 
 def test_conv2s_backward_is_drawn_with_what_it_fuses_and_its_times():
-    parts = {"64 images": Part("it", 27.0, 14.5, 1.2, 1.2)}
+    parts = {"64 images": StepPart("it", 27.0, 14.5, 1.2, 1.2)}
     shown = " ".join(texts(draw_conv2_back(parts, "that GPU")))
     for word in ("c2", "dp2, code2", "dy", "dp1", "winners", "dw2", "batch norm 2"):
         assert word in shown

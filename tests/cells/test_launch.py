@@ -71,7 +71,7 @@ class Kernel:
         self.C, self.plans, self.after = stand_in, [], []
         parts = self.signature.name, self.signature.params
         self.binder = arguments.Binder(*parts, source)
-        self.target = launch.Target(
+        self.target = launch.LaunchTarget(
             **{
                 "call": stand_in.cuLaunchKernelEx,
                 "plan": self.plan,
@@ -83,7 +83,7 @@ class Kernel:
                 **target,
             }
         )
-        self.launch = launch.Launcher(self.binder, self.target, sizes)
+        self.launch = launch.GpuLauncher(self.binder, self.target, sizes)
         self.at = {}
         stand_in.arguments_wanted = len(self.signature.params)
 
@@ -94,7 +94,7 @@ class Kernel:
             launch.parse_dimensions(grid, "grid", name),
             launch.parse_dimensions(block, "block", name),
         )
-        return launch.Plan(77, *sizes, shared)
+        return launch.LaunchPlan(77, *sizes, shared)
 
     @contextlib.contextmanager
     def enter(self, device):

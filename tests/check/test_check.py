@@ -10,8 +10,8 @@ import wrong_kernels as zoo
 from weft import ArgumentError, Mismatch, check, cuda, cuda_c, load_cuda
 from weft.check import plan
 from weft.check.cases import count_dimensions, cover_elements, default_sizes, parse_spec
-from weft.check.mistakes import Scene, describe_pattern, guess
-from weft.check.runners import TooLong, make_runners, time_limit
+from weft.check.mistakes import WrongOutput, describe_pattern, guess
+from weft.check.runners import FunctionTooLong, make_runners, time_limit
 
 
 def name(case):
@@ -440,7 +440,7 @@ def test_a_time_limit_ends_a_loop_of_python_and_nothing_after_it():
             while True:
                 pass
 
-    with pytest.raises(TooLong, match="loop ran longer than 0.05 s"):
+    with pytest.raises(FunctionTooLong, match="loop ran longer than 0.05 s"):
         loop()
     with time_limit("quick", 60):
         pass
@@ -620,5 +620,5 @@ def test_blocks_that_race_are_not_asked_about_their_index():
 )
 def test_a_single_wrong_element_is_no_low_precision(got, want, said):
     bound = np.full(len(want), 1e-6)
-    scene = Scene("y", np.float32(got), np.float32(want), bound)
+    scene = WrongOutput("y", np.float32(got), np.float32(want), bound)
     assert re.search(said, guess(scene))

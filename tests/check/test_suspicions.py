@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft import Mismatch, check, cuda, inspect, load_cuda, sim
-from weft.check.mistakes import Scene, describe_pattern, describe_proof, guess
+from weft.check.mistakes import WrongOutput, describe_pattern, describe_proof, guess
 from weft.report.cures import in_python
 
 float32 = np.float32
@@ -176,7 +176,7 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
 )
 def test_a_place_that_no_row_has_shows_the_padding(got, said):
     x = np.array([[5, 5, 1], [7, 7, 2]], float32)
-    scene = Scene(
+    scene = WrongOutput(
         *("out", np.int32(got), np.int32([0, 0]), np.zeros(2)),
         inputs={"x": x},
         axes={"x": ("m", "n")},

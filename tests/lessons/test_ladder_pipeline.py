@@ -10,7 +10,7 @@ from weft.base.errors import BuildError
 from weft.lessons.ladder import results
 from weft.lessons.ladder.code import order_drawn, stages_drawn, tile_order
 from weft.lessons.ladder.results import COUNTED, RegisterWaits, counted, register_waits
-from weft.see.machine_code.instructions import Code, Instruction, Loop
+from weft.see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from weft.toolchain import tools
 from weft.toolchain.build import nvcc
 
@@ -18,7 +18,7 @@ from weft.toolchain.build import nvcc
 def loop_of(*texts):
     those = [Instruction(t, t.split()[0], "FMA" if "FFMA" in t else "") for t in texts]
     body = frozenset(range(len(those)))
-    return Code("k", "sass", those, "", [Loop(0, body)])
+    return KernelCode("k", "sass", those, "", [CodeLoop(0, body)])
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_loop_may_hold_one_that_waits_for_a_barrier():
     code = loop_of(bad, bad, bad, "BRA;", bad, add)
     body = code.loops[0].body
     loops = [  # over tiles, over k, a barrier's, and one that stores
-        *(Loop(0, body, hot=False), Loop(0, frozenset(range(4)), 1, hot=False)),
-        *(Loop(3, frozenset({3}), 2), Loop(4, frozenset({4, 5}), 1)),
+        *(CodeLoop(0, body, hot=False), CodeLoop(0, frozenset(range(4)), 1, hot=False)),
+        *(CodeLoop(3, frozenset({3}), 2), CodeLoop(4, frozenset({4, 5}), 1)),
     ]
     code.loops[:] = loops
     assert counted(code) == RegisterWaits(3, 6)

@@ -9,7 +9,7 @@ import pytest
 
 from weft import ArgumentError, predict
 from weft.base import store
-from weft.lessons.widgets.predict import Score
+from weft.lessons.widgets.predict import GuessScore
 
 predict_module = importlib.import_module("weft.lessons.widgets.predict")
 
@@ -78,13 +78,13 @@ def test_the_same_question_again_replaces_its_guess():
 
 
 def test_the_score_says_how_far_off_and_which_way():
-    score = Score([0.1, 0.5, 1.0, 2.0, 0.25], 3)
+    score = GuessScore([0.1, 0.5, 1.0, 2.0, 0.25], 3)
     assert score.median == 2
     assert score.within_2 == pytest.approx(3 / 5)
     assert score.lean == pytest.approx(math.prod(score.factors) ** 0.2)
     assert "3 of 5 within a factor of 2; on the whole 2.1 times too low" in str(score)
-    assert "neither high nor low" in str(Score([0.5, 2.0]))
-    assert str(Score()) == "No guesses yet."
+    assert "neither high nor low" in str(GuessScore([0.5, 2.0]))
+    assert str(GuessScore()) == "No guesses yet."
 
 
 def test_the_score_outlives_the_session_in_the_cache_folder(own_memory, monkeypatch):

@@ -32,13 +32,13 @@ from weft.puzzles.progress import (
     read_progress,
 )
 from weft.puzzles.puzzle import _compile_function
-from weft.puzzles.score import Row, Score
+from weft.puzzles.score import CountRow, Score
 
 progress_module = importlib.import_module("weft.puzzles.progress")
 cloth_module = importlib.import_module("weft.puzzles.cloth")
 
-GOOD = Score((Row("reads per thread", 1, 1),))
-MORE = Score((Row("reads per thread", 2, 1),))
+GOOD = Score((CountRow("reads per thread", 1, 1),))
+MORE = Score((CountRow("reads per thread", 2, 1),))
 
 
 @pytest.fixture(autouse=True)

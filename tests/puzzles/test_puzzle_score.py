@@ -21,7 +21,14 @@ from weft import (
 )
 from weft.base.errors import Mismatch
 from weft.puzzles import counts
-from weft.puzzles.score import EXPLAINED, Case, Row, Score, names_known, score
+from weft.puzzles.score import (
+    EXPLAINED,
+    CountRow,
+    Score,
+    ScoredCase,
+    names_known,
+    score,
+)
 
 ADVICE = "it reads each number once"
 
@@ -115,11 +122,11 @@ def test_more_than_the_best_known_is_told_with_what_that_does_better():
 def test_fewer_than_the_best_known_is_a_delight_only_if_nothing_costs_more():
     found = score(puzzle(answer=add_twice), add)
     assert found.beats and "Better than ours" in str(found)
-    mixed = Score((Row("reads", 1, 2), Row("writes", 3, 2)), ADVICE)
+    mixed = Score((CountRow("reads", 1, 2), CountRow("writes", 3, 2)), ADVICE)
     assert not mixed.beats and not mixed.within
     assert "less than ours in one place" in mixed.sentence and ADVICE in mixed.sentence
-    lanes = Row("active lanes", 32, 16, least=True)
-    assert (lanes.mark, Row("lanes", 8, 16, True).mark) == ("more!", "fewer")
+    lanes = CountRow("active lanes", 32, 16, least=True)
+    assert (lanes.mark, CountRow("lanes", 8, 16, True).mark) == ("more!", "fewer")
 
 
 def alone(case):
@@ -308,7 +315,7 @@ def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
     with pytest.raises(CompileError) as caught:
         load_cuda("__global__ void f() { nothing; }")
     launched = Mock(side_effect=caught.value)
-    monkeypatch.setattr(Case, "launched", launched)
+    monkeypatch.setattr(ScoredCase, "launched", launched)
     assert str(score(puzzle(), add)).startswith("Not counted")
     with pytest.raises(CompileError, match="nothing"):
         score(puzzle(limits={"reads.a": 4}), add)
@@ -316,7 +323,9 @@ def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
 
 def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     better = "a < b & c"
-    found = Score((Row("x < y", 2, 1), Row("same", 1, 1), Row("w", 1, 2)), better)
+    found = Score(
+        (CountRow("x < y", 2, 1), CountRow("same", 1, 1), CountRow("w", 1, 2)), better
+    )
     page = found._repr_html_()
     text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
     for word in ("more", "fewer!", "best known", better):
@@ -325,7 +334,7 @@ def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
 
 
 def test_code_in_advice_is_code_on_a_page_and_words_in_a_text():
-    found = Score((Row("reads", 2, 1),), "each number of `a < b` is read once")
+    found = Score((CountRow("reads", 2, 1),), "each number of `a < b` is read once")
     assert "`" not in str(found) and "number of a < b is" in str(found)
     page = found._repr_html_()
     assert "`" not in page

@@ -29,7 +29,7 @@ from weft import (
 from weft import cuda_c as as_cuda_c
 from weft.__main__ import main as weft_main
 from weft.base.store import Kept
-from weft.check import TooLong
+from weft.check import FunctionTooLong
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.groups import GROUPS, LESSONS
 from weft.puzzles.puzzle import Solved, _compile_function
@@ -521,7 +521,8 @@ def recurses(out, a, n):
 )
 def test_what_python_says_inside_a_kernel_is_one_sentence(given, says, monkeypatch):
     monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
-    with pytest.raises((Mismatch, ArgumentError, TooLong), match=says) as refused:
+    errors = (Mismatch, ArgumentError, FunctionTooLong)
+    with pytest.raises(errors, match=says) as refused:
         puzzles.guards.check(given)
     assert "\n" not in str(refused.value)
 

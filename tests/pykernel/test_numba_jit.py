@@ -415,13 +415,13 @@ def test_launches_do_not_go_through_numba(monkeypatch):
     c = torch.zeros(4, device="cuda")
     a = torch.arange(8.0, device="cuda").view(4, 2).t()
     more = 3, True, 0.5, float32(2), np.uint32(10)
-    calls, careful = [], gpu.Launch.careful
+    calls, careful = [], gpu.NumbaLaunch.careful
 
     def counted(self, *args):
         calls.append(args)
         careful(self, *args)
 
-    monkeypatch.setattr(gpu.Launch, "careful", counted)
+    monkeypatch.setattr(gpu.NumbaLaunch, "careful", counted)
     launched = numba_jit(kernel)[1, 4]
     launched(c, a, *more)
     assert c.tolist() == [13.5, 15.5, 17.5, 0]

@@ -10,7 +10,7 @@ import pytest
 from weft import KernelFault, cuda, sim
 from weft.pykernel.sim import plain_loops
 from weft.pykernel.sim.log import Log, site_of
-from weft.pykernel.sim.record import SITES, Place
+from weft.pykernel.sim.record import SITES, AccessPlace
 
 f4 = np.float32
 
@@ -130,8 +130,8 @@ def test_a_loop_is_cut_off_where_a_name_has_no_value():
 
 
 def test_a_loop_that_is_half_noted_is_dropped():
-    log = Log([site_of(Place("read", "x[i]", "", 1, 0), 0)] * 2, {})
-    log.shapes.append(plain_loops.Shape(5, (1, 2)))
+    log = Log([site_of(AccessPlace("read", "x[i]", "", 1, 0), 0)] * 2, {})
+    log.shapes.append(plain_loops.LoopShape(5, (1, 2)))
     log.starts.append(0)
     log.threads.append(0)
     whole = [7 * SITES, plain_loops.HEADER, 3 * SITES, 4 * SITES + 1]

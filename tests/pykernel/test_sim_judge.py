@@ -15,9 +15,9 @@ from weft.pykernel.sim.record import (
     SHARED,
     STEP,
     WRITE,
-    Array,
     Interval,
     Site,
+    TracedArray,
 )
 
 
@@ -26,7 +26,7 @@ class Launch:
 
     def __init__(self, grid=(1, 1, 1), block=(64, 1, 1), **arrays):
         self.arrays = [
-            Array(n, *r[:3], r[3] if len(r) > 3 else r[0] == GLOBAL, *r[4:])
+            TracedArray(n, *r[:3], r[3] if len(r) > 3 else r[0] == GLOBAL, *r[4:])
             for n, r in arrays.items()
         ]
         self.names = list(arrays)

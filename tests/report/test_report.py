@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
-from weft.report.counters import Counters, Place, list_remarks
+from weft.report.counters import CostPlace, Counters, list_remarks
 from weft.report.cures import KINDS
 from weft.report.html import write_listing as html_listing
 from weft.report.model import Finding, Listing, Report
@@ -24,7 +24,7 @@ FILE = "/tmp/ipykernel_12/345.py"
 
 
 def place(kind, space, array, line, **counts):
-    return Place(
+    return CostPlace(
         kind=kind, space=space, array=array, file=FILE, line=line, size=4, **counts
     )
 

@@ -14,7 +14,7 @@ from weft.see.pictures.instructions import (
     GLOBAL,
     SHARED,
     STORE,
-    Instruction,
+    IssuedInstruction,
     programs,
 )
 from weft.see.pictures.issue import ISSUING, MEMORY, OTHERS, Model, replay
@@ -88,8 +88,8 @@ def chain(turns):
     out = []
     for turn in range(turns):
         before = (2 * turn - 1,) if turn else ()
-        out.append(Instruction(GLOBAL, before))
-        out.append(Instruction(ARITHMETIC, (2 * turn,)))
+        out.append(IssuedInstruction(GLOBAL, before))
+        out.append(IssuedInstruction(ARITHMETIC, (2 * turn,)))
     return tuple(out)
 
 
@@ -105,22 +105,36 @@ def test_a_chain_of_loads_obeys_littles_law(warps, memory):
 
 
 def test_what_is_under_way_is_what_begins_per_cycle_times_how_long_it_takes():
-    program = tuple(Instruction(GLOBAL, (i - 1,) if i else ()) for i in range(200))
+    program = tuple(
+        IssuedInstruction(GLOBAL, (i - 1,) if i else ()) for i in range(200)
+    )
     run = replay([[program]], 16, 16, Model())
     per_cycle = run.issued / run.cycles
     assert per_cycle * 400 == pytest.approx(16, rel=0.01)
 
 
 def test_loads_of_one_warp_overlap_where_nothing_waits_between_them():
-    together = (Instruction(GLOBAL), Instruction(GLOBAL), Instruction(STORE, (0, 1)))
-    apart = (Instruction(GLOBAL), Instruction(GLOBAL, (0,)), Instruction(STORE, (1,)))
+    together = (
+        IssuedInstruction(GLOBAL),
+        IssuedInstruction(GLOBAL),
+        IssuedInstruction(STORE, (0, 1)),
+    )
+    apart = (
+        IssuedInstruction(GLOBAL),
+        IssuedInstruction(GLOBAL, (0,)),
+        IssuedInstruction(STORE, (1,)),
+    )
     assert replay([[together]], 1, 1, Model()).cycles == 1 + 400 + 1
     assert replay([[apart]], 1, 1, Model()).cycles == 2 * 400 + 1
 
 
 def test_a_barrier_waits_for_the_last_warp_and_only_for_its_block():
-    slow = (Instruction(GLOBAL), Instruction(BARRIER, (0,)), Instruction(STORE))
-    fast = (Instruction(BARRIER), Instruction(STORE))
+    slow = (
+        IssuedInstruction(GLOBAL),
+        IssuedInstruction(BARRIER, (0,)),
+        IssuedInstruction(STORE),
+    )
+    fast = (IssuedInstruction(BARRIER), IssuedInstruction(STORE))
     run = replay([[slow, fast], [fast, fast]], 2, 2, Model(), until=1000)
     waits = [[(a, b) for s, a, b in row if s == OTHERS] for row in run.spans]
     assert waits[1] == [(1, 401)] and waits[0] == []
@@ -128,13 +142,16 @@ def test_a_barrier_waits_for_the_last_warp_and_only_for_its_block():
 
 
 def test_a_warp_that_ends_does_not_hold_up_a_barrier():
-    short, long = (Instruction(STORE),), (Instruction(BARRIER), Instruction(STORE))
+    short, long = (
+        (IssuedInstruction(STORE),),
+        (IssuedInstruction(BARRIER), IssuedInstruction(STORE)),
+    )
     run = replay([[long, short], [short, long]], 1, 2, Model())
     assert run.issued == 6
 
 
 def test_a_scheduler_issues_one_instruction_in_a_cycle():
-    work = tuple(Instruction(ARITHMETIC) for _ in range(50))
+    work = tuple(IssuedInstruction(ARITHMETIC) for _ in range(50))
     run = replay([[work]], 64, 64, Model(), until=2000)
     assert run.utilisation == 1 and run.cycles == 64 * 50 / 4
     assert max(run.slots) == 4
@@ -143,7 +160,7 @@ def test_a_scheduler_issues_one_instruction_in_a_cycle():
 
 
 def test_blocks_follow_one_another_where_there_is_room():
-    one = (Instruction(GLOBAL), Instruction(STORE, (0,)))
+    one = (IssuedInstruction(GLOBAL), IssuedInstruction(STORE, (0,)))
     run = replay([[one]], 2, 6, Model())
     assert run.warps == 2 and run.issued == 12 and run.cycles == 3 * 401
 

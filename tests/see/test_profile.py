@@ -12,7 +12,7 @@ import torch
 from weft import cuda, cuda_c, load_cuda, numba_jit, profile
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counters as bench_counters
-from weft.report.counters import Counters, Place
+from weft.report.counters import CostPlace, Counters
 from weft.see.machine_code import ncu, replay
 from weft.see.machine_code.profile import Comparison
 
@@ -174,7 +174,7 @@ def test_atomics_are_ncus_reductions_and_atomics_together():
     red, atom = requests.ncu
     assert requests.theirs({red: 3, atom: 4}) == 7 and requests.theirs({red: 3}) == 3
     assert requests.theirs({}) is None
-    place = Place(kind="atomic", space="global", accesses=64, requests=2)
+    place = CostPlace(kind="atomic", space="global", accesses=64, requests=2)
     assert requests.ours(Counters(places=[place])) == 2
 
 
@@ -186,7 +186,9 @@ def test_instructions_that_a_predicate_switches_off_are_no_requests():
     assert needed.theirs({turns: 3040, conflicts: 8}) == 3032
     assert needed.theirs({turns: 3040}) is None
     assert needed.formula == f"{turns} - {conflicts}"
-    place = Place(space="shared", kind="read", requests=2, wavefronts=9, conflicts=5)
+    place = CostPlace(
+        space="shared", kind="read", requests=2, wavefronts=9, conflicts=5
+    )
     assert needed.ours(Counters(places=[place])) == 4
 
 

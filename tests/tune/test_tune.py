@@ -252,7 +252,7 @@ def answer(args=None, reference=lambda a, b: a @ b, inout=(), terms=None):
     a, b = torch.rand(40, 300), torch.rand(300, 50)
     args = args or (torch.zeros(40, 50), a, b)
     known = right.Arguments(args, "cab"[: len(args)], () if inout else "c", inout)
-    return right.Answer(reference, known, terms)
+    return right.ReferenceAnswer(reference, known, terms)
 
 
 def test_rounding_is_right_and_a_missing_product_is_not():
@@ -267,13 +267,13 @@ def test_a_softmax_may_add_up_its_rows_in_any_order():
     """The sides of its arrays tell of no sum: the reference does."""
     x = torch.rand(2000, 4).T
     known = right.Arguments((torch.zeros(4, 2000), x), ["y", "x"], "y", ())
-    found = right.Answer(lambda x: x.softmax(1), known, None)
+    found = right.ReferenceAnswer(lambda x: x.softmax(1), known, None)
 
     def off(y, x):
         y.copy_(x.double().softmax(1) * (1 + 2.0**-24 * 500))
 
     assert 0 < found.require(off) < 1
-    plain = right.Answer(lambda x: 2 * x, known, None)
+    plain = right.ReferenceAnswer(lambda x: 2 * x, known, None)
     with pytest.raises(Mismatch):
         plain.require(lambda y, x: y.copy_(2 * x.double() * (1 + 2.0**-24 * 12)))
 

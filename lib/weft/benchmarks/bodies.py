@@ -51,7 +51,7 @@ SIMULATED_THREADS = 1024  # and the threads that Numba's simulator is
 
 
 @dataclass
-class Contender:
+class BodyRunner:
     """One way to do the work. call() does it and returns the result, on any device.
 
     scale: the time is multiplied by this, as only a part is done; part: its index in
@@ -67,7 +67,7 @@ class Contender:
 
 
 @dataclass
-class Work:
+class Workload:
     """What is to be done: its sizes, its inputs, the float64 answer, its bound."""
 
     op: str
@@ -75,7 +75,7 @@ class Work:
     inputs: tuple[torch.Tensor, ...]
     want: torch.Tensor
     bound: torch.Tensor
-    contenders: Callable[[Work], Iterator[Contender]]
+    contenders: Callable[[Workload], Iterator[BodyRunner]]
 
     def out(self) -> torch.Tensor:
         """A place for the result, with NaN in it."""
@@ -119,7 +119,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 # ---- measuring ------------------------------------------------------------------
 
 
-def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
+def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
     """The rows of all contenders; where `last` is another one, of the host's only."""
     found = []
     device = work.inputs[0].device
@@ -145,7 +145,7 @@ def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
     return found
 
 
-def _measure_error(work: Work, one: Contender) -> float:
+def _measure_error(work: Workload, one: BodyRunner) -> float:
     """The largest difference from float64 over the largest number, if all are right."""
     want, bound = work.want[one.part], work.bound[one.part]
     off = (one.call().double().cpu().reshape(want.shape) - want).abs()
@@ -158,7 +158,7 @@ def _measure_error(work: Work, one: Contender) -> float:
 
 
 def _time(
-    one: Contender, device: torch.device, patience: float
+    one: BodyRunner, device: torch.device, patience: float
 ) -> tuple[Timing, float | None]:
     """The time of a call, and on a GPU also the host's time for one."""
     if device.type == "cuda":
@@ -203,7 +203,7 @@ def _parse_seconds(call: Call) -> float:
 # ---- the work -------------------------------------------------------------------
 
 
-def _make_work(text: str, device: torch.device) -> Work:
+def _make_work(text: str, device: torch.device) -> Workload:
     try:
         sizes = [int(size) for size in text.split("x")]
     except ValueError:
@@ -217,11 +217,13 @@ def _make_work(text: str, device: torch.device) -> Work:
         bound = sum_bound(
             4, want
         )  # three products and, of the weights, a rounding more
-        return Work("grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey)
+        return Workload(
+            "grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey
+        )
     m, k, n = sizes
     a, b = (torch.randn(size, generator=generator) for size in ((m, k), (k, n)))
     bound = sum_bound(k, a.double().abs() @ b.double().abs())
-    return Work(
+    return Workload(
         *("matmul", {"m": m, "n": n, "k": k}, (a.to(device), b.to(device))),
         *(a.double() @ b.double(), bound, _make_matmul),
     )
@@ -243,7 +245,7 @@ def matmul_loops(c, a, b, n, k, rows):
             c[row * n + col] = total
 
 
-def _make_grey(work: Work) -> Iterator[Contender]:
+def _make_grey(work: Workload) -> Iterator[BodyRunner]:
     (x,), n = work.inputs, work.sizes["n"]
     device = x.device
     grid, block = bodies.blocks_for(n), bodies.THREADS
@@ -255,10 +257,10 @@ def _make_grey(work: Work) -> Iterator[Contender]:
         yield from _make_simulated(work, bodies.grey, (grid, block), (x.view(-1), n), 4)
     yield from _make_compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
     weights = torch.tensor(WEIGHTS, device=device)
-    yield Contender("torch", "@", lambda: weights @ x)
+    yield BodyRunner("torch", "@", lambda: weights @ x)
 
 
-def _make_matmul(work: Work) -> Iterator[Contender]:
+def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     (a, b), (m, n, k) = work.inputs, work.sizes.values()
     side = bodies.TILE
     shape = (-(-n // side), -(-m // side)), (side, side)
@@ -276,12 +278,12 @@ def _make_matmul(work: Work) -> Iterator[Contender]:
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name
-        yield Contender("weft", name, lambda name=name: ops.matmul(a, b, rung=name))
-    yield Contender("torch", "@", lambda: torch.mm(a, b))
+        yield BodyRunner("weft", name, lambda name=name: ops.matmul(a, b, rung=name))
+    yield BodyRunner("torch", "@", lambda: torch.mm(a, b))
 
 
-def _make_numpy(compute: Callable[[], np.ndarray]) -> Contender:
-    return Contender("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
+def _make_numpy(compute: Callable[[], np.ndarray]) -> BodyRunner:
+    return BodyRunner("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
 
 
 def _make_loops(
@@ -290,7 +292,7 @@ def _make_loops(
     sizes: tuple[int, ...],
     rows: int,
     scale: float,
-) -> Iterator[Contender]:
+) -> Iterator[BodyRunner]:
     """Loops in Python over lists, and the same compiled by Numba for the CPU."""
     lists = [tensor.flatten().tolist() for tensor in inputs]
     flat = [tensor.flatten().numpy() for tensor in inputs]
@@ -306,8 +308,8 @@ def _make_loops(
         _compile_njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
-    yield Contender("python", "loops", python, scale, slice(0, rows), host=True)
-    yield Contender("numba", "loops, njit", njit, host=True)
+    yield BodyRunner("python", "loops", python, scale, slice(0, rows), host=True)
+    yield BodyRunner("numba", "loops, njit", njit, host=True)
 
 
 @functools.cache
@@ -318,8 +320,8 @@ def _compile_njit(loops: Callable[..., None]) -> Any:
 
 
 def _make_simulated(
-    work: Work, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
-) -> Iterator[Contender]:
+    work: Workload, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
+) -> Iterator[BodyRunner]:
     """The body on the lab's simulator; accesses: to memory, of one thread."""
     shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
 
@@ -330,10 +332,12 @@ def _make_simulated(
 
     for name, checks in ("sim", True), ("sim, no checks", False):
         call_it = functools.partial(call, checks, work.out())
-        yield Contender("weft", name, call_it, scale, part, host=True)
+        yield BodyRunner("weft", name, call_it, scale, part, host=True)
 
 
-def _some_blocks(work: Work, shape: Shape, threads: int) -> tuple[Shape, Part, float]:
+def _some_blocks(
+    work: Workload, shape: Shape, threads: int
+) -> tuple[Shape, Part, float]:
     """The first blocks of a launch, so many that they have about `threads` threads.
 
     At least one block; also what of the result is theirs, and how many times as much
@@ -352,8 +356,8 @@ def _some_blocks(work: Work, shape: Shape, threads: int) -> tuple[Shape, Part, f
 
 
 def _make_compiled(
-    work: Work, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
-) -> Iterator[Contender]:
+    work: Workload, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
+) -> Iterator[BodyRunner]:
     """The body by numba_jit, on whatever it runs on, and by cuda_c."""
     mine, other = work.out(), work.out()
     flat, flat_other = mine.view(-1), other.view(-1)
@@ -373,5 +377,5 @@ def _make_compiled(
     if not (on_simulator and what):  # there a barrier takes as long as a thread
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
-        yield Contender("numba", name + what, by_numba, scale, part)
-    yield Contender("weft", "cuda_c" + what, by_c)
+        yield BodyRunner("numba", name + what, by_numba, scale, part)
+    yield BodyRunner("weft", "cuda_c" + what, by_c)

@@ -40,7 +40,7 @@ BINS = 256  # of the histogram, as in the source
 
 
 @dataclass
-class Case:
+class WatchCase:
     """A kernel's inputs, the size it gets, and what it has to compute."""
 
     a: np.ndarray
@@ -76,26 +76,26 @@ def note(rows: list[dict[str, Any]]) -> str:
     return "; ".join(said)
 
 
-def make_cases(scale: int = 1) -> dict[str, Case]:
+def make_cases(scale: int = 1) -> dict[str, WatchCase]:
     """The kernels by name."""
     rng = np.random.default_rng(0)
     sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
-    made: dict[str, Case] = {}
+    made: dict[str, WatchCase] = {}
     for name, n in sides.items():
         a, b = rng.standard_normal((2, n, n), np.float32)
         wide = np.float64(a), np.float64(b)
         bound = sum_bound(n, abs(wide[0]) @ abs(wide[1]))
-        made[name] = Case(a, b, n, wide[0] @ wide[1], bound)
+        made[name] = WatchCase(a, b, n, wide[0] @ wide[1], bound)
     x, y = rng.standard_normal((2, (1 << 22) // scale**2), np.float32)
-    made["add"] = Case(x, y, x.size, x + y)
+    made["add"] = WatchCase(x, y, x.size, x + y)
     parts = np.float64(x[: x.size // 4]).reshape(-1, 256)
     bound = sum_bound(8, abs(parts).sum(1))  # 8 sums on the way of each number
-    made["reduction"] = Case(x, y, parts.size, parts.sum(1), bound)
+    made["reduction"] = WatchCase(x, y, parts.size, parts.sum(1), bound)
     square = x[: (1024 // scale) ** 2].reshape(-1, 1024 // scale)
-    made["transpose"] = Case(square, y, len(square), square.T.copy())
+    made["transpose"] = WatchCase(square, y, len(square), square.T.copy())
     u = rng.random((1 << 20) // scale**2, np.float32)
     counts = np.bincount((u * np.float32(BINS)).astype(int), minlength=BINS)
-    made["histogram"] = Case(u, y, u.size, counts.astype(float))
+    made["histogram"] = WatchCase(u, y, u.size, counts.astype(float))
     return made
 
 
@@ -113,7 +113,7 @@ def open_library(check: bool) -> ctypes.CDLL:
 class Arrays:
     """A case's arrays, where kernels may touch them, and its kernel to launch."""
 
-    def __init__(self, name: str, case: Case, library: ctypes.CDLL) -> None:
+    def __init__(self, name: str, case: WatchCase, library: ctypes.CDLL) -> None:
         self.name, self.case, self.library = name, case, library
         self.out = np.full(case.want.shape, np.nan, np.float32)
         hosts = (self.out, case.a, case.b)
@@ -145,7 +145,7 @@ class Arrays:
 
 
 def _measure(
-    name: str, case: Case, libraries: dict[bool, ctypes.CDLL], samples: int
+    name: str, case: WatchCase, libraries: dict[bool, ctypes.CDLL], samples: int
 ) -> list[dict[str, Any]]:
     contenders = {check: Arrays(name, case, libraries[check]) for check in libraries}
     clock = clock_for("cpu")

@@ -30,7 +30,7 @@ import numpy as np
 
 from ..base.errors import BuildError
 from ..cells import load_cuda
-from ..report.counters import Counters, Place
+from ..report.counters import CostPlace, Counters
 from ..see.inspect import inspect
 from ..see.machine_code import ncu, replay, sass
 from ..see.machine_code.instructions import Instruction, find_loops
@@ -71,7 +71,7 @@ def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None
 # ---- counts ---------------------------------------------------------------------
 
 
-def _merge(metric: Metric, places: list[Place], code: Code) -> Excuse | None:
+def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None:
     """The compiler merged neighbouring accesses into wider ones.
 
     A wide one costs no less than the dearest of those in it. A loop's instructions run
@@ -124,7 +124,9 @@ def _by_loop(code: Code, those: Code) -> list[Code]:
     return list(groups.values())
 
 
-def _act_for_warps(metric: Metric, places: list[Place], code: Code) -> Excuse | None:
+def _act_for_warps(
+    metric: Metric, places: list[CostPlace], code: Code
+) -> Excuse | None:
     """One lane adds for all of its warp: what is left is one turn for each request."""
     together = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
     if metric.kind != "atomic" or not together:
@@ -140,7 +142,9 @@ def _act_for_warps(metric: Metric, places: list[Place], code: Code) -> Excuse | 
     return Excuse(why, ours - lost, ours)
 
 
-def _on_lines(places: list[Place], code: Code, otherwise: bool = True) -> list[Place]:
+def _on_lines(
+    places: list[CostPlace], code: Code, otherwise: bool = True
+) -> list[CostPlace]:
     """The places on the lines of some instructions; all if one has no line.
 
     otherwise: all, too, where none is there.
@@ -171,7 +175,7 @@ def _weigh(counters: Counters, code: Code) -> Excuse | None:
     return Excuse(WEIGHED, *(_largest_mean(shares, sign) for sign in (-1, 1)))
 
 
-def _pieces_of(one: Instruction, pieces: list[Place]) -> list[Place]:
+def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
     """The pieces that an instruction may be part of."""
     here = [p for p in pieces if p.file == one.file and p.line <= one.line <= p.last]
     if here and one.guard:
@@ -180,7 +184,7 @@ def _pieces_of(one: Instruction, pieces: list[Place]) -> list[Place]:
     return here or pieces
 
 
-def _compute_shares(pieces: Iterable[Place], warps: int) -> list[Share]:
+def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
     """What an instruction of one of these pieces adds at most, and at least."""
     found: list[Share] = []
     for p in pieces:
@@ -216,7 +220,7 @@ Shape = tuple[Any, Any]
 
 
 @dataclass
-class Case:
+class CounterCase:
     """A launch: its name here, the kernel's, the shape and the arguments.
 
     lanes: it is about active threads, which must agree with ncu's. template: the
@@ -231,7 +235,7 @@ class Case:
     template: tuple[int, ...] = ()
 
 
-def list_cases() -> list[Case]:
+def list_cases() -> list[CounterCase]:
     """Every launch that is compared."""
     rng = np.random.default_rng(0)
     line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
@@ -239,55 +243,75 @@ def list_cases() -> list[Case]:
     def floats(count: int, kind: type = np.float32) -> np.ndarray:
         return rng.random(count).astype(kind)
 
-    def matmul(tile: int, unroll: int) -> Case:
+    def matmul(tile: int, unroll: int) -> CounterCase:
         shape, name = ((SIDE // tile,) * 2, (tile, tile)), f"matmul, tiles of {tile}"
         args = (*(floats(SIDE**2) for _ in "cab"), SIDE)
         name += ", unrolled" * (unroll > 1)
-        return Case(name, "matmul", shape, args, template=(tile, unroll))
+        return CounterCase(name, "matmul", shape, args, template=(tile, unroll))
 
-    def transpose(kernel: str) -> Case:
-        return Case(kernel, kernel, square, (floats(SIDE**2), floats(SIDE**2), SIDE))
+    def transpose(kernel: str) -> CounterCase:
+        return CounterCase(
+            kernel, kernel, square, (floats(SIDE**2), floats(SIDE**2), SIDE)
+        )
 
-    def branches(kernel: str, rounds: int = ROUNDS) -> Case:
-        return Case(kernel, kernel, line, (floats(N), floats(N), rounds), lanes=True)
+    def branches(kernel: str, rounds: int = ROUNDS) -> CounterCase:
+        return CounterCase(
+            kernel, kernel, line, (floats(N), floats(N), rounds), lanes=True
+        )
 
     x, bins = rng.integers(1, 9, N, np.int32), rng.integers(0, 1024, N, np.int32)
     order = rng.permutation(N).astype(np.int32)
     bytes_ = rng.integers(0, 255, N, np.uint8)
-    made = [Case("coalesced", "coalesced", line, (floats(N), floats(N)))]
+    made = [CounterCase("coalesced", "coalesced", line, (floats(N), floats(N)))]
     for s in (2, 4, 8):
-        made.append(Case(f"stride {s}", "strided", line, (floats(N), floats(s * N), s)))
-    made.append(Case("stores 4", "scattered", line, (floats(4 * N), floats(N), 4)))
+        made.append(
+            CounterCase(f"stride {s}", "strided", line, (floats(N), floats(s * N), s))
+        )
+    made.append(
+        CounterCase("stores 4", "scattered", line, (floats(4 * N), floats(N), 4))
+    )
     made += [
-        Case("random gather", "gather", line, (floats(N), floats(N), order)),
-        Case("misaligned", "misaligned", line, (floats(N), floats(N), N)),
-        Case("copy of float4", "copy_float4", line, (floats(4 * N), floats(4 * N))),
-        Case(
+        CounterCase("random gather", "gather", line, (floats(N), floats(N), order)),
+        CounterCase("misaligned", "misaligned", line, (floats(N), floats(N), N)),
+        CounterCase(
+            "copy of float4", "copy_float4", line, (floats(4 * N), floats(4 * N))
+        ),
+        CounterCase(
             "copy of double", "copy_double", line, (floats(N, float), floats(N, float))
         ),
-        Case("copy of bytes", "copy_bytes", line, (bytes_.copy(), bytes_)),
+        CounterCase("copy of bytes", "copy_bytes", line, (bytes_.copy(), bytes_)),
         *map(transpose, ("transpose_naive", "transpose_tile", "transpose_padded")),
     ]
     for s in (1, 2, 32):
         arrays = floats(N), floats(N)
-        made.append(Case(f"shared, stride {s}", "shared_stride", line, (*arrays, s)))
+        made.append(
+            CounterCase(f"shared, stride {s}", "shared_stride", line, (*arrays, s))
+        )
     made.append(
-        Case("shared float4", "shared_float4", line, (floats(4 * N), floats(4 * N)))
+        CounterCase(
+            "shared float4", "shared_float4", line, (floats(4 * N), floats(4 * N))
+        )
     )
     for kernel in ("sum_interleaved", "sum_strided", "sum_halves", "sum_shuffles"):
-        made.append(Case(kernel, kernel, line, (floats(N // THREADS), floats(N))))
+        made.append(
+            CounterCase(kernel, kernel, line, (floats(N // THREADS), floats(N)))
+        )
     made += [matmul(tile, unroll) for tile in (16, 32) for unroll in (1, tile)]
     made += [branches("odd_and_even"), branches("by_warp"), branches("by_lane", 16)]
     sums = np.zeros(N, np.int32)
     made += [
-        Case("atomic, one address", "atomic_one", line, (sums[:1].copy(), x)),
-        Case("atomic, one float", "atomic_one_float", line, (floats(1), floats(N))),
-        Case("atomic, spread", "atomic_spread", line, (sums.copy(), x)),
-        Case("atomic, histogram", "atomic_histogram", line, (sums.copy(), x, bins)),
-        Case(
+        CounterCase("atomic, one address", "atomic_one", line, (sums[:1].copy(), x)),
+        CounterCase(
+            "atomic, one float", "atomic_one_float", line, (floats(1), floats(N))
+        ),
+        CounterCase("atomic, spread", "atomic_spread", line, (sums.copy(), x)),
+        CounterCase(
+            "atomic, histogram", "atomic_histogram", line, (sums.copy(), x, bins)
+        ),
+        CounterCase(
             "atomic, old value", "atomic_old", line, (sums.copy(), sums.copy(), x, bins)
         ),
-        Case("atomic, shared", "atomic_shared", line, (sums.copy(), x, bins)),
+        CounterCase("atomic, shared", "atomic_shared", line, (sums.copy(), x, bins)),
     ]
     return made
 
@@ -316,7 +340,7 @@ def status(rows: list[dict[str, Any]]) -> int:
     return int(any(row["agrees"] is False for row in rows))
 
 
-def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
+def _by_ncu(chosen: Sequence[CounterCase]) -> list[dict[str, float]]:
     kernels = [_find_kernel(case.kernel, case.template) for case in chosen]
     launches = [
         replay.record(kernel, case.shape, case.args)[1]
@@ -326,7 +350,9 @@ def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
     return ncu.measure(launches, [case.kernel for case in chosen], names)
 
 
-def _compare_case(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
+def _compare_case(
+    case: CounterCase, theirs: dict[str, float] | None
+) -> list[dict[str, Any]]:
     """A case's rows: one for each metric that is not 0 on both sides."""
     kernel = _find_kernel(case.kernel, case.template)
     report = inspect(kernel, quiet=True)[case.shape](*case.args)

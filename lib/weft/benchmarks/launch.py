@@ -157,7 +157,7 @@ def _make_driver_call() -> Call:
     binder = Binder("eight", eight.params)
     addresses = [tensor.data_ptr() for tensor in arguments[:5]]
     packed, offsets = binder.pack(binder.bind(arguments), addresses)
-    plan = launch.Plan(function, (1, 1, 1), (N, 1, 1), 0)
+    plan = launch.LaunchPlan(function, (1, 1, 1), (N, 1, 1), 0)
     room = launch.Room(plan, len(packed), offsets)
     room.fill(packed)
     launched = driver.open_library().cuLaunchKernelEx

@@ -26,7 +26,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class SizedProblem:
     """One size of an op: ours(*inputs, rung=...) computes what torch(*inputs) does."""
 
     sizes: dict[str, int]
@@ -97,7 +97,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     ]
 
 
-def _measure_error(problem: Problem, call: Callable[[], torch.Tensor]) -> float:
+def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
     """The largest difference from float64, over the largest number there."""
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
@@ -121,14 +121,14 @@ def _count_calls(call: Callable[[], object], device: torch.device) -> int:
 # ---- problems ----------------------------------------------------------------
 
 
-def _load_problem(op: str, size: int, device: torch.device) -> Problem:
+def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     """What the op's cases file has it timed with, in one size."""
     of, bench = cases_file(op).OP, cases_file(op).BENCH
     sizes = {bench.size: size, **bench.others}
     inputs = of.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]
-    return Problem(
+    return SizedProblem(
         *(sizes, arrays),
         lambda *given, rung: of.run([*given, *options], rung),
         lambda *given: of.twin(*given, *options),
@@ -137,7 +137,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> Problem:
 
 
 # op -> how a problem is made from one number, and the usual numbers.
-PROBLEMS: dict[str, tuple[Callable[..., Problem], Sequence[int]]] = {
+PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
     op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
     for op in OPS
     if hasattr(cases_file(op), "BENCH")

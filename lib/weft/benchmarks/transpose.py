@@ -68,7 +68,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 @dataclass
-class Contender:
+class TransposeMethod:
     """One way to move numbers. call() leaves them at the beginning of the output.
 
     want: what it has to be; count: how many numbers that are.
@@ -111,7 +111,7 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
     return found
 
 
-def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
+def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[TransposeMethod]:
     """The copy first; y, x (size,size)."""
     kernels = load_cuda(
         SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
@@ -120,23 +120,23 @@ def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     copy = functools.partial(
         kernels.copy[_count_blocks(flat), 256], out, flat, x.numel()
     )
-    yield Contender("copy", "weft", "copy", copy, x)
+    yield TransposeMethod("copy", "weft", "copy", copy, x)
     launch = kernels.copy_four[-(-_count_blocks(flat) // 4), 256]
     four = functools.partial(launch, out, flat, x.numel())
-    yield Contender("copy", "weft", "four", four, x)
-    yield Contender("copy", "torch", "copy_", lambda: y.copy_(x), x)
+    yield TransposeMethod("copy", "weft", "four", four, x)
+    yield TransposeMethod("copy", "torch", "copy_", lambda: y.copy_(x), x)
     tiles = -(-size // SIDE)
     for name in TRANSPOSES:
         block = SIDE, 8 if name == "four" else SIDE
         launch = getattr(kernels, f"transpose_{name}")[(tiles, tiles), block]
         call = functools.partial(launch, y, x, size, size)
-        yield Contender("transpose", "weft", name, call, x.T)
-    yield Contender("transpose", "torch", "copy_", lambda: y.copy_(x.T), x.T)
+        yield TransposeMethod("transpose", "weft", name, call, x.T)
+    yield TransposeMethod("transpose", "torch", "copy_", lambda: y.copy_(x.T), x.T)
     for stride in STRIDES:
         part = flat[::stride]
         launch = kernels.copy_strided[_count_blocks(part), 256]
         call = functools.partial(launch, out, flat, part.numel(), stride)
-        yield Contender("strided", "weft", f"stride {stride}", call, part)
+        yield TransposeMethod("strided", "weft", f"stride {stride}", call, part)
 
 
 def _count_blocks(numbers: torch.Tensor) -> int:

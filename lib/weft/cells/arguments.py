@@ -21,7 +21,7 @@ from ..base.text import shorten_repr
 from ..csource.signature import Param
 from . import arrays, structs
 from .arrays import Array, describe
-from .structs import Layout, Member, Scalar, find_scalar
+from .structs import CScalar, Member, StructLayout, find_scalar
 
 
 def first_array(value: Any) -> Array | None:
@@ -67,7 +67,7 @@ class Binder:
         ]
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
-    def layout_of(self, kind: str) -> Layout | None:
+    def layout_of(self, kind: str) -> StructLayout | None:
         """Of a struct or of an address; None: it is none, or unlike the compiler's."""
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
@@ -142,7 +142,7 @@ class Binder:
     def _error(self, param: Param, message: str) -> ArgumentError:
         return ArgumentError(f"{self.kernel}: {param}: {message}")
 
-    def _value(self, param: Param, kind: Scalar | None, arg: Any) -> Any:
+    def _value(self, param: Param, kind: CScalar | None, arg: Any) -> Any:
         if kind is None:
             return self._struct(param, arg)
         try:
@@ -177,7 +177,9 @@ class Binder:
 
     # ---- structs, and lists of them or of arrays ----
 
-    def _packed(self, param: Param, layout: Layout, values: Sequence[Any]) -> Packed:
+    def _packed(
+        self, param: Param, layout: StructLayout, values: Sequence[Any]
+    ) -> Packed:
         """The values behind each other, as C has them in an array."""
         data, holds = bytearray(layout.size * len(values)), []
         for i, value in enumerate(values):
@@ -191,7 +193,7 @@ class Binder:
         data: bytearray,
         at: int,
         param: Param,
-        layout: Layout,
+        layout: StructLayout,
         value: Any,
         holds: list[tuple[Param, Array]],
     ) -> None:
@@ -217,7 +219,7 @@ class Binder:
                 else:
                     self._fill(data, start, named, member.inner, one, holds)
 
-    def _whole(self, param: Param, layout: Layout, value: Any) -> bytes:
+    def _whole(self, param: Param, layout: StructLayout, value: Any) -> bytes:
         if isinstance(value, np.void) and value.dtype.fields:
             self._check_fields(param, layout, value.dtype)
         data = value if isinstance(value, bytes) else value.tobytes()
@@ -257,7 +259,7 @@ class Binder:
         holds.append((param, array))
         return array.address
 
-    def _list(self, param: Param, layout: Layout, values: Sequence[Any]) -> Array:
+    def _list(self, param: Param, layout: StructLayout, values: Sequence[Any]) -> Array:
         """A list of arrays for a `float **`, of tuples for a struct's address."""
         if layout.name.endswith("*"):
             values = [(value,) for value in values]
@@ -272,13 +274,15 @@ class Binder:
         array.holds = packed.holds
         return array
 
-    def _check_fields(self, param: Param, layout: Layout, dtype: np.dtype) -> None:
+    def _check_fields(
+        self, param: Param, layout: StructLayout, dtype: np.dtype
+    ) -> None:
         """Each member where C has it, and of its type; names do not matter."""
         wrong = structs.describe_misfit(layout, dtype)
         if wrong:
             raise self._error(param, f"{wrong} (C's order of fields, align=True)")
 
-    def _pointer(self, param: Param, kind: Scalar | None, arg: Any) -> Array | None:
+    def _pointer(self, param: Param, kind: CScalar | None, arg: Any) -> Array | None:
         if arg is None:
             return None
         if kind is None and isinstance(arg, (tuple, list)):
@@ -315,7 +319,7 @@ class Binder:
                 "writes: pass its .detach()",
             )
 
-    def _check_dtype(self, param: Param, kind: Scalar | None, array: Array) -> None:
+    def _check_dtype(self, param: Param, kind: CScalar | None, array: Array) -> None:
         if kind is None:
             if param.type.endswith("*") and array.itemsize != 8:
                 raise self._error(

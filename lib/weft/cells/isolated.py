@@ -121,7 +121,7 @@ class Job:
 
 
 @dataclass
-class Placed:
+class SharedArray:
     """An array in the shared memory."""
 
     offset: int
@@ -296,8 +296,8 @@ def _share_arrays(
         memory.unlink()
 
 
-def _place_array(array: Array, offsets: dict[int, int]) -> Placed:
-    return Placed(offsets[id(array)], array.nbytes, array.dtype, array.writable)
+def _place_array(array: Array, offsets: dict[int, int]) -> SharedArray:
+    return SharedArray(offsets[id(array)], array.nbytes, array.dtype, array.writable)
 
 
 def _bytes_of(array: Array) -> Any:
@@ -371,7 +371,8 @@ def _perform_job(
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
     args = [
-        _open_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args
+        _open_array(a, memory, job) if isinstance(a, SharedArray) else a
+        for a in job.args
     ]
     announce()  # compiled, and its arrays in place: the time limit begins
     try:
@@ -398,7 +399,9 @@ def _compile_job(job: Job) -> Any:
     return made, made.launcher(job.expression, job.params, timeout=job.timeout)
 
 
-def _open_array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:
+def _open_array(
+    placed: SharedArray, memory: shared_memory.SharedMemory, job: Job
+) -> Any:
     """The array for the launcher: on the host the shared memory itself."""
     view = memory.buf[placed.offset : placed.offset + placed.nbytes]
     if placed.dtype.startswith("void"):
@@ -416,7 +419,7 @@ def _open_array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) ->
 
 def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
     for placed, tensor in zip(job.args, args):
-        if isinstance(placed, Placed) and placed.writable and placed.nbytes:
+        if isinstance(placed, SharedArray) and placed.writable and placed.nbytes:
             data = tensor.view(torch.uint8).cpu().numpy().tobytes()
             memory.buf[placed.offset : placed.offset + placed.nbytes] = data
 

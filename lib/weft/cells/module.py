@@ -23,7 +23,7 @@ from .cpu.faults import Stopped
 from .cpu.watched import keep_report, tell
 from .gpu import loader as gpu
 from .structs import find_scalar
-from .variables import State
+from .variables import VariableState
 
 CACHED_CONFIGS = 256  # per kernel
 _OF_A_KERNEL = {"module", "signature", "expression", "params"}  # what it sets itself
@@ -116,7 +116,7 @@ class Cell:
         self.target, self.compile_only = target, compile_only
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
-        self.state = State(self)
+        self.state = VariableState(self)
         self.told: set[Any] = set()  # findings that were shown
         self.found = 0  # by the last --check
         self._load()
@@ -327,7 +327,7 @@ class Kernel:
                 return self
             raise
 
-    def _launch(self, shape: config.Config) -> Callable[..., None]:
+    def _launch(self, shape: config.LaunchConfig) -> Callable[..., None]:
         """What [grid, block] gives. On a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
@@ -428,7 +428,7 @@ class Launch:
 
     __slots__ = ("block", "grid", "kernel", "shared", "stream")
 
-    def __init__(self, kernel: Kernel, shape: config.Config) -> None:
+    def __init__(self, kernel: Kernel, shape: config.LaunchConfig) -> None:
         self.kernel = kernel
         self.grid, self.block = shape.grid, shape.block
         self.shared, self.stream = shape.shared, shape.stream

@@ -20,7 +20,7 @@ from ..base.errors import ArgumentError
 from ..csource.signature import Param
 from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
-from .structs import Layout, Scalar, find_scalar, member_of
+from .structs import CScalar, StructLayout, find_scalar, member_of
 
 MOST = 10_000  # elements of one list that are looked through for an address
 
@@ -31,7 +31,7 @@ class Reached:
 
     params: list[Param] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
-    holders: list[tuple[Param, Layout, Array]] = field(default_factory=list)
+    holders: list[tuple[Param, StructLayout, Array]] = field(default_factory=list)
     lists: list[tuple[Param, Array]] = field(default_factory=list)
 
     def has(self, param: Param, array: Array) -> bool:
@@ -41,7 +41,7 @@ class Reached:
         return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in every)
 
     @property
-    def types(self) -> list[Scalar | None]:
+    def types(self) -> list[CScalar | None]:
         """What they are arrays of."""
         return [find_scalar(param.type) for param in self.params]
 
@@ -114,7 +114,9 @@ def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
             )
 
 
-def _list_slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.ndarray]]:
+def _list_slots(
+    data: memoryview, layout: StructLayout
+) -> Iterator[tuple[Param, np.ndarray]]:
     """The addresses in an array of structs, one view for each member that is one."""
     count = len(data) // layout.size
     for offset, param in layout.pointers if count else ():
@@ -122,7 +124,7 @@ def _list_slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.nd
 
 
 def _replace(
-    data: memoryview, layout: Layout, spans: Sequence[tuple[int, int, int]]
+    data: memoryview, layout: StructLayout, spans: Sequence[tuple[int, int, int]]
 ) -> None:
     for _, values in _list_slots(data, layout):
         old, done = values.copy(), np.zeros(values.size, bool)
@@ -135,7 +137,7 @@ def _replace(
 
 
 def _looked_up(
-    param: Param, layout: Layout, value: Packed | Array, known: Sequence[Array]
+    param: Param, layout: StructLayout, value: Packed | Array, known: Sequence[Array]
 ) -> Iterator[tuple[Param, Array]]:
     """The arrays of the callers' at addresses that are in no known one."""
     if isinstance(value, Array):

@@ -24,7 +24,7 @@ from ..csource import diagnostics
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..toolchain import build, keys
 from .gpu import nvrtc
-from .gpu.nvrtc import Program, Usage
+from .gpu.nvrtc import CompiledProgram, Usage
 
 # Taken by g++: macros, folders, warnings, optimisation, language, machine.
 _GXX = re.compile(r"-[DUIOWgfm].*|-std=.*|-w|-pedantic|-pthread|-iquote.*|-include")
@@ -106,7 +106,7 @@ def load_program(
     flags: Sequence[str],
     expressions: Sequence[str],
     headers: Mapping[str, str],
-) -> tuple[Program, bool]:
+) -> tuple[CompiledProgram, bool]:
     """nvrtc.compile()'s program, and whether it was there. Raises CompileError.
 
     name: what errors call the source. It is compiled under CELL, so that the same
@@ -178,7 +178,7 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
     return store.cache_folder("cells") / f"{build._hash(*parts)}.cubin"
 
 
-def _read(path: Path) -> Program | None:
+def _read(path: Path) -> CompiledProgram | None:
     """What _write() wrote; None if nothing is there, or it is damaged."""
     try:
         head, _, rest = path.read_bytes().partition(b"\n")
@@ -188,12 +188,14 @@ def _read(path: Path) -> Program | None:
         if len(rest) != cubin + ptx:
             return None
         usage = {kernel: Usage(**values) for kernel, values in numbers.items()}
-        return Program(rest[:cubin], rest[cubin:].decode(), usage=usage, **about)
+        return CompiledProgram(
+            rest[:cubin], rest[cubin:].decode(), usage=usage, **about
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write(path: Path, made: Program) -> None:
+def _write(path: Path, made: CompiledProgram) -> None:
     ptx = made.ptx.encode()
     about = {
         **{"sizes": [len(made.cubin), len(ptx)], "lowered": dict(made.lowered)},

@@ -26,7 +26,7 @@ from ..csource.signature import Param
 
 
 @dataclass(frozen=True)
-class Scalar:
+class CScalar:
     """A C type that is passed by value, or pointed at.
 
     code: struct's letter for one component; count: of components (float4: 4)
@@ -80,7 +80,7 @@ class Scalar:
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def find_scalar(name: str) -> Scalar | None:
+def find_scalar(name: str) -> CScalar | None:
     """The type called `name`; None: a struct, an enum or a type we do not know."""
     return _make_table().get(name)
 
@@ -131,13 +131,15 @@ def _bfloat16_bits(number: float) -> int:
 
 
 @functools.cache
-def _make_table() -> dict[str, Scalar]:
-    table: dict[str, Scalar] = {}
+def _make_table() -> dict[str, CScalar]:
+    table: dict[str, CScalar] = {}
 
     def add(names: str, code: str, dtypes: str, kind: str = "int") -> None:
         size = struct.calcsize(code)
         for name in names.split(","):
-            table[name] = Scalar(name, code, 1, size, size, tuple(dtypes.split()), kind)
+            table[name] = CScalar(
+                name, code, 1, size, size, tuple(dtypes.split()), kind
+            )
 
     # torch has hardly any unsigned types, so signed arrays pass for unsigned ones;
     # and a byte is a byte.
@@ -168,18 +170,18 @@ def _make_table() -> dict[str, Scalar]:
     for name, base in (("half2", "half"), ("nv_bfloat162", "nv_bfloat16")):
         _add_vector(table, name, base, 2)
         _add_vector(table, f"__{name}", base, 2)
-    table["dim3"] = Scalar("dim3", "I", 3, 12, 4, ("uint32", "int32"), "int")
+    table["dim3"] = CScalar("dim3", "I", 3, 12, 4, ("uint32", "int32"), "int")
     return table
 
 
-def _add_vector(table: dict[str, Scalar], name: str, base: str, count: int) -> None:
+def _add_vector(table: dict[str, CScalar], name: str, base: str, count: int) -> None:
     one = table[base]
     align = one.size if count in (1, 3) else min(16, one.size * count)
     dtypes = one.dtypes
     if count == 2 and one.kind == "float":
         dtypes += ("complex64",) if base == "float" else ("complex128",)
     size = one.size * count
-    table[name] = Scalar(name, one.code, count, size, align, dtypes, one.kind)
+    table[name] = CScalar(name, one.code, count, size, align, dtypes, one.kind)
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,8 @@ class Member:
     offset: int
     size: int  # of one element
     extents: tuple[int, ...]
-    kind: Scalar | None
-    inner: Layout | None
+    kind: CScalar | None
+    inner: StructLayout | None
 
     @property
     def count(self) -> int:
@@ -200,7 +202,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StructLayout:
     """A struct as a compiler lays it out. pointers: the offsets of its addresses."""
 
     name: str
@@ -229,23 +231,23 @@ def member_of(member: Param, owner: Param) -> Param:
     return replace(member, name=f"{owner.name}.{member.name}", text=text)
 
 
-def find_layout(source: str, kind: str) -> Layout | None:
+def find_layout(source: str, kind: str) -> StructLayout | None:
     """Of the type that a parameter has or points to; of `float *`, one address."""
     if kind.endswith("*"):
         base = kind[:-1].strip()
         param = Param(base, "", True, False, kind)
         member = Member(param, 0, 8, (), None, None)
-        return Layout(kind, 8, 8, (member,))
+        return StructLayout(kind, 8, 8, (member,))
     if not re.fullmatch(r"[\w:]+", kind):
         return None
     return list_layouts(source).get(kind.split("::")[-1])
 
 
 @functools.lru_cache(64)
-def list_layouts(source: str) -> dict[str, Layout]:
+def list_layouts(source: str) -> dict[str, StructLayout]:
     """The structs of a source (a cell and its headers) by their names."""
     code = signature.blank_comments(source)
-    known: dict[str, Layout] = {}
+    known: dict[str, StructLayout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
         return known
     aliases, numbers = signature.read_aliases(code), list_constants(code)
@@ -266,7 +268,7 @@ def list_layouts(source: str) -> dict[str, Layout]:
     return known
 
 
-def tuple_of(made: Layout | None) -> str:
+def tuple_of(made: StructLayout | None) -> str:
     """What a struct comes as, in words: a tuple (float *x, int n),"""
     if made is None:
         return ""
@@ -275,7 +277,7 @@ def tuple_of(made: Layout | None) -> str:
     return f"a tuple ({', '.join(str(m.param) for m in made.members)}), "
 
 
-def describe_misfit(made: Layout, dtype: np.dtype) -> str:
+def describe_misfit(made: StructLayout, dtype: np.dtype) -> str:
     """How a structured dtype differs from a struct; "" where it does not."""
     if dtype.itemsize != made.size:
         return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
@@ -311,7 +313,7 @@ _STRUCT = re.compile(
 )
 
 
-def _align_layout(made: Layout, align: int) -> Layout:
+def _align_layout(made: StructLayout, align: int) -> StructLayout:
     align = max(align, made.align)
     return replace(made, align=align, size=-(-made.size // align) * align)
 
@@ -320,8 +322,8 @@ def _make_layout(
     body: str,
     aliases: dict[str, str],
     numbers: dict[str, int],
-    known: dict[str, Layout],
-) -> Layout | None:
+    known: dict[str, StructLayout],
+) -> StructLayout | None:
     members, end, most = [], 0, 1
     for base, stars, name, brackets in list_declarators(body):
         param = signature.declare(f"{base} {stars}", name, aliases)
@@ -340,7 +342,7 @@ def _make_layout(
         members.append(one)
         end += size * one.count
         most = max(most, align)
-    return _align_layout(Layout("", max(end, 1), most, tuple(members)), most)
+    return _align_layout(StructLayout("", max(end, 1), most, tuple(members)), most)
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)

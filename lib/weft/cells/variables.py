@@ -26,7 +26,7 @@ from ..csource.signature import Param
 from . import structs
 from .arguments import Binder
 from .arrays import describe
-from .structs import Scalar, find_scalar
+from .structs import CScalar, find_scalar
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Variable:
         return self.scope + self.name
 
     @functools.cached_property
-    def kind(self) -> Scalar | None:
+    def kind(self) -> CScalar | None:
         """The C type of one element; None for a struct and for an address."""
         return None if self.param.pointer else find_scalar(self.param.type)
 
     @functools.cached_property
-    def layout(self) -> structs.Layout | None:
+    def layout(self) -> structs.StructLayout | None:
         """Of a struct that is known."""
         known = not (self.param.pointer or self.kind)
         return structs.find_layout(self.text, self.param.type) if known else None
@@ -194,7 +194,7 @@ def _on_host(value: Any) -> np.ndarray:
     return value
 
 
-def _struct_dtype(layout: structs.Layout) -> np.dtype:
+def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
     """NumPy's description of a struct."""
     formats: list[Any] = []
     for member in layout.members:
@@ -317,7 +317,7 @@ def _scope_at(code: str, end: int) -> str | None:
 # ---- of a cell -------------------------------------------------------------------
 
 
-class State:
+class VariableState:
     """What the variables of a cell hold, wherever it is compiled.
 
     The values lie in the library of the last launch. given: the bytes that Python

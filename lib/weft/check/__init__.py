@@ -29,7 +29,7 @@ from . import plan
 from .cases import Case, Sizes, spoken_of
 from .problem import Attempt, Problem, Trial, call, make_arguments, name_results
 from .refusal import refuse_run
-from .runners import Returns, Runner, TooLong, make_runners, time_limit
+from .runners import FunctionTooLong, ReturningRunner, Runner, make_runners, time_limit
 
 TIMEOUT = 10.0  # seconds that one launch may take
 
@@ -167,7 +167,7 @@ def _make_problem(
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise ArgumentError(f"{', '.join(twice)}: told twice, as input and as output?")
-    if isinstance(runner, Returns):
+    if isinstance(runner, ReturningRunner):
         parameters: list[str] = []
         if not inputs:
             raise ArgumentError(
@@ -240,7 +240,7 @@ def _run_case(
     """One run of one case: what came out, and the Mismatch if that is wrong."""
     attempt = Attempt(trial, order)
     try:
-        if isinstance(runner, Returns):
+        if isinstance(runner, ReturningRunner):
             _run_function(problem, runner, trial, attempt, timeout)
         else:
             _run_writer(runner, trial, attempt, timeout)
@@ -252,7 +252,7 @@ def _run_case(
         raise
     except Mismatch as error:
         attempt.error = error
-    except (KernelFault, OrderDependence, TooLong) as error:
+    except (KernelFault, OrderDependence, FunctionTooLong) as error:
         attempt.error = _refuse_fault(runner, error)
     except NotImplementedError:
         raise
@@ -278,7 +278,11 @@ def _run_writer(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) 
 
 
 def _run_function(
-    problem: Problem, runner: Returns, trial: Trial, attempt: Attempt, timeout: float
+    problem: Problem,
+    runner: ReturningRunner,
+    trial: Trial,
+    attempt: Attempt,
+    timeout: float,
 ) -> None:
     """Call a function of the inputs, which must leave them as they are."""
     guarded = {n: Guarded(a) for n, a in trial.inputs.items()}

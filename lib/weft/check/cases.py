@@ -200,7 +200,7 @@ def draw_values(
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory.
 
     plain: one thread for each element of the first output. like: of the same plan, for
@@ -211,7 +211,7 @@ class Shape:
     block: tuple[int, int, int]
     shared: int = 0
     plain: bool = False
-    like: Callable[[Sizes], Shape] | None = field(
+    like: Callable[[Sizes], LaunchShape] | None = field(
         default=None, compare=False, repr=False
     )
 
@@ -219,7 +219,7 @@ class Shape:
         return f"grid {shorten_shape(self.grid)}, block {shorten_shape(self.block)}"
 
 
-Case = tuple[Sizes, Shape | None]
+Case = tuple[Sizes, LaunchShape | None]
 
 
 def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
@@ -240,7 +240,7 @@ def make_three(given: Any) -> tuple[int, int, int]:
 
 def cover_elements(
     shape: tuple[int, ...], block: tuple[int, int, int], dims: int
-) -> Shape:
+) -> LaunchShape:
     """One thread for each element: x along the last axis, y along the one before.
 
     dims: how many axes of threads the kernel knows; what is left is flattened into
@@ -251,7 +251,7 @@ def cover_elements(
     lengths = [*head, math.prod(rest)]
     lengths += [1] * (3 - len(lengths))
     grid = tuple(max(1, divide_up(n, b)) for n, b in zip(lengths, block))
-    return Shape(grid, block, plain=True)
+    return LaunchShape(grid, block, plain=True)
 
 
 def count_dimensions(text: str) -> int:

@@ -10,7 +10,7 @@ from ..base.errors import ArgumentError
 from ..toolchain import config
 from .cases import (
     Case,
-    Shape,
+    LaunchShape,
     Sizes,
     by_name,
     cover_elements,
@@ -118,7 +118,7 @@ def _make_shape(
     block: tuple[int, int, int],
     grid: Any,
     shared: Any,
-) -> Shape:
+) -> LaunchShape:
     spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
     made = cover_elements(spec.shape(sizes), block, runner.dimensions)
     plain_block = block[0] if block[1:] == (1, 1) else block
@@ -126,13 +126,13 @@ def _make_shape(
     room = by_name(shared, pool) if callable(shared) else shared
     if grid is not None:
         grid = by_name(grid, pool) if callable(grid) else grid
-        return Shape(make_three(grid), block, room)
-    return Shape(made.grid, block, room, plain=True)
+        return LaunchShape(make_three(grid), block, room)
+    return LaunchShape(made.grid, block, room, plain=True)
 
 
 def shape_for_sizes(
-    problem: Problem, shape: Shape | None, sizes: Sizes
-) -> Shape | None:
+    problem: Problem, shape: LaunchShape | None, sizes: Sizes
+) -> LaunchShape | None:
     """The launch shape of the same plan for other sizes.
 
     ArgumentError if it does not follow from sizes, or these make no sense.
@@ -145,7 +145,7 @@ def shape_for_sizes(
     return shape.like(sizes)
 
 
-def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> Shape:
+def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> LaunchShape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
         raise ArgumentError(
@@ -157,4 +157,4 @@ def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> Shape:
         )
         parts = (*parts, room)
     like = partial(_launch_shape, launch, shared=shared) if callable(launch) else None
-    return Shape(make_three(parts[0]), make_three(parts[1]), parts[2], like=like)
+    return LaunchShape(make_three(parts[0]), make_three(parts[1]), parts[2], like=like)

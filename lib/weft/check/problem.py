@@ -29,8 +29,8 @@ import torch
 
 from ..base.arrays import Guarded, poison, widen_floats
 from ..base.errors import ArgumentError, Mismatch
-from .cases import Shape, Sizes, Spec, by_name, draw_values, names_of
-from .runners import Returns, Runner
+from .cases import LaunchShape, Sizes, Spec, by_name, draw_values, names_of
+from .runners import ReturningRunner, Runner
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Trial:
     """
 
     sizes: Sizes
-    shape: Shape | None
+    shape: LaunchShape | None
     index: int
     inputs: Arrays
     starts: Arrays
@@ -156,7 +156,7 @@ class Problem:
         return [*self.outputs, *self.inout]
 
     def prepare(
-        self, runner: Runner, sizes: Sizes, shape: Shape | None, index: int
+        self, runner: Runner, sizes: Sizes, shape: LaunchShape | None, index: int
     ) -> Trial:
         """Draw the inputs of a case and ask the reference for the answer."""
         rng = np.random.default_rng([self.seed, index])
@@ -175,7 +175,7 @@ class Problem:
         starts |= {name: inputs[name] for name in self.inout}
         trial = Trial(sizes, shape, index, inputs, starts, values)
         trial.want = self._wants(self.answer(trial.pool), starts)
-        if not isinstance(runner, Returns):
+        if not isinstance(runner, ReturningRunner):
             self._judge(trial, {n: a.dtype for n, a in starts.items()})
         return trial
 

@@ -18,7 +18,7 @@ from . import mistakes, plan
 from .cases import Case
 from .faulty import of_fault
 from .problem import Attempt, Problem, Trial, make_arguments
-from .runners import Runner, Simulated, TooLong
+from .runners import FunctionTooLong, Runner, SimulatedRunner
 
 Index = tuple[int, int, int]
 
@@ -55,7 +55,7 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
     """Whether a record tells, and the (block, thread) that wrote the element last."""
     error, shape = attempt.error, attempt.trial.shape
-    if not isinstance(runner, Simulated) or error is None:
+    if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None
     _, args = make_arguments(runner, attempt.trial)
     trace = runner.trace(args, shape, attempt.order)
@@ -146,7 +146,9 @@ def refuse_run(
         facts |= find_writer(runner, first, lines)
     later = []
     lost = runner.device is not None and not first.by_value  # a GPU is gone after it
-    if not (lost or _is_hanging(first) or isinstance(first.error.__cause__, TooLong)):
+    if not (
+        lost or _is_hanging(first) or isinstance(first.error.__cause__, FunctionTooLong)
+    ):
         later = _explore_cases(runner, first, cases, again)
         if not runner.few and not runner.device:
             later += _probe(problem, [*passed, first, *later], cases, again)
@@ -354,7 +356,7 @@ def _describe_run(order: str) -> str:
     return {"reverse": "with threads in reverse"}.get(order, f"with threads {order}")
 
 
-def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
+def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:
     trial, name = attempt.trial, attempt.wrong
     want, got = trial.want[name], attempt.got[name]
     start = trial.starts.get(name) if name in problem.outputs else None
@@ -371,7 +373,7 @@ def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
     specs = problem.inputs | problem.inout
     axes = {n: specs[n].axes for n in inputs}
     output = problem.outputs.get(name) or problem.inout.get(name)
-    return mistakes.Scene(
+    return mistakes.WrongOutput(
         *(name, got.reshape(want.shape), want, trial.bound[name], _block_of(attempt)),
         *(still, poison, inputs, again, axes),
         output=output.axes if output else _list_unnamed(trial, want),

@@ -28,10 +28,10 @@ from ..cells.structs import find_scalar
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim
-from .cases import Shape, count_dimensions
+from .cases import LaunchShape, count_dimensions
 
 
-class TooLong(KernelError):
+class FunctionTooLong(KernelError):
     """It ran longer than it may, and was ended."""
 
 
@@ -50,15 +50,15 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
         with lock:
             if state["inside"]:
                 state["late"] = True
-                raise_in(thread, TooLong)
+                raise_in(thread, FunctionTooLong)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except TooLong:
-        raise TooLong(
+    except FunctionTooLong:
+        raise FunctionTooLong(
             f"{name} ran longer than {seconds:g} s and was ended: look for a loop that "
             f"does not end, or allow it more with timeout="
         ) from None
@@ -98,16 +98,18 @@ class Runner:
         """What an array has unless the caller says: float32."""
         return np.dtype(np.float32)
 
-    def run(self, args: Sequence[Any], shape: Shape, order: str, timeout: float) -> Any:
+    def run(
+        self, args: Sequence[Any], shape: LaunchShape, order: str, timeout: float
+    ) -> Any:
         """Launch it; returns the simulator's report or None."""
         raise NotImplementedError
 
-    def trace(self, args: Sequence[Any], shape: Shape, order: str) -> Any:
+    def trace(self, args: Sequence[Any], shape: LaunchShape, order: str) -> Any:
         """The same with a record of every access; None where there is none."""
         return None
 
 
-class Python(Runner):
+class PythonRunner(Runner):
     """What is written as a Python function: its source says how it indexes."""
 
     def __init__(self, function: Any) -> None:
@@ -125,7 +127,7 @@ class Python(Runner):
         return parameter not in self._shaped
 
 
-class Simulated(Python):
+class SimulatedRunner(PythonRunner):
     """A Python kernel on the simulator, whose findings refuse it as well."""
 
     orders = ORDERS
@@ -142,12 +144,12 @@ class Simulated(Python):
         report = self._launch(args, shape, order=order, trace=True)
         return None if report is None else report.trace
 
-    def _launch(self, args: Sequence[Any], shape: Shape, **options: Any) -> Any:
+    def _launch(self, args: Sequence[Any], shape: LaunchShape, **options: Any) -> Any:
         ready = sim(self.function, quiet=True, **options)
         return ready[shape.grid, shape.block, 0, shape.shared](*args)
 
 
-class Numba(Python):
+class NumbaRunner(PythonRunner):
     """A Python kernel on numba.cuda: a GPU, or Numba's simulator without one."""
 
     def __init__(self, ready: Any, device: torch.device | None) -> None:
@@ -161,7 +163,7 @@ class Numba(Python):
         self.ready[shape.grid, shape.block, 0, shape.shared](*args)
 
 
-class Translated(Python):
+class TranslatedRunner(PythonRunner):
     """A Python kernel as CUDA C."""
 
     def __init__(self, ready: Any, device: torch.device | None) -> None:
@@ -183,7 +185,7 @@ class Translated(Python):
             return _launch_watched(launch.kernel.launcher("cpu", True), shape, args)
 
 
-class Cell(Runner):
+class CellRunner(Runner):
     """A kernel of CUDA C, from load_cuda() or %%cuda."""
 
     def __init__(self, kernel: jit.Kernel, device: torch.device | None) -> None:
@@ -233,7 +235,7 @@ class Cell(Runner):
         return None
 
 
-class InPlace(Python):
+class InPlaceRunner(PythonRunner):
     """A plain function that writes into the arrays it is given."""
 
     kernel = False
@@ -244,7 +246,7 @@ class InPlace(Python):
             self.function(*args)
 
 
-class Returns(Runner):
+class ReturningRunner(Runner):
     """A plain function of the inputs that returns the outputs."""
 
     kernel = False
@@ -256,7 +258,7 @@ class Returns(Runner):
         self.function = function
 
 
-def _launch_watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
+def _launch_watched(launcher: Any, shape: LaunchShape, args: Sequence[Any]) -> Any:
     """Launch under the watch build; the report if it has found anything."""
     launcher(shape.grid, shape.block, shape.shared, None, args)
     return None if launcher.last.ok else launcher.last.report
@@ -288,29 +290,31 @@ def _select_runners(
         subject = _one_kernel(subject)
     if isinstance(subject, jit.Kernel):
         places = _list_places(device, subject.module.target)
-        return [Cell(subject, place) for place in places]
+        return [CellRunner(subject, place) for place in places]
     module = type(subject).__module__
     if module.startswith("weft.pykernel.numba"):
         gpu = torch.cuda.is_available()
         place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
-        return [Numba(subject, place)]
+        return [NumbaRunner(subject, place)]
     if module.startswith("weft.pykernel.to_cuda"):
-        return [Translated(subject, place) for place in _list_places(device, None)]
+        return [
+            TranslatedRunner(subject, place) for place in _list_places(device, None)
+        ]
     if module.startswith("weft.pykernel.sim"):
-        return [Simulated(subject.kernel)]
+        return [SimulatedRunner(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
-        return [Simulated(subject)]
+        return [SimulatedRunner(subject)]
     plain = isinstance(subject, types.FunctionType)
     if plain and ((launched and has_outputs) or speaks_cuda(subject)):
-        return [Simulated(subject)]
+        return [SimulatedRunner(subject)]
     if not callable(subject):
         raise ArgumentError(
             f"check() takes a kernel or a function, this is {subject!r} of type "
             f"{type(subject).__name__}"
         )
     if has_outputs:
-        return [InPlace(subject)]
-    return [Returns(subject)]
+        return [InPlaceRunner(subject)]
+    return [ReturningRunner(subject)]
 
 
 def _one_kernel(subject: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from ..base.errors import ArgumentError, Mismatch
 from ..benchmarks import sanitizer
 from ..ops.cases import OPS
-from ..ops.check import Verdict, check_rung
+from ..ops.check import RungVerdict, check_rung
 from ..timing import device_name, table, write_json
 from ..toolchain import native
 
@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
         ):
             failures += isinstance(result, Mismatch)
             print(_write_line(result), flush=True)
-            if isinstance(result, Verdict):
+            if isinstance(result, RungVerdict):
                 rows.append(_make_row(result))
     if args.json:
         write_json(args.json, rows)
@@ -76,7 +76,7 @@ def _run_sanitizer(args: argparse.Namespace) -> int:
 
 def _check_each(
     op: str, rung: str | None, target: str, wide: int
-) -> Iterator[Verdict | Mismatch]:
+) -> Iterator[RungVerdict | Mismatch]:
     for candidate in _select_rungs(op, rung, target):
         try:
             yield check_rung(native.library(op, target), candidate, wide)
@@ -90,7 +90,7 @@ def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
     return [r for r in here if target in r.targets and rung in (None, r.name)]
 
 
-def _write_line(result: Verdict | Mismatch) -> str:
+def _write_line(result: RungVerdict | Mismatch) -> str:
     if isinstance(result, Mismatch):
         return f"WRONG  {result}"
     return (
@@ -99,7 +99,7 @@ def _write_line(result: Verdict | Mismatch) -> str:
     )
 
 
-def _make_row(verdict: Verdict) -> dict[str, Any]:
+def _make_row(verdict: RungVerdict) -> dict[str, Any]:
     return {
         **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},
         **{"precision": verdict.precision, "target": verdict.target},

@@ -25,7 +25,7 @@ from ..toolchain.tools import cpu_flags, toolkit_version
 
 
 @dataclass(frozen=True)
-class Finding:
+class Examination:
     """One thing looked at. `cure` is empty where nothing is wrong."""
 
     name: str
@@ -38,12 +38,12 @@ class Finding:
         return f"{self.name:14} {self.value}{cure}"
 
 
-def examine(rungs: bool = True) -> list[Finding]:
+def examine(rungs: bool = True) -> list[Examination]:
     """Look at everything; nothing here raises, whatever the machine lacks.
 
     rungs: also build every op and list what runs, which may take a minute.
     """
-    looks: list[Callable[[], list[Finding]]] = [
+    looks: list[Callable[[], list[Examination]]] = [
         *[
             _examine_python,
             _examine_processor,
@@ -61,7 +61,7 @@ def examine(rungs: bool = True) -> list[Finding]:
             findings += look()
         except Exception as error:  # a doctor who faints helps nobody
             name = look.__name__.strip("_")
-            findings.append(Finding(name, f"could not look: {error}"))
+            findings.append(Examination(name, f"could not look: {error}"))
     return findings
 
 
@@ -98,23 +98,25 @@ def vector_width() -> str:
 # ---- looks -------------------------------------------------------------------
 
 
-def _examine_python() -> list[Finding]:
-    return [Finding("Python", f"{platform.python_version()} ({platform.platform()})")]
+def _examine_python() -> list[Examination]:
+    return [
+        Examination("Python", f"{platform.python_version()} ({platform.platform()})")
+    ]
 
 
-def _examine_processor() -> list[Finding]:
+def _examine_processor() -> list[Examination]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     value = f"{cpu_name()}, {count_cores()} cores, {vector_width()}, {memory:.0f} GiB"
-    return [Finding("CPU", value)]
+    return [Examination("CPU", value)]
 
 
-def _examine_compiler() -> list[Finding]:
+def _examine_compiler() -> list[Examination]:
     found = tools.gxx()
     if not found:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
-        return [Finding("C++ compiler", "none", cure, needed=True)]
+        return [Examination("C++ compiler", "none", cure, needed=True)]
     done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    return [Finding("C++ compiler", done.stdout.splitlines()[0])]
+    return [Examination("C++ compiler", done.stdout.splitlines()[0])]
 
 
 _OVERRUN = """__global__ void overrun(int *x) {
@@ -123,7 +125,7 @@ _OVERRUN = """__global__ void overrun(int *x) {
 """
 
 
-def _examine_watch_build() -> list[Finding]:
+def _examine_watch_build() -> list[Examination]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 
@@ -135,31 +137,31 @@ def _examine_watch_build() -> list[Finding]:
         cell = load_cuda(_OVERRUN, target="cpu", watched=True)
         cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))
     except BuildError as error:
-        return [Finding(name, str(error).splitlines()[0], cure)]
+        return [Examination(name, str(error).splitlines()[0], cure)]
     except KernelFault as fault:
         report = getattr(fault, "report", None)
         if report and [(f.kind, f.line) for f in report.findings] == [("bounds", 2)]:
             value = "%%cuda, inspect() and weft inspect watch kernels on the CPU"
-            return [Finding(name, value)]
-    return [Finding(name, "does not see a kernel that writes past its array", cure)]
+            return [Examination(name, value)]
+    return [Examination(name, "does not see a kernel that writes past its array", cure)]
 
 
 _NEEDED = {"torch", "numpy", "cffi", "platformdirs", "matplotlib", "tqdm"}
 
 
-def _examine_packages() -> list[Finding]:
+def _examine_packages() -> list[Examination]:
     findings = []
     for name in ("torch", "numpy", "numba", "cffi", "matplotlib", "tqdm",
                  "platformdirs", "jupyterlab", "anywidget"):  # fmt: skip
         try:
-            findings.append(Finding(name, importlib.metadata.version(name)))
+            findings.append(Examination(name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
             needed = name in _NEEDED
-            findings.append(Finding(name, "none", f"pip install {name}", needed))
+            findings.append(Examination(name, "none", f"pip install {name}", needed))
     return findings
 
 
-def _examine_gpu() -> list[Finding]:
+def _examine_gpu() -> list[Examination]:
     import torch
 
     if torch.cuda.is_available():
@@ -167,15 +169,15 @@ def _examine_gpu() -> list[Finding]:
     smi = shutil.which("nvidia-smi")
     if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.strip():
         cure = f"this torch ({torch.__version__}) cannot use the GPU: pip install torch"
-        return [Finding("GPU", "there is one, but torch does not see it", cure)]
+        return [Examination("GPU", "there is one, but torch does not see it", cure)]
     if Path("/dev/nvidia0").exists():
-        return [Finding("GPU", "no driver answers", "install NVIDIA's driver")]
+        return [Examination("GPU", "no driver answers", "install NVIDIA's driver")]
     return [
-        Finding("GPU", "none: kernels run on the CPU target, GPU results are shown")
+        Examination("GPU", "none: kernels run on the CPU target, GPU results are shown")
     ]
 
 
-def _one_gpu(index: int) -> Finding:
+def _one_gpu(index: int) -> Examination:
     import torch
 
     gpu = torch.cuda.get_device_properties(index)
@@ -185,23 +187,23 @@ def _one_gpu(index: int) -> Finding:
         f"driver {driver_version()}"
     )
     if (gpu.major, gpu.minor) < (7, 5):
-        return Finding(f"GPU {index}", value, "the kernels need 7.5 or later")
-    return Finding(f"GPU {index}", value)
+        return Examination(f"GPU {index}", value, "the kernels need 7.5 or later")
+    return Examination(f"GPU {index}", value)
 
 
-def _examine_toolkit() -> list[Finding]:
+def _examine_toolkit() -> list[Examination]:
     import torch
 
     found = build.nvcc()
     if found:
-        return [Finding("CUDA Toolkit", f"{toolkit_version()} ({found})")]
+        return [Examination("CUDA Toolkit", f"{toolkit_version()} ({found})")]
     if not torch.cuda.is_available():
-        return [Finding("CUDA Toolkit", "none, and none needed without a GPU")]
+        return [Examination("CUDA Toolkit", "none, and none needed without a GPU")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
-    return [Finding("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
+    return [Examination("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
 
 
-def _examine_cells() -> list[Finding]:
+def _examine_cells() -> list[Examination]:
     """What %%cuda cells are compiled with, and read."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..cells.gpu import nvrtc
@@ -210,52 +212,54 @@ def _examine_cells() -> list[Finding]:
     value = (
         "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.nvrtc_version())
     )
-    findings = [Finding("NVRTC", value, why)]
+    findings = [Examination("NVRTC", value, why)]
     try:
-        findings.append(Finding("disassembler", tools.find_disassembler()))
+        findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:
-        findings.append(Finding("disassembler", "none: no --sass", str(error)))
+        findings.append(Examination("disassembler", "none: no --sass", str(error)))
     return [*findings, _examine_ptxas(), _examine_ncu()]
 
 
-def _examine_ptxas() -> Finding:
+def _examine_ptxas() -> Examination:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import compilation
 
     if found := compilation.ptxas():
-        return Finding("ptxas", found)
+        return Examination("ptxas", found)
     value = "none: no sass() of Numba's kernels and of programs"
-    return Finding("ptxas", value, "pip install nvidia-cuda-nvcc")
+    return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
-def _examine_ncu() -> Finding:
+def _examine_ncu() -> Examination:
     """What reads the GPU's counters for profile(kernel)."""
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import ncu
 
     try:
-        return Finding("ncu", ncu.require())
+        return Examination("ncu", ncu.require())
     except ncu.NoCounters as error:
         import torch
 
         value = "none: profile() has the CPU's counters alone"
-        return Finding("ncu", value, str(error) if torch.cuda.is_available() else "")
+        return Examination(
+            "ncu", value, str(error) if torch.cuda.is_available() else ""
+        )
 
 
-def _examine_numba() -> list[Finding]:
+def _examine_numba() -> list[Examination]:
     """What numba_jit(kernel) runs on."""
     from importlib.util import find_spec
 
     if not find_spec("numba"):
         cure = "pip install numba"
-        return [Finding("numba_jit", "nothing to run on", cure)]
+        return [Examination("numba_jit", "nothing to run on", cure)]
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a process of its own (no GPU, or told so)"
-        return [Finding("numba_jit", value)]
+        return [Examination("numba_jit", value)]
     # Each finding stands alone: doctor runs where this cannot be imported.
     from ..pykernel.numba import gpu
 
@@ -267,16 +271,16 @@ def _examine_numba() -> list[Finding]:
     why = gpu.explain_unusable()
     if why:
         why, _, cure = why.rpartition(": ")
-        return [Finding("numba_jit", why, cure)]
-    return [Finding("numba_jit", value)]
+        return [Examination("numba_jit", why, cure)]
+    return [Examination("numba_jit", value)]
 
 
-def _examine_places() -> list[Finding]:
+def _examine_places() -> list[Examination]:
     where = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
-    return [Finding("cache", where), Finding("checkout", str(build.ROOT))]
+    return [Examination("cache", where), Examination("checkout", str(build.ROOT))]
 
 
-def _examine_rungs() -> list[Finding]:
+def _examine_rungs() -> list[Examination]:
     """Build every op for every target there is, and list its rungs."""
     import torch
 
@@ -287,10 +291,10 @@ def _examine_rungs() -> list[Finding]:
                 lib = native.library(op, target)
             except BuildError as error:
                 first = str(error).splitlines()[0]
-                findings.append(Finding(f"{op} on {target}", first, "see above"))
+                findings.append(Examination(f"{op} on {target}", first, "see above"))
                 continue
             findings.append(
-                Finding(f"{op} on {target}", _describe_rungs(lib.rungs, target))
+                Examination(f"{op} on {target}", _describe_rungs(lib.rungs, target))
             )
     return findings
 

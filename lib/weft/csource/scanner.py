@@ -33,7 +33,7 @@ _IF_NVCC = re.compile(rf"\s*(?:defined\s*\(?\s*)?{_NVCC_ONLY}\s*\)?\s*")
 _IF_NOT_NVCC = re.compile(rf"\s*!\s*defined\s*\(?\s*{_NVCC_ONLY}\s*\)?\s*")
 
 
-class Text:
+class ScannedText:
     """A source, and the same with all that is not code blanked out.
 
     Both have the same length and the same newlines, so an offset into one is
@@ -148,7 +148,7 @@ def _is_skipped(word: str, condition: str) -> bool | None:
     return None
 
 
-def replace_spans(text: Text, edits: list[tuple[int, int, str]]) -> str:
+def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
     """Replace [start, end) by the string, for edits that do not overlap."""
     out, done = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
@@ -157,7 +157,7 @@ def replace_spans(text: Text, edits: list[tuple[int, int, str]]) -> str:
     return "".join(out) + text.raw[done:]
 
 
-def function_depths(text: Text) -> Callable[[int], bool]:
+def function_depths(text: ScannedText) -> Callable[[int], bool]:
     """A function of an offset: whether it lies in a function's body."""
     events, stack = [], []
     for match in re.finditer(r"[{}]", text.code):
@@ -179,7 +179,7 @@ def function_depths(text: Text) -> Callable[[int], bool]:
     return inside
 
 
-def on_one_line(text: Text, start: int, end: int) -> tuple[str, str]:
+def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
     """The code without comments and line breaks, and the line breaks."""
     code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
     breaks = "".join(re.findall(r"\\?\n", code))
@@ -191,7 +191,7 @@ def _blank_comment(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
 
 
-def split_declarators(text: Text, start: int, end: int) -> list[tuple[int, int]]:
+def split_declarators(text: ScannedText, start: int, end: int) -> list[tuple[int, int]]:
     """[start, end) cut at its commas, those in brackets apart."""
     parts, depth, angle = [], 0, 0
     first = start

@@ -32,7 +32,7 @@ def remember_exercise(name: str) -> None:
     _solved.change(lambda records: records.setdefault(name, {"when": day}))
 
 
-def progress() -> Progress:
+def progress() -> CourseProgress:
     """The rows of all lessons, with what the reader has done until now."""
     guessed, exercised, puzzles = (
         guessed_questions(),
@@ -40,7 +40,7 @@ def progress() -> Progress:
         read_progress(),
     )
 
-    def row(lesson: Lesson) -> Row:
+    def row(lesson: Lesson) -> LessonRow:
         code = [cell.source for cell in _list_code(lesson)]
         questions = {found for text in code for found in QUESTION.findall(text)}
         exercises = {
@@ -48,7 +48,7 @@ def progress() -> Progress:
         }
         cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
         names = {name_puzzle(cell) for cell in cells if cell}
-        return Row(
+        return LessonRow(
             lesson,
             {
                 "guess": (_count_asked(questions, guessed), len(questions)),
@@ -57,7 +57,7 @@ def progress() -> Progress:
             },
         )
 
-    return Progress(tuple(map(row, list_lessons())))
+    return CourseProgress(tuple(map(row, list_lessons())))
 
 
 def _list_code(lesson: Lesson) -> list:
@@ -76,7 +76,7 @@ def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Row:
+class LessonRow:
     """A lesson, and what is done of it: what -> (how many are done, how many are)."""
 
     lesson: Lesson
@@ -96,10 +96,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Progress:
+class CourseProgress:
     """The course as a table: each lesson, its question, its minutes, what is done."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LessonRow, ...]
 
     def __str__(self) -> str:
         lines = []
@@ -121,7 +121,7 @@ class Progress:
         )
 
 
-def _render_row(row: Row) -> str:
+def _render_row(row: LessonRow) -> str:
     lesson = row.lesson
     cells = (
         f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
@@ -132,7 +132,7 @@ def _render_row(row: Row) -> str:
     return "<tr>" + "".join(f'<td style="{CELL}">{c}</td>' for c in cells) + "</tr>"
 
 
-def _draw_bar(row: Row) -> str:
+def _draw_bar(row: LessonRow) -> str:
     """A bar as long as the share that is done, and the counts in words below it."""
     if not str(row):
         return ""

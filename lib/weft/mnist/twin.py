@@ -403,7 +403,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """loss, the mean over the batch, and its gradients by the parameters' names."""
 
     loss: float
@@ -434,7 +434,7 @@ def exact_step(
     images: np.ndarray,
     labels: np.ndarray,
     device: str | torch.device = "cpu",
-) -> Step:
+) -> TrainingStep:
     """Forward and backward in float64 on the images (n,h,w) and labels (n), uint8.
 
     The model's sizes are those of the weights, which are as Cnn.weights has them.
@@ -456,4 +456,4 @@ def exact_step(
     loss = F.cross_entropy(model(x), target)
     loss.backward()
     gradients = {n: p.grad.cpu().numpy() for n, p in model.named_parameters()}
-    return Step(loss.item(), gradients)
+    return TrainingStep(loss.item(), gradients)

@@ -47,7 +47,7 @@ _CTYPES = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RungVerdict:
     """That one rung passed: how many runs, and its largest error over bound."""
 
     op: str
@@ -60,7 +60,7 @@ class Verdict:
 
 def check_op(
     op: str, rung: str | None = None, target: str = "cpu", wide: int = 0
-) -> list[Verdict]:
+) -> list[RungVerdict]:
     """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
 
     wide: with so many random cases more, where the op has such (cases/).
@@ -70,7 +70,7 @@ def check_op(
     return [check_rung(lib, r, wide) for r in chosen]
 
 
-def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> Verdict:
+def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVerdict:
     """Check one rung of an open library with every case of its op."""
     device = torch.device("cuda", torch.cuda.current_device()) if (
         lib.target == "cuda"
@@ -85,7 +85,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> Verdict
                 where += f", threads {order}" if order else ""
                 raise Mismatch(f"{where}: {error}") from None
             runs += 1
-    return Verdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
+    return RungVerdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
@@ -160,14 +160,14 @@ class NotChecked(Mismatch):
     """A kernel is not timed, since it is wrong."""
 
 
-def require(lib: native.Library, rung: native.Rung) -> Verdict:
+def require(lib: native.Library, rung: native.Rung) -> RungVerdict:
     """Check the rung, unless this build of it has passed on this device before.
 
     Raises NotChecked with what is wrong.
     """
     path = _verdict_path(lib, rung)
     if path.exists():
-        return Verdict(**json.loads(path.read_text()))
+        return RungVerdict(**json.loads(path.read_text()))
     try:
         verdict = check_rung(lib, rung)
     except Mismatch as error:

@@ -19,7 +19,7 @@ from ..toolchain import native
 from ..toolchain.native import write_value
 from .calls import Array, same_kind, wants_gradients
 from .case import Answer, Case, Tensors
-from .plan import ANY, LEADING, Differentiable, Extents, Plan
+from .plan import ANY, LEADING, CallPlan, Differentiable, Extents
 
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
@@ -68,14 +68,14 @@ class Op:
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.parameters = inspect.signature(twin).parameters
-        self._plan: tuple[Any, Plan | None] = None, None
+        self._plan: tuple[Any, CallPlan | None] = None, None
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CallPlan:
         """How to call it by what weft.h declares; read again when that has changed."""
         header, plan = self._plan
         if plan is None or header is not native.ffi:
-            plan = Plan(self)
+            plan = CallPlan(self)
             self._plan = native.ffi, plan
         return plan
 

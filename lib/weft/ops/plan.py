@@ -48,7 +48,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Launcher:
+class OpLauncher:
     """One function of weft.h that launches an op, without its rung and its stream."""
 
     function: str
@@ -80,7 +80,7 @@ class Launcher:
         return found
 
 
-def read_launcher(function: str) -> Launcher | None:
+def read_launcher(function: str) -> OpLauncher | None:
     """The declaration of a launcher in weft.h; None if there is none of that name.
 
     Raises ArgumentError where it does not follow the order that weft.h sets.
@@ -105,7 +105,9 @@ def read_launcher(function: str) -> Launcher | None:
     return _parse_launcher(function, parameters)
 
 
-def _parse_launcher(function: str, parameters: list[tuple[str, str, str]]) -> Launcher:
+def _parse_launcher(
+    function: str, parameters: list[tuple[str, str, str]]
+) -> OpLauncher:
     def names(kind: str) -> tuple[str, ...]:
         return tuple(name for k, _, name in parameters if k == kind)
 
@@ -113,7 +115,7 @@ def _parse_launcher(function: str, parameters: list[tuple[str, str, str]]) -> La
     numbers = {name: _number(t) for kind, t, name in parameters if kind == "number"}
     struct = next((t for kind, t, _ in parameters if kind == "options"), "")
     fields = native.ffi.typeof(f"struct {struct}").fields if struct else []
-    return Launcher(
+    return OpLauncher(
         *(function, arrays, names("output"), names("input"), numbers, struct),
         {name: _number(field.type.cname) for name, field in fields},
         tuple((n, native.ffi.typeof(_CTYPES[dtype])) for n, dtype in arrays.items()),
@@ -142,7 +144,7 @@ Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Input:
+class OpInput:
     """An array among the arguments of an op."""
 
     name: str
@@ -155,7 +157,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Output:
+class OpOutput:
     """An array that a call makes: like another one, or of a shape of its own."""
 
     name: str
@@ -164,7 +166,7 @@ class Output:
     extents: Extents
 
 
-class Plan:
+class CallPlan:
     """How to call the launchers of an op."""
 
     def __init__(self, op: Op):
@@ -194,8 +196,8 @@ class Plan:
         made = self.backward.outputs if self.backward else ()
         self.constant = [name for name in self.names if f"d{name}" not in made]
 
-    def _read_inputs(self, parameters: list[str]) -> list[Input]:
-        found: list[Input] = []
+    def _read_inputs(self, parameters: list[str]) -> list[OpInput]:
+        found: list[OpInput] = []
         seen: set[str] = set()
         for at, name in enumerate(parameters):
             if dtype := self.launcher.dtypes.get(name):
@@ -203,7 +205,7 @@ class Plan:
                 known = tuple((axis, d) for axis, d in enumerate(dims) if d in seen)
                 optional = self.op.parameters[name].default is None
                 many = name in self.op.many
-                found.append(Input(name, at, dtype, optional, dims, known, many))
+                found.append(OpInput(name, at, dtype, optional, dims, known, many))
                 seen.update(dims)
         return found
 
@@ -219,9 +221,9 @@ class Plan:
             )
         return left[0] if left else ""
 
-    def _outputs(self, launcher: Launcher, there: list[str]) -> list[Output]:
+    def _outputs(self, launcher: OpLauncher, there: list[str]) -> list[OpOutput]:
         """What a call must make, given the arrays that are there."""
-        made: list[Output] = []
+        made: list[OpOutput] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
             if name not in self.names:
@@ -229,11 +231,11 @@ class Plan:
                 extents, dtype = self.op.extents[array], launcher.dtypes[name]
                 shape = self.op.shapes[array]
                 twins = [n for a, n in like.items() if self.op.shapes[a] == shape]
-                made.append(Output(name, dtype, (twins or [""])[0], extents))
+                made.append(OpOutput(name, dtype, (twins or [""])[0], extents))
                 like.setdefault(array, name)
         return made
 
-    def _read_backward(self, launcher: Launcher) -> None:
+    def _read_backward(self, launcher: OpLauncher) -> None:
         self.gradient = f"d{self.result}"  # what comes in
         self.gradients = [f"d{name}" for name in self.names]
         forward = {*self.names, *self.launcher.outputs}
@@ -291,7 +293,7 @@ class Plan:
                     tensors[i.name] = tensors[i.name].view(sizes)
         return tensors, numbers
 
-    def _refuse(self, i: Input, tensors: Tensors, known: Mapping[str, Any]) -> None:
+    def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
         """One error for an array whose shape is not what the others make it."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"

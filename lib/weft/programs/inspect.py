@@ -43,7 +43,7 @@ FOUND = 1  # the exit status if there are findings
 
 
 @dataclass
-class Options:
+class InspectOptions:
     """The command line. json: "" for none."""
 
     run: run.Options
@@ -51,7 +51,7 @@ class Options:
     listing: str = "hot"
 
 
-def parse(words: Sequence[str]) -> Options:
+def parse(words: Sequence[str]) -> InspectOptions:
     """What the command line asks for; ValueError if it makes no sense."""
     words = list(words)
     if not words or words[0] in ("-h", "--help"):
@@ -72,10 +72,10 @@ def parse(words: Sequence[str]) -> Options:
     if options.build:
         raise ValueError("--build makes a program that nobody watches: use weft run")
     options.program.check = True
-    return Options(options, target, listing)
+    return InspectOptions(options, target, listing)
 
 
-def main(options: Options) -> int:
+def main(options: InspectOptions) -> int:
     """Build the program, run it, and tell what was seen; returns the exit status."""
     path = run.build_program(options.run)
     with tempfile.TemporaryDirectory(prefix="weft_inspect_") as folder:
@@ -126,7 +126,7 @@ def _take(words: list[str], option: str) -> str:
     return value
 
 
-def _report(file: Path, options: Options) -> ProgramReport:
+def _report(file: Path, options: InspectOptions) -> ProgramReport:
     name = options.run.program.sources[0]
     report = ProgramReport(name)
     with contextlib.suppress(OSError, ValueError):  # none, or half of one

@@ -33,7 +33,7 @@ from ..csource.rewriter.unsupported import (
     missing_header,
     refuse_driver_api,
 )
-from ..csource.scanner import RewriteError, Text
+from ..csource.scanner import RewriteError, ScannedText
 from ..toolchain import build, keys, tools
 
 LIMIT = 8  # errors shown; what follows the first is rarely news
@@ -245,7 +245,7 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     target = store.cache_folder("objects") / f"{path.stem}-{digest}.o"
     if not store.has_file(target):
         _run_gxx([*command, "-"], target, text)
-    return target, [source, *read.files], device_names(Text(read.own, source))
+    return target, [source, *read.files], device_names(ScannedText(read.own, source))
 
 
 def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
@@ -313,7 +313,7 @@ def _preprocess(program: Program, source: str):
     if host.own == device.own:
         return host
 
-    return preprocess.merge(host, device, kind_of_code(Text(device.own, source)))
+    return preprocess.merge(host, device, kind_of_code(ScannedText(device.own, source)))
 
 
 def _one_pass(program: Program, source: str, more: list[str]):

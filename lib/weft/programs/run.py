@@ -100,7 +100,7 @@ _HOST_FLAGS = re.compile(r"-(?:fopenmp|fexceptions|fno-\S+|fpermissive|ffast-mat
 
 
 @dataclass
-class Options:
+class RunOptions:
     """The command line: the program, and how it is run."""
 
     program: programs.Program
@@ -112,13 +112,13 @@ class Options:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def parse(words: Sequence[str]) -> Options:
+def parse(words: Sequence[str]) -> RunOptions:
     """What the command line asks for; ValueError if it makes no sense."""
     words = list(words)
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
         raise SystemExit(0 if words else 2)
-    options = Options(programs.Program(), words=[*words])
+    options = RunOptions(programs.Program(), words=[*words])
     if "--" in words:
         split = words.index("--")
         options.arguments = words[split + 1 :]
@@ -137,7 +137,7 @@ def parse(words: Sequence[str]) -> Options:
     return options
 
 
-def main(options: Options) -> int:
+def main(options: RunOptions) -> int:
     """Build the program if that is needed, and become it."""
     path = build_program(options)
     if options.build:
@@ -152,7 +152,7 @@ def main(options: Options) -> int:
     os.execve(path, program_words(options), environment)
 
 
-def build_program(options: Options) -> Path:
+def build_program(options: RunOptions) -> Path:
     """Build the program if that is needed; what takes long is said."""
     names = " ".join(Path(s).name for s in options.program.sources)
     late = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
@@ -164,7 +164,7 @@ def build_program(options: Options) -> Path:
         late.cancel()
 
 
-def program_words(options: Options) -> list[str]:
+def program_words(options: RunOptions) -> list[str]:
     """The program's own command line."""
     name = options.name or f"./{Path(options.program.sources[0]).stem}"
     return [name if "/" in name else f"./{name}", *options.arguments]
@@ -188,7 +188,7 @@ class _Words:
         return self._words.pop(0)
 
 
-def _parse_option(rest: _Words, options: Options) -> None:
+def _parse_option(rest: _Words, options: RunOptions) -> None:
     """Take one option or file with its value."""
     word = rest.take()
     program = options.program
@@ -232,7 +232,7 @@ def _parse_option(rest: _Words, options: Options) -> None:
 _OURS = ("--build", "--timeout", "--threads", "--order")
 
 
-def _parse_own_option(option: str, value: str, options: Options) -> None:
+def _parse_own_option(option: str, value: str, options: RunOptions) -> None:
     if option == "--build":
         options.build = value
     elif option == "--timeout":

@@ -17,7 +17,7 @@ from ..base.style import FAULT, READ, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..check.cases import by_name
 from ..check.problem import call, name_results
-from ..check.runners import Python, TooLong, time_limit
+from ..check.runners import FunctionTooLong, PythonRunner, time_limit
 from ..see.inspect import inspect
 from ..see.pictures.arrows import place
 from ..see.pictures.foot import sentences, times
@@ -35,7 +35,7 @@ from ..see.pictures.values import (
     said,
     stacked,
 )
-from .answers import Answer, is_stub, parse_answer
+from .answers import PuzzleAnswer, is_stub, parse_answer
 from .goal import draw_goal, narrow_dtype, write_element
 from .instance import Instance, make_instance
 from .launches import launch_of, launch_words
@@ -242,7 +242,7 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 # ---- a Python kernel -------------------------------------------------------------
 
 
-def _draw_python(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
     """Who touches what, and below it what came out."""
     arrays, args, shapes = _make_arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
@@ -265,10 +265,10 @@ def _draw_python(puzzle: Any, case: Instance, given: Answer) -> Picture:
 
 
 def _make_arguments(
-    puzzle: Any, case: Instance, given: Answer
+    puzzle: Any, case: Instance, given: PuzzleAnswer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
     """Fresh arrays, what a launch is called with, and the shapes of flat ones."""
-    shaped = Python(given.function) if given.function is not None else None
+    shaped = PythonRunner(given.function) if given.function is not None else None
     fresh = {n: a.copy() for n, a in (case.inputs | case.starts).items()}
     args, shapes = [], {}
     for name in given.parameters:
@@ -297,7 +297,7 @@ def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 # ---- CUDA C, and functions -------------------------------------------------------
 
 
-def _draw_c(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
     """What it computed, in the watch build on the CPU, and its counts."""
     arrays, args, _ = _make_arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
@@ -313,12 +313,12 @@ def _draw_c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     return _draw_values(case, got, heading, NOTE, report)
 
 
-def _draw_function(puzzle: Any, case: Instance, given: Answer) -> Picture:
+def _draw_function(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
     """What a function of NumPy returns."""
     try:
         with time_limit(given.name, 2 * TIMEOUT):
             result = call(given.function, case.inputs, case.inputs | case.numbers)
-    except TooLong:
+    except FunctionTooLong:
         return draw_goal(puzzle, "the answer does not come to an end")
     if result is None:
         return draw_goal(puzzle, "the answer returns nothing")

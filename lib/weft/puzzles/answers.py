@@ -19,12 +19,13 @@ from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
 if TYPE_CHECKING:
     from .puzzle import Puzzle
 
+
 _PUZZLES = f"{__package__}."
 WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cuda(src)"
 
 
 @dataclass(frozen=True)
-class Answer:
+class PuzzleAnswer:
     """An answer, understood. subject: what check() and show() are given; function: of
     Python, None for CUDA C; text: its source, "" if there is none to be read."""
 
@@ -36,7 +37,7 @@ class Answer:
     text: str = ""
 
 
-def parse_answer(puzzle: Puzzle, given: Any) -> Answer:
+def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
     """The answer to a puzzle; ArgumentError, one sentence, for what is none."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
@@ -55,7 +56,7 @@ def parse_answer(puzzle: Puzzle, given: Any) -> Answer:
     return answer
 
 
-def is_stub(puzzle: Puzzle, answer: Answer) -> bool:
+def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
     """Whether it is what the reader was given, comments and blanks apart.
 
     A stub that raises NotImplementedError tells so itself; one in C cannot, and a
@@ -70,7 +71,7 @@ def is_stub(puzzle: Puzzle, answer: Answer) -> bool:
     )
 
 
-def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
+def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Exception:
     """An error of a launch, for a reader whose kernel declares an array otherwise than
     its stub: the puzzle gives the arrays, not the reader."""
     found = re.search(r": ([^:]*\*\s*(\w+)): wants", str(error))
@@ -87,7 +88,7 @@ def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
     )
 
 
-def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
+def _of_c(puzzle: Puzzle, given: Any) -> PuzzleAnswer | None:
     if isinstance(given, jit.Launch):
         given = given.kernel
     if isinstance(given, jit.Module):
@@ -108,10 +109,10 @@ def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
         )
     names = tuple(p.name for p in given.params)
     text = given.module.source
-    return Answer(given, given.__name__, "CUDA C", names, None, text)
+    return PuzzleAnswer(given, given.__name__, "CUDA C", names, None, text)
 
 
-def _of_python(puzzle: Puzzle, given: Any) -> Answer:
+def _of_python(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
     module = type(given).__module__
     language = "Python"
     wrapped = given
@@ -135,7 +136,7 @@ def _of_python(puzzle: Puzzle, given: Any) -> Answer:
     except ArgumentError:
         text = ""
     parameters = tuple(inspect.signature(function).parameters)
-    return Answer(given, function.__name__, language, parameters, function, text)
+    return PuzzleAnswer(given, function.__name__, language, parameters, function, text)
 
 
 def _no_answer(given: Any) -> str:
@@ -149,7 +150,7 @@ def _no_answer(given: Any) -> str:
     return f"this is {given!r:.40} of type {type(given).__name__}, no kernel"
 
 
-def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
+def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """ArgumentError where the name is that of another puzzle's kernel (if loaded)."""
     if answer.name == puzzle.kernel_name:
         return
@@ -163,7 +164,7 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
             )
 
 
-def _refuse_borrowed(puzzle: Puzzle, answer: Answer) -> None:
+def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """ArgumentError for a kernel that calls the puzzle's reference or its answer."""
     if answer.function is None or not answer.text:
         return
@@ -193,7 +194,7 @@ def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
     return None
 
 
-def _refuse_several_indices(puzzle: Puzzle, answer: Answer) -> None:
+def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """ArgumentError where a kernel in Python reads a flat array as rows and columns.
 
     check() would give it an array of two dimensions, which no CUDA C gets.

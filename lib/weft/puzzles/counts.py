@@ -41,12 +41,12 @@ from ..base.errors import ArgumentError
 from ..check.cases import by_name
 from ..check.plan import plan_cases
 from ..check.runners import make_runners
-from ..report.counters import Counters, Place, Sums, write_short
+from ..report.counters import CostPlace, Counters, Sums, write_short
 from ..report.model import Report
 
 if TYPE_CHECKING:
     from ..check.runners import Runner
-    from .score import Case
+    from .score import ScoredCase
 
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
@@ -84,7 +84,7 @@ class Count:
         """The most that is within the budget where the best answer needs `best`."""
         return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
-    def places(self, seen: Counters, array: str = "") -> list[Place]:
+    def places(self, seen: Counters, array: str = "") -> list[CostPlace]:
         """The places in the source that it is a sum over."""
         return [
             place
@@ -275,7 +275,9 @@ def _find_line(report: Report, count: Count, array: str) -> str:
     return f"; look at line {worst.line - first + 1} of it"
 
 
-def judge_everywhere(scored: Case, runner: Runner, limits: Mapping[str, Any]) -> None:
+def judge_everywhere(
+    scored: ScoredCase, runner: Runner, limits: Mapping[str, Any]
+) -> None:
     """Raise Mismatch for the first of the puzzle's cases with a limit that is not met.
 
     scored: the case that its score counts; limits: what it was held to there. A limit
@@ -289,7 +291,7 @@ def judge_everywhere(scored: Case, runner: Runner, limits: Mapping[str, Any]) ->
         case.judge(runner.name, case.launched(runner), moved)
 
 
-def _list_cases(scored: Case) -> Iterator[Case]:
+def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
     """The sizes and launches that check() tries."""
     puzzle = scored.puzzle
     options = puzzle.checks
@@ -302,7 +304,7 @@ def _list_cases(scored: Case) -> Iterator[Case]:
         yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
 
 
-def _move_limit(name: str, limit: Any, scored: Case, case: Case) -> Any:
+def _move_limit(name: str, limit: Any, scored: ScoredCase, case: ScoredCase) -> Any:
     """A limit on the scored case as it holds in another."""
     if not COUNTS[name.partition(".")[0]].is_mean:
         return limit
@@ -316,7 +318,7 @@ def _move_limit(name: str, limit: Any, scored: Case, case: Case) -> Any:
 _known: dict[Any, dict[str, float]] = {}
 
 
-def _mean_counts(case: Case) -> dict[str, float]:
+def _mean_counts(case: ScoredCase) -> dict[str, float]:
     """The means that limits speak of, of the best known answer."""
     key = case.puzzle.answer, str(case.sizes), str(case.launch)
     if key not in _known:

@@ -25,9 +25,9 @@ from ..report.html import highlight_text
 
 if TYPE_CHECKING:
     from ..check import Verdict
-    from .answers import Answer
+    from .answers import PuzzleAnswer
     from .cloth import Cloth
-    from .progress import Progress
+    from .progress import PuzzleProgress
     from .puzzle import Puzzle
     from .score import Score
 
@@ -53,7 +53,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Code:
+class ProgramText:
     """A program's text that shows itself in colour."""
 
     text: str
@@ -76,7 +76,7 @@ class Solved:
     verdict: Verdict
     score: Score
     cloth: Cloth
-    progress: Progress
+    progress: PuzzleProgress
 
     def __repr__(self) -> str:
         head = f"{self.puzzle.title}: solved in {self.language}. {self.verdict}."
@@ -164,7 +164,7 @@ class _FewLines:
         return getattr(self._stream, name)
 
 
-def explain_stop(given: Answer, error: Exception) -> Exception:
+def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
     """What Python itself raised inside an answer, as a refusal in one sentence."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {given.name} ", " ")
@@ -172,12 +172,12 @@ def explain_stop(given: Answer, error: Exception) -> Exception:
     return Mismatch(f"{given.name} stopped{_find_line(given, error)} {when}: {said}")
 
 
-def is_inside(given: Answer, error: Exception) -> bool:
+def is_inside(given: PuzzleAnswer, error: Exception) -> bool:
     """Whether it was raised in the answer's own lines, or below them."""
     return bool(line_of(given.function, error)[1])
 
 
-def _find_line(given: Answer, error: Exception) -> str:
+def _find_line(given: PuzzleAnswer, error: Exception) -> str:
     """The answer's own line at which it stopped."""
     _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

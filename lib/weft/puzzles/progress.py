@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .puzzle import Puzzle
     from .score import Score
 
+
 LANGUAGES = ("Python", "Numba", "CUDA C")
 FILE = "weft_progress.json"
 FORMAT = "weft puzzles"  # what an exported file says that it is
@@ -68,13 +69,13 @@ def latest_solved() -> str:
     return _latest[-1] if _latest else ""
 
 
-def read_progress() -> Progress:
+def read_progress() -> PuzzleProgress:
     """What is solved now."""
-    return Progress(GROUPS, _kept.read())
+    return PuzzleProgress(GROUPS, _kept.read())
 
 
 @dataclass(frozen=True)
-class Progress:
+class PuzzleProgress:
     """What is solved: groups of puzzles' names, and the records by name."""
 
     groups: Mapping[str, tuple[str, ...]]
@@ -127,7 +128,7 @@ class Progress:
             Path(path), sum(bool(_select_valid(r)) for r in records.values())
         )
 
-    def load(self, path: str | Path = FILE) -> Progress:
+    def load(self, path: str | Path = FILE) -> PuzzleProgress:
         """Add what export() wrote: nothing that is here already is lost."""
         found = _read(path)
 
@@ -139,7 +140,7 @@ class Progress:
         _kept.change(add)
         return read_progress()
 
-    def reset(self, name: str | None = None) -> Progress:
+    def reset(self, name: str | None = None) -> PuzzleProgress:
         """Forget one puzzle, or all: they can be solved anew.
 
         What was there is kept in a file beside, until the next reset.

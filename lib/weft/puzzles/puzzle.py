@@ -19,11 +19,11 @@ from ..check.cases import spoken_of
 from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
 from .answered import show
-from .answers import Answer, as_declared, dump_function, is_stub, parse_answer
+from .answers import PuzzleAnswer, as_declared, dump_function, is_stub, parse_answer
 from .cloth import cloth
 from .counts import names_known
 from .errors import (
-    Code,
+    ProgramText,
     Solved,
     display_refused,
     explain_stop,
@@ -154,9 +154,9 @@ class Puzzle:
             shell.set_next_input(text, replace=False)
 
     @property
-    def solution(self) -> Code:
+    def solution(self) -> ProgramText:
         """The best known answer, in colour."""
-        return Code(self.solved_text, "python")
+        return ProgramText(self.solved_text, "python")
 
     # ---- texts -------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Puzzle:
 
     # ---- checking ----------------------------------------------------------------
 
-    def _checked(self, given: Answer, device: Any) -> Verdict:
+    def _checked(self, given: PuzzleAnswer, device: Any) -> Verdict:
         """weft.check() with the puzzle's options.
 
         A kernel for Numba first on the simulator: Numba sees neither races nor what is
@@ -234,7 +234,7 @@ class Puzzle:
         except Exception as error:
             raise explain_stop(given, error) from None
 
-    def _lacks(self, given: Answer, device: Any) -> str:
+    def _lacks(self, given: PuzzleAnswer, device: Any) -> str:
         """What a kernel that is to be repaired does not do yet, for its stub."""
         if self.start is None:
             return ""
@@ -245,13 +245,13 @@ class Puzzle:
             return f": {str(error).splitlines()[0]}"
         return ""
 
-    def _stops(self, given: Answer) -> str:
+    def _stops(self, given: PuzzleAnswer) -> str:
         """What is said of a kernel that has more than its stub, and still raises."""
         if dump_function(given.text) == dump_function(self.stub):
             return ""
         return f": `raise NotImplementedError` still stands in {given.name}"
 
-    def _solved_before(self, given: Answer) -> str:
+    def _solved_before(self, given: PuzzleAnswer) -> str:
         """What is said of the stub where the puzzle is solved already; or ""."""
         now = read_progress()
         is_new = given.function and dump_function(given.text) != dump_function(
@@ -261,7 +261,7 @@ class Puzzle:
             return ""
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
 
-    def _judged(self, given: Answer, device: Any) -> Solved:
+    def _judged(self, given: PuzzleAnswer, device: Any) -> Solved:
         """Checked, counted and remembered."""
         # Here, as a puzzle can be read without all that checks and counts.
 

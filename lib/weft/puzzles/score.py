@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import BuildError, KernelFault, Mismatch
 from ..base.style import OURS, SHARED, WRITTEN
 from ..cells import CompileError
-from ..check.cases import Shape, spoken_of
+from ..check.cases import LaunchShape, spoken_of
 from ..check.plan import plan_cases
 from ..check.problem import Problem, make_arguments
-from ..check.runners import Cell, Simulated, make_runners
+from ..check.runners import CellRunner, SimulatedRunner, make_runners
 from ..pykernel.to_cuda.cuda_c import cuda_c
 from ..report.counters import Counters, write_short
 from ..report.html import with_code
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ..check.runners import Runner
     from .puzzle import Puzzle
 
-__all__ = ["EXPLAINED", "Row", "Score", "names_known", "score"]
+
+__all__ = ["EXPLAINED", "CountRow", "Score", "names_known", "score"]
 
 EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
@@ -67,7 +68,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
     that is raised.
     """
-    case = Case.of(puzzle)
+    case = ScoredCase.of(puzzle)
     if case is None:
         return Score()
     runner = _choose_runner(answer)
@@ -90,7 +91,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
 
 
 @dataclass(frozen=True)
-class Case:
+class ScoredCase:
     """The sizes and the launch that a puzzle is scored with."""
 
     puzzle: Puzzle
@@ -98,7 +99,7 @@ class Case:
     launch: Any
 
     @classmethod
-    def of(cls, puzzle: Puzzle) -> Case | None:
+    def of(cls, puzzle: Puzzle) -> ScoredCase | None:
         """A puzzle's; None if it has no launch."""
         launch, sizes = puzzle.launch, puzzle.scored or puzzle.drawn
         if launch is None:
@@ -131,7 +132,7 @@ class Case:
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
         """Raise Mismatch for a fault, or for one of the limits that is not met."""
-        where = f" (with {self._where(Shape(report.grid, report.block))})"
+        where = f" (with {self._where(LaunchShape(report.grid, report.block))})"
         for one in report.findings:
             facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
             said = f"{name}: {one.text}{where}"
@@ -149,9 +150,9 @@ class Case:
         """The sizes and the launch, where they are not those that are drawn."""
         if self.sizes == dict(self.puzzle.drawn) and self.launch == self.puzzle.launch:
             return ""
-        return self._where(Shape(report.grid, report.block))
+        return self._where(LaunchShape(report.grid, report.block))
 
-    def _where(self, shape: Shape) -> str:
+    def _where(self, shape: LaunchShape) -> str:
         """n = 8, grid 2, block 4"""
         parts = [f"{name} = {number}" for name, number in self.sizes.items()]
         return ", ".join([*parts, str(shape)])
@@ -164,11 +165,13 @@ def _choose_runner(answer: Any) -> Runner:
     return make_runners(answer, True, "cpu", True)[0]
 
 
-def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Report:
+def _report(
+    runner: Runner, shape: LaunchShape, args: list[Any], timeout: float
+) -> Report:
     key: Any = shape.grid, shape.block, 0, shape.shared
-    if isinstance(runner, Cell):
+    if isinstance(runner, CellRunner):
         key = shape.grid, shape.block, shape.shared
-    subject = runner.function if isinstance(runner, Simulated) else runner.ready
+    subject = runner.function if isinstance(runner, SimulatedRunner) else runner.ready
     return inspect(subject, quiet=True, timeout=timeout)[key](*args)
 
 
@@ -183,9 +186,9 @@ def _can_be_met(name: str, best: Counters) -> bool:
 _known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
 
 
-def _count_best(case: Case, runner: Runner) -> Counters:
+def _count_best(case: ScoredCase, runner: Runner) -> Counters:
     """The counts of the best known: in Python, or translated to C as the answer is."""
-    answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
+    answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
         report = case.launched(_choose_runner(cuda_c(answer) if in_c else answer))
@@ -194,7 +197,7 @@ def _count_best(case: Case, runner: Runner) -> Counters:
     return _known[key]
 
 
-def _make_rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
+def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountRow]:
     rows = []
     for name in _list_names(case.puzzle, yours, best):
         base, _, array = name.partition(".")
@@ -208,7 +211,7 @@ def _make_rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
         if count.is_mean and not all(numbers):
             continue  # the mean of nothing, as of reads where shuffles do it
         budget = allowed_count(case.puzzle, name, numbers[1])
-        rows.append(Row(what, *numbers, count.least, budget))
+        rows.append(CountRow(what, *numbers, count.least, budget))
     return rows
 
 
@@ -234,7 +237,7 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Row:
+class CountRow:
     """One count: what, of the answer, of the best known.
 
     least: more of it is better. budget: up to this, or down to it, an answer is within
@@ -286,12 +289,12 @@ class Score:
     they are not those of the picture.
     """
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CountRow, ...] = ()
     advice: str = ""
     case: str = ""
 
     @property
-    def differing(self) -> tuple[Row, ...]:
+    def differing(self) -> tuple[CountRow, ...]:
         """The rows in which the answer and the best known differ."""
         return tuple(row for row in self.rows if row.worse or row.better)
 
@@ -372,7 +375,7 @@ def _write_line(cells: tuple[str, ...]) -> str:
     return f'<tr style="background:transparent">{"".join(made)}</tr>'
 
 
-def _mark(row: Row) -> str:
+def _mark(row: CountRow) -> str:
     sign = "▴" if row.yours > row.best else "▾"
     colour = OURS if row.better else SHARED if row.within else WRITTEN
     return f'<span style="color:{colour}">{sign}</span> {row.mark}'

@@ -18,7 +18,8 @@ from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
 if TYPE_CHECKING:
     from .lessons import Lesson
-    from .progress import Progress
+    from .progress import PuzzleProgress
+
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
 WHOLE = "white-space:nowrap"  # a cell that is one line
@@ -26,7 +27,7 @@ LEGEND = "bold: part of the lesson's core; the others are practice"
 
 
 @dataclass(frozen=True)
-class Row:
+class LessonPuzzles:
     """A lesson and its puzzles, in their order.
 
     notebook: the lesson's file. core: the puzzles that belong to the lesson's core.
@@ -48,14 +49,16 @@ class Row:
         return sum(map(puzzle_minutes, self.names))
 
 
-def row_of(group: str, names: tuple[str, ...]) -> Row:
+def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
     """The row of a group of puzzles; without a title where the notebook is missing."""
     notebook = LESSONS[group]
     lesson = _load_lessons().get(notebook)
     if lesson is None:
-        return Row(notebook, "", names, frozenset())
+        return LessonPuzzles(notebook, "", names, frozenset())
 
-    return Row(notebook, lesson.title, names, frozenset(list_core_puzzles(lesson)))
+    return LessonPuzzles(
+        notebook, lesson.title, names, frozenset(list_core_puzzles(lesson))
+    )
 
 
 @functools.cache
@@ -67,7 +70,7 @@ def _load_lessons() -> dict[str, Lesson]:
 # ---- as text ---------------------------------------------------------------------
 
 
-def in_text(progress: Progress) -> str:
+def in_text(progress: PuzzleProgress) -> str:
     """A line for each lesson, and the whole in a sentence."""
     rows = [row_of(*one) for one in progress.groups.items()]
     heads = [f"{row.number} {row.title}".rstrip() for row in rows]
@@ -81,7 +84,7 @@ def in_text(progress: Progress) -> str:
     return "\n".join([*lines, f"{progress.sentence}   ({write_legend()})"])
 
 
-def list_puzzles(progress: Progress) -> str:
+def list_puzzles(progress: PuzzleProgress) -> str:
     """A line for each puzzle, below its lesson."""
     lines = []
     for group, names in progress.groups.items():
@@ -102,7 +105,7 @@ def write_legend() -> str:
     return "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
 
 
-def _count(progress: Progress, row: Row) -> str:
+def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
     """2 of 5 solved, 24 minutes; next: guards"""
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
@@ -113,7 +116,7 @@ def _count(progress: Progress, row: Row) -> str:
 # ---- as HTML ---------------------------------------------------------------------
 
 
-def in_html(progress: Progress) -> str:
+def in_html(progress: PuzzleProgress) -> str:
     """The table of a notebook."""
     rows = "".join(_write_line(progress, *one) for one in progress.groups.items())
     states = "".join(
@@ -130,7 +133,7 @@ def in_html(progress: Progress) -> str:
     )
 
 
-def _write_line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
+def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) -> str:
     row = row_of(group, names)
     head = html.escape(f"{row.number} {row.title}".rstrip())
     done = sum(progress.state(name) != OPEN for name in names)
@@ -149,7 +152,7 @@ def _write_line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
     return f'<tr style="background:transparent">{made}</tr>'
 
 
-def _write_puzzle(progress: Progress, row: Row, name: str) -> str:
+def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> str:
     """A puzzle's mark and its name, which is a link to it."""
     link = html.escape(load(name).link, quote=True)
     weight = "bold" if name in row.core else "normal"

@@ -14,7 +14,7 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
     symbols      from an offset in a library to a line of the source
 """
 
-from .counters import Counters, Line, Place, Sums
+from .counters import CostPlace, Counters, Line, Sums
 from .model import Finding, Listing, Report
 
-__all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
+__all__ = ["CostPlace", "Counters", "Finding", "Line", "Listing", "Report", "Sums"]

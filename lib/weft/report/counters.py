@@ -55,7 +55,7 @@ class Sums:
 
 
 @dataclass
-class Place(Sums):
+class CostPlace(Sums):
     """What one place in the source did to an array (a step: to none).
 
     kind: "read", "write", "atomic" or "step". space: "global", "shared", "local" or "".
@@ -85,7 +85,7 @@ class Line:
     places: its single accesses, and the steps that it is part of.
     """
 
-    places: list[Place] = field(default_factory=list)
+    places: list[CostPlace] = field(default_factory=list)
 
     def of(self, space: str = "", kind: str = "") -> Sums:
         """The sums over its accesses to a space, of a kind ("": any)."""
@@ -148,7 +148,7 @@ class Counters:
     copied: int = 0
     copied_past: int = 0
     shared: int = 0
-    places: list[Place] = field(default_factory=list)
+    places: list[CostPlace] = field(default_factory=list)
     file: str = ""
 
     @property
@@ -310,7 +310,7 @@ COLUMNS = {
 
 
 @dataclass
-class Cell:
+class CostCell:
     """A number beside a line; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
 
     text: str = ""
@@ -319,33 +319,35 @@ class Cell:
 
 
 @dataclass
-class Row:
+class LineCost:
     """A line of the source and its numbers, by column."""
 
     number: int
     text: str
-    cells: dict[str, Cell] = field(default_factory=dict)
+    cells: dict[str, CostCell] = field(default_factory=dict)
 
 
-def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[Row]:
+def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[LineCost]:
     """The lines of a text, of which the first has the number `first`.
 
     lines: what each did, by number, as Counters.lines_of has it.
     """
     return [
-        Row(number, source, _make_cells(lines[number]) if number in lines else {})
+        LineCost(number, source, _make_cells(lines[number]) if number in lines else {})
         for number, source in enumerate(text.splitlines(), first)
     ]
 
 
-def select_columns(rows: list[Row]) -> list[str]:
+def select_columns(rows: list[LineCost]) -> list[str]:
     """The columns in which some row says something."""
-    return [c for c in COLUMNS if any(row.cells.get(c, Cell()).text for row in rows)]
+    return [
+        c for c in COLUMNS if any(row.cells.get(c, CostCell()).text for row in rows)
+    ]
 
 
 def select_near(
-    rows: list[Row], wanted: Callable[[Row], bool], around: int = 1
-) -> list[Row]:
+    rows: list[LineCost], wanted: Callable[[LineCost], bool], around: int = 1
+) -> list[LineCost]:
     """The rows that are wanted, and so many before and after each."""
     at = [i for i, row in enumerate(rows) if wanted(row)]
     kept = {j for i in at for j in range(i - around, i + around + 1)}
@@ -367,7 +369,7 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
     return list(dict.fromkeys(said for _, said in found))[:most]
 
 
-def sectors_needed(place: Place) -> float:
+def sectors_needed(place: CostPlace) -> float:
     """Sectors that one request needs if its threads touch neighbours."""
     return max(1.0, place.lanes * place.size / SECTOR)
 
@@ -384,7 +386,7 @@ def write_short(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def _list_wastes(place: Place) -> list[tuple[float, str]]:
+def _list_wastes(place: CostPlace) -> list[tuple[float, str]]:
     """What a place wastes, as the ratio to what it needs, and a sentence."""
     if not place.requests or place.space not in ("global", "shared"):
         return []
@@ -405,9 +407,9 @@ def _list_wastes(place: Place) -> list[tuple[float, str]]:
     return [(took / needed, f"{verb} {place.array or 'memory'} takes {many}: {why}")]
 
 
-def _make_cells(line: Line) -> dict[str, Cell]:
+def _make_cells(line: Line) -> dict[str, CostCell]:
     cells = {
-        name: Cell(f"{count:,}".replace(",", " ") if count else "")
+        name: CostCell(f"{count:,}".replace(",", " ") if count else "")
         for name, count in (
             ("reads", line.reads),
             ("writes", line.writes),
@@ -423,11 +425,11 @@ def _make_cells(line: Line) -> dict[str, Cell]:
         why = (
             f"{write_short(lanes)} of {WARP} threads take part" if lanes < WARP else ""
         )
-        cells["lanes"] = Cell(write_short(lanes), heat, why)
+        cells["lanes"] = CostCell(write_short(lanes), heat, why)
     return cells
 
 
-def _memory_cell(line: Line, space: str) -> Cell:
+def _memory_cell(line: Line, space: str) -> CostCell:
     """A line's cost in a space: the ratios of its arrays, hot as the worst is."""
     places = [
         p
@@ -442,4 +444,4 @@ def _memory_cell(line: Line, space: str) -> Cell:
         said.append(write_short(took))
         heat = max(heat, min(1.0, (took / needed - 1) / 7))
         why += [sentence for _, sentence in _list_wastes(place)]
-    return Cell(" ".join(dict.fromkeys(said)), heat, "; ".join(why))
+    return CostCell(" ".join(dict.fromkeys(said)), heat, "; ".join(why))

@@ -24,8 +24,8 @@ from ..base.tracebacks import running_shell
 from .counters import (
     COLUMNS,
     HOT,
-    Cell,
-    Row,
+    CostCell,
+    LineCost,
     annotate_lines,
     list_remarks,
     select_columns,
@@ -198,12 +198,12 @@ def write_listings(report: Report | ProgramReport) -> list[str]:
     return [one for one in shown if one]
 
 
-def _write_row(row: Row, shown: list[str]) -> list[str]:
-    numbers = [_warm_colour(row.cells.get(c, Cell())) for c in shown]
+def _write_row(row: LineCost, shown: list[str]) -> list[str]:
+    numbers = [_warm_colour(row.cells.get(c, CostCell())) for c in shown]
     return [make_cell(row.number, look=FAINT), make_cell(row.text, "left"), *numbers]
 
 
-def _warm_colour(one: Cell) -> str:
+def _warm_colour(one: CostCell) -> str:
     look = ""
     if one.heat > HOT:
         colour = WARM[1] if one.heat > 0.6 else WARM[0]

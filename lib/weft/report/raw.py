@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
 from . import symbols
-from .counters import Counters, Place
+from .counters import CostPlace, Counters
 from .cures import IN_PLACE, UPDATE, guard, in_c, of_one_warp
 from .model import Finding, Listing, Report
 from .places import (
@@ -360,14 +360,14 @@ class _Raw:
 
     def counters(self, kernel: Mapping[str, Any]) -> Counters:
         """A kernel's counters, by place in the reader's source."""
-        places: dict[Any, Place] = {}
+        places: dict[Any, CostPlace] = {}
         for raw in kernel.get("sites", ()):
             _gather(places, self._place(raw))
         steps = kernel.get("steps", ())
         places_of = self._steps([raw["site"] for raw in steps])
         for raw, where in zip(steps, places_of):
             if where.line:
-                step = Place(kind="step", file=where.file, line=where.line)
+                step = CostPlace(kind="step", file=where.file, line=where.line)
                 step.last = where.line
                 step.accesses, step.requests = raw["threads"], raw["executions"]
                 step.column = where.compiled
@@ -402,10 +402,10 @@ class _Raw:
         every = (self.where((module, at)) for at in offsets)
         return next((one for one in every if one.line), _Where())
 
-    def _place(self, raw: Mapping[str, Any]) -> Place:
+    def _place(self, raw: Mapping[str, Any]) -> CostPlace:
         where, array = self.where(raw["site"]), raw.get("array") or ""
         wavefronts = raw.get("wavefronts") or 0
-        place = Place(
+        place = CostPlace(
             kind=raw["kind"],
             space=raw["space"],
             array=array,
@@ -436,7 +436,7 @@ def _is_moving(line: str, array: str) -> bool:
     return is_set and len(set(texts)) > 1
 
 
-def _gather(places: dict[Any, Place], one: Place) -> None:
+def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
     """Add a place to those known: the compiler makes several of one in the source."""
     key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
     if key in places:

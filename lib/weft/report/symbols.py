@@ -179,7 +179,7 @@ def read_section(data: bytes, name: bytes) -> bytes:
     return b""
 
 
-class _Reader:
+class _ByteReader:
     """Takes numbers from the front of some bytes."""
 
     def __init__(self, data: memoryview) -> None:
@@ -210,12 +210,12 @@ class _Reader:
 def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + 4 <= len(table):
-        reader = _Reader(table[at:])
+        reader = _ByteReader(table[at:])
         length, wide = reader.number(4), 4
         if length == 0xFFFFFFFF:
             length, wide = reader.number(8), 8
         end = reader.at + length
-        yield from _read_unit(_Reader(table[at + reader.at : at + end]), wide)
+        yield from _read_unit(_ByteReader(table[at + reader.at : at + end]), wide)
         at += end
 
 
@@ -234,7 +234,7 @@ class _Head:
         return len(self.standard_opcode_lengths) + 1
 
 
-def _read_unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
+def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]:
     """The rows of one line number program. wide: bytes of its offsets."""
     version = reader.number(2)
     if not 2 <= version <= 5:
@@ -253,7 +253,7 @@ def _read_unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
     yield from _run(reader, _Head(least, base, span, counts))
 
 
-def _run(reader: _Reader, head: _Head) -> Iterator[tuple[int, int, int]]:
+def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
     """The rows that the operations of a program make."""
     first, least = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..base.text import count_things
 from .counters import (
     HOT,
-    Cell,
+    CostCell,
     Counters,
     annotate_lines,
     list_remarks,
@@ -75,7 +75,7 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     return "\n".join(line.rstrip() for line in said)
 
 
-def _mark_number(cell: Cell | None) -> str:
+def _mark_number(cell: CostCell | None) -> str:
     """A number as it stands in the listing; a hot one has a mark."""
     return f"{cell.text}{' !' * (cell.heat > HOT)}" if cell else ""
 

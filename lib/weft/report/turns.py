@@ -18,17 +18,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..csource.scanner import BLANK, DIRECTIVE, RewriteError, Text
+from ..csource.scanner import BLANK, DIRECTIVE, RewriteError, ScannedText
 
 _BRANCH = re.compile(r"\s*(?:if|else|for|while|do|switch|case|default|return)\b")
 _BARRIER = re.compile(r"\b__syncthreads\w*")
 _WORDS = re.compile(r"\b(for|while|do)\b")
 
 
-def find_cuda_loops(source: str, first: int = 1) -> list[Loop]:
+def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     """The loops of a text whose first line has that number; those alone whose bodies
     are in braces: a barrier and an access are two statements."""
-    text = Text(source, "")
+    text = ScannedText(source, "")
     spans = []
     for word in _WORDS.finditer(text.code):
         try:
@@ -38,7 +38,7 @@ def find_cuda_loops(source: str, first: int = 1) -> list[Loop]:
     return _nest_loops(text, first, [span for span in spans if span])
 
 
-def _find_span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
+def _find_span(text: ScannedText, word: re.Match[str]) -> tuple[int, int, int] | None:
     """Return where a loop begins and its body's braces; None if it has no braces."""
     at = text.skip(word.end())
     if word[1] != "do":
@@ -51,12 +51,12 @@ def _find_span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
 
 
 def _nest_loops(
-    text: Text, first: int, spans: list[tuple[int, int, int]]
-) -> list[Loop]:
+    text: ScannedText, first: int, spans: list[tuple[int, int, int]]
+) -> list[SourceLoop]:
     code = DIRECTIVE.sub(_blank_comments, text.code.replace(BLANK, " "))
     barriers = [one.start() for one in _BARRIER.finditer(code)]
-    loops: list[Loop] = []
-    ends: list[tuple[int, Loop]] = []  # of the loops that are open
+    loops: list[SourceLoop] = []
+    ends: list[tuple[int, SourceLoop]] = []  # of the loops that are open
     for start, brace, end in spans:
         while ends and ends[-1][0] < start:
             ends.pop()
@@ -64,7 +64,7 @@ def _nest_loops(
         once = _list_lines_once(code[brace + 1 : end], lines[1])
         waits = once & {first + code.count("\n", 0, at) for at in barriers}
         outer = ends[-1][1] if ends else None
-        loops.append(Loop(lines[0], lines[2], once, waits, outer))
+        loops.append(SourceLoop(lines[0], lines[2], once, waits, outer))
         ends.append((end, loops[-1]))
     return loops
 
@@ -101,7 +101,7 @@ _RACE = re.compile(
 
 
 @dataclass(frozen=True)
-class Loop:
+class SourceLoop:
     """A loop of a source. first, last: its lines, the head's among them.
 
     once: lines to which each turn comes exactly once. waits: those of them with a
@@ -112,7 +112,7 @@ class Loop:
     last: int
     once: frozenset[int]
     waits: frozenset[int]
-    outer: Loop | None = None
+    outer: SourceLoop | None = None
 
     def __contains__(self, line: int) -> bool:
         return self.first <= line <= self.last
@@ -151,7 +151,7 @@ class Turns:
 
 
 def find_turns(
-    loops: Sequence[Loop], barriers: Barriers, line: int, other_line: int
+    loops: Sequence[SourceLoop], barriers: Barriers, line: int, other_line: int
 ) -> Turns | None:
     """Return the turns of two accesses between the same barriers; None if unknown."""
     around = [loop for loop in loops if line in loop and other_line in loop]
@@ -167,7 +167,11 @@ def find_turns(
 
 
 def _turn(
-    loop: Loop, loops: Sequence[Loop], barriers: Barriers, counting: int, line: int
+    loop: SourceLoop,
+    loops: Sequence[SourceLoop],
+    barriers: Barriers,
+    counting: int,
+    line: int,
 ) -> int:
     """The turn in which a line is run next; 0: not known. counting: a barrier's line
     that each turn comes to once."""
@@ -207,18 +211,18 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-def find_python_loops(tree: ast.AST) -> list[Loop]:
+def find_python_loops(tree: ast.AST) -> list[SourceLoop]:
     """List the loops of a Python function."""
     return list(_loops_below(tree, None))
 
 
-def _loops_below(node: ast.AST, outer: Loop | None) -> Iterator[Loop]:
+def _loops_below(node: ast.AST, outer: SourceLoop | None) -> Iterator[SourceLoop]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.For, ast.While)):
             once = _list_once(child)
             waits = {n.lineno for n in ast.walk(child) if _is_barrier(n)}
             ends = child.lineno, child.end_lineno or child.lineno
-            loop = Loop(*ends, once, once & waits, outer)
+            loop = SourceLoop(*ends, once, once & waits, outer)
             yield loop
             yield from _loops_below(child, loop)
         else:

@@ -22,7 +22,7 @@ from ..cells.cpu.launch import ffi, open_runtime
 from ..cells.cpu.watched import TIMEOUT, raw_report, tell
 from ..cells.module import Kernel, Launch, select_only_kernel
 from ..pykernel.sim import sim
-from ..pykernel.to_cuda.cuda_c import Runner
+from ..pykernel.to_cuda.cuda_c import TranslatedKernel
 from ..report.model import Report
 from ..report.program import ProgramReport
 from ..report.raw import Files, program_report
@@ -64,7 +64,7 @@ def inspect(
     if timeout is not None and not limit:
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
     kernel = select_only_kernel(kernel)
-    if isinstance(kernel, (Kernel, Runner)):
+    if isinstance(kernel, (Kernel, TranslatedKernel)):
         return Inspector(kernel, number, quiet, timeout)
     if isinstance(kernel, Launch):
         raise ArgumentError(
@@ -89,7 +89,7 @@ class Inspector:
         self.quiet, self.timeout = quiet, timeout
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(self.kernel, Runner):
+        if isinstance(self.kernel, TranslatedKernel):
             return Inspection(self, self.kernel[key].prepared)
         launch = self.kernel.at(key)
         if isinstance(launch, Kernel):  # the key was a template's arguments

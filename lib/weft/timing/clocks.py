@@ -53,7 +53,7 @@ THROTTLED = {
 
 
 @dataclass(frozen=True)
-class State:
+class GpuState:
     """What NVML says at one moment; None is not known."""
 
     clock: int | None  # of the SMs, MHz
@@ -67,7 +67,7 @@ class Watch:
     """A GPU that is looked at now and then; of a CPU nothing is seen."""
 
     device: AnyDevice
-    seen: list[State] = field(default_factory=list)
+    seen: list[GpuState] = field(default_factory=list)
 
     def look(self) -> None:
         """Note how it is now."""
@@ -91,7 +91,7 @@ class Watch:
         }
 
 
-def read_state(index: int) -> State | None:
+def read_state(index: int) -> GpuState | None:
     """How GPU `index` is now; None where NVML does not answer."""
     nvml, handle = _open_library(), _handle(index)
     if nvml is None or handle is None:
@@ -102,7 +102,7 @@ def read_state(index: int) -> State | None:
     ask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
     bits = _number(ask, handle, kind=ctypes.c_ulonglong) or 0
     why = tuple(word for bit, word in THROTTLED.items() if bits & bit)
-    return State(clock, heat, None if power is None else power / 1e3, why)
+    return GpuState(clock, heat, None if power is None else power / 1e3, why)
 
 
 def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -> Any:

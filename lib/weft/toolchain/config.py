@@ -19,7 +19,7 @@ _REFUSED = " (a GPU says cudaErrorInvalidConfiguration)"
 
 
 @dataclass(frozen=True)
-class Config:
+class LaunchConfig:
     """A launch's shape, within CUDA's limits; stream: as it was passed."""
 
     grid: tuple[int, int, int]
@@ -28,7 +28,7 @@ class Config:
     stream: Any = None
 
 
-def parse(kernel: str, key: Any) -> Config:
+def parse(kernel: str, key: Any) -> LaunchConfig:
     """The Config for kernel[key].
 
     grid and block: an int, up to three of them, or an object with x, y and z;
@@ -56,7 +56,7 @@ def parse(kernel: str, key: Any) -> Config:
             f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB) "
             f"(a GPU says cudaErrorInvalidValue)"
         )
-    return Config(grid, block, shared, parts[3] if len(parts) > 3 else None)
+    return LaunchConfig(grid, block, shared, parts[3] if len(parts) > 3 else None)
 
 
 def is_whole(key: Any) -> bool:

@@ -25,7 +25,7 @@ import torch
 
 from ..base.errors import ArgumentError
 from .session import Session
-from .sources import Options, source_for
+from .sources import SourceOptions, source_for
 from .space import checked_space, list_combinations, require_some, set_shape
 from .tuned import Tuned
 
@@ -76,7 +76,7 @@ def autotune(
     CompileError if nothing compiles; Mismatch if everything is wrong.
     """
     named, (device, target) = checked_space(space), _find_device(args)
-    options = Options(flags, name, target)
+    options = SourceOptions(flags, name, target)
     source = source_for(kernel, named, args, options)
     candidates, excluded = list_combinations(named, where)
     for one in candidates:

@@ -24,7 +24,7 @@ from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy
 from ..timing import timers
 from ..timing.clocks import Contender, WallTimer, Watch
-from .sources import Source, bound
+from .sources import TunableSource, bound
 from .space import Candidate
 
 STATIC = 48 << 10  # bytes that a kernel can declare
@@ -34,7 +34,7 @@ Tick = Callable[[], object]
 
 
 def compile_all(
-    source: Source, candidates: Sequence[Candidate], arch: str, tick: Tick
+    source: TunableSource, candidates: Sequence[Candidate], arch: str, tick: Tick
 ) -> None:
     """Give each candidate its kernel, and what the kernel needs.
 
@@ -67,7 +67,7 @@ def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
             )
 
 
-def _make(source: Source, one: Candidate, arch: str) -> None:
+def _make(source: TunableSource, one: Candidate, arch: str) -> None:
     try:
         one.kernel = source.make(one.constants)
         usage = source.usage(one.kernel, arch) if arch else None

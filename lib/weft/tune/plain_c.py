@@ -36,7 +36,7 @@ _FLAGS = ["-std=gnu11", "-O3", "-fopenmp", "-Wno-psabi", "-shared", "-fPIC"]
 _SHOWN = ["-fdiagnostics-color=never", "-fno-diagnostics-show-caret"]
 
 
-class Function:
+class CFunction:
     """Made by load_c(); call it with the arrays and numbers that it takes."""
 
     def __init__(self, kind: Signature, path: Path) -> None:
@@ -73,7 +73,7 @@ def is_c(text: str) -> bool:
 
 def load_c(
     source: str, name: str | None, flags: Sequence[str] = (), called: str = "C"
-) -> Function:
+) -> CFunction:
     """The function `name`, by default the only one that is not static.
 
     called: what messages call the source. Raises CompileError or ArgumentError.
@@ -84,7 +84,7 @@ def load_c(
     if name not in found:
         known = ", ".join(found) or "none"
         raise ArgumentError(f"{called} has these functions: {known}; say which, name=")
-    return Function(found[name], _build_library(source, flags, called))
+    return CFunction(found[name], _build_library(source, flags, called))
 
 
 def _list_functions(source: str) -> dict[str, Signature]:

@@ -77,7 +77,7 @@ class Arguments:
         return self.with_arrays({n: self.at(n).clone() for n in self.written})
 
 
-class Answer:
+class ReferenceAnswer:
     """What the outputs have to be, and how near to it.
 
     reference: takes inputs (floats as float64), numbers and sizes by the kernel's names

@@ -29,8 +29,8 @@ from ..timing import device_name
 from ..toolchain.build import _hash
 from . import fit
 from .fit import race
-from .right import Answer, Arguments
-from .sources import Source, bound, is_cuda
+from .right import Arguments, ReferenceAnswer
+from .sources import TunableSource, bound, is_cuda
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
 
@@ -88,7 +88,7 @@ class Session:
 
     def __init__(
         self,
-        source: Source,
+        source: TunableSource,
         candidates: list[Candidate],
         excluded: int,
         device: torch.device,
@@ -150,7 +150,7 @@ class Session:
         try:
             kernel = self.source.make(one.constants)
             run = bound(kernel, one)
-            Answer(check, self.arguments, terms).require(run)
+            ReferenceAnswer(check, self.arguments, terms).require(run)
         except (BuildError, Mismatch):
             return None
         known = found["rows"], found["counts"], self.target, self._shapes(one)
@@ -166,7 +166,7 @@ class Session:
 
     def check(self, check: Any, terms: float | None) -> None:
         """Name those that are wrong; Mismatch if all are."""
-        answer, ready = Answer(check, self.arguments, terms), self.ready
+        answer, ready = ReferenceAnswer(check, self.arguments, terms), self.ready
         wrong: list[tuple[Candidate, Exception]] = []
         with self._bar("check", len(ready)) as bar:
             for one in ready:

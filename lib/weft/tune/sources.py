@@ -34,9 +34,9 @@ from ..cells.module import Cell, Kernel, Module, select_only_kernel
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
-from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
+from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage
-from .plain_c import Function, is_c, load_c
+from .plain_c import CFunction, is_c, load_c
 from .space import Candidate, Constants
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -161,23 +161,23 @@ Names = Sequence[str]
 
 
 def source_for(
-    kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: Options
-) -> Source:
+    kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: SourceOptions
+) -> TunableSource:
     """The Source of what autotune() was given; ArgumentError if that is no kernel."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
-        return (C if is_c(kernel) else Text)(kernel, "cell", options)
+        return (PlainCSource if is_c(kernel) else CudaSource)(kernel, "cell", options)
     if isinstance(kernel, (Kernel, Module)):
         return _load_kernel(kernel, options)
-    if isinstance(kernel, (Runner, NumbaKernel)):
-        return Python(kernel, args, options)
+    if isinstance(kernel, (TranslatedKernel, NumbaKernel)):
+        return PythonSource(kernel, args, options)
     if callable(kernel) and _is_maker(kernel, space):
-        return Made(kernel, args, options)
-    return Python(kernel, args, options)
+        return MakerSource(kernel, args, options)
+    return PythonSource(kernel, args, options)
 
 
-class Options:
+class SourceOptions:
     """flags: for the compiler; name: of the kernel, where a source has several;
     target: "cpu" or "cuda", where the arrays lie."""
 
@@ -185,7 +185,7 @@ class Options:
         self.flags, self.name, self.target = words.split(flags), name, target
 
 
-class Source:
+class TunableSource:
     """name: what messages call the kernel."""
 
     name = "kernel"
@@ -209,19 +209,19 @@ class Source:
     def usage(self, kernel: Any, arch: str) -> Any:
         """Registers and static shared memory, as nvrtc.Usage; None: not CUDA C."""
         given = ()
-        if isinstance(kernel, (Kernel, Runner)):
+        if isinstance(kernel, (Kernel, TranslatedKernel)):
             return find_usage(kernel, given, arch)[1]
         return None
 
 
-class Text(Source):
+class CudaSource(TunableSource):
     """CUDA C in a string."""
 
     def __init__(
         self,
         source: str,
         name: str,
-        options: Options,
+        options: SourceOptions,
         like: Kernel | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -265,10 +265,10 @@ class Text(Source):
         return "\n".join([*of_session.values(), *found])
 
 
-class C(Text):
+class PlainCSource(CudaSource):
     """Plain C in a string: its function is called, and its time is a processor's."""
 
-    def make(self, constants: Constants) -> Function:
+    def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
             raise ArgumentError(f"{self.cell} is plain C: its arrays lie on a GPU")
         text, more = self._given(constants)
@@ -280,17 +280,21 @@ class C(Text):
         return None
 
 
-class Python(Source):
+class PythonSource(TunableSource):
     """A kernel in Python whose constants are names of its module, or enclosing ones.
 
     It runs as the C that to_cuda() makes of it, or, handed over as numba_jit(kernel),
     by Numba.
     """
 
-    def __init__(self, kernel: Any, args: Sequence[Any], options: Options) -> None:
+    def __init__(
+        self, kernel: Any, args: Sequence[Any], options: SourceOptions
+    ) -> None:
         self.numba = isinstance(kernel, NumbaKernel)
-        self.flags = kernel.flags if isinstance(kernel, Runner) else options.flags
-        wrapped = isinstance(kernel, (Runner, NumbaKernel))
+        self.flags = (
+            kernel.flags if isinstance(kernel, TranslatedKernel) else options.flags
+        )
+        wrapped = isinstance(kernel, (TranslatedKernel, NumbaKernel))
         inner = kernel.kernel if wrapped else PythonKernel(kernel)
         self.function = inner.function
         self.name, self.args, self.options = inner.name, tuple(args), options
@@ -308,11 +312,11 @@ class Python(Source):
         return [made.source(*self.args), *words.split(self.flags), str(self.numba)]
 
 
-class Made(Source):
+class MakerSource(TunableSource):
     """A function of the constants that returns a kernel, or a function to call."""
 
     def __init__(
-        self, load: Callable[..., Any], args: Sequence[Any], options: Options
+        self, load: Callable[..., Any], args: Sequence[Any], options: SourceOptions
     ) -> None:
         self.load, self.args, self.options = load, tuple(args), options
         self.name = getattr(load, "__name__", "kernel").replace("<lambda>", "kernel")
@@ -329,7 +333,7 @@ class Made(Source):
         if isinstance(kernel, Kernel):
             cell = kernel.module
             return [cell.source, kernel.expression, *cell.flags, *cell.headers.values()]
-        if isinstance(kernel, Runner):
+        if isinstance(kernel, TranslatedKernel):
             return [kernel.source(*self.args), *words.split(kernel.flags)]
         return None
 
@@ -339,7 +343,7 @@ class Made(Source):
             made = _choose_kernel(made, self.options.name)
         if isinstance(made, Kernel):
             made.launcher(self.options.target)
-        elif isinstance(made, Runner):
+        elif isinstance(made, TranslatedKernel):
             made._of(self.args).compiled.launcher(self.options.target)
         elif not callable(made) and not isinstance(made, NumbaKernel):
             raise ArgumentError(
@@ -358,7 +362,7 @@ class Made(Source):
 def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
     """The kernel in the candidate's shape: call it with the arguments."""
     if one.shape is None:
-        if isinstance(kernel, (Kernel, Runner, NumbaKernel)):
+        if isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel)):
             raise ArgumentError(
                 "autotune wants launch=, a function of the constants that returns "
                 "(grid, block)"
@@ -367,7 +371,9 @@ def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
     shape = one.shape
     if not shape.shared:
         return kernel[shape.grid, shape.block]
-    if isinstance(kernel, Runner):  # None is torch's stream; 0 would be the default one
+    if isinstance(
+        kernel, TranslatedKernel
+    ):  # None is torch's stream; 0 would be the default one
         return kernel[shape.grid, shape.block, None, shape.shared]
     if isinstance(kernel, NumbaKernel):
         return kernel[shape.grid, shape.block, 0, shape.shared]
@@ -378,11 +384,11 @@ def parameters_of(kernel: Any) -> list[str]:
     """The names of what a launch takes; [] where nobody knows."""
     if isinstance(kernel, Kernel):
         return [param.name for param in kernel.params]
-    if isinstance(kernel, Runner):
+    if isinstance(kernel, TranslatedKernel):
         return list(kernel.kernel.parameters)
     if isinstance(kernel, NumbaKernel):
         return list(kernel.parameters)
-    if isinstance(kernel, Function):
+    if isinstance(kernel, CFunction):
         return [param.name for param in kernel.signature.params]
     try:
         found = inspect.signature(kernel).parameters.values()
@@ -394,9 +400,9 @@ def parameters_of(kernel: Any) -> list[str]:
 
 def written_of(kernel: Any) -> list[str] | None:
     """The pointers without const; None where nobody knows."""
-    if isinstance(kernel, Runner) and kernel._last is not None:
+    if isinstance(kernel, TranslatedKernel) and kernel._last is not None:
         kernel = kernel._last.compiled
-    if isinstance(kernel, (Kernel, Function)):
+    if isinstance(kernel, (Kernel, CFunction)):
         known = kernel.params if isinstance(kernel, Kernel) else kernel.signature.params
         return [p.name for p in known if p.pointer and not p.const]
     return None
@@ -404,7 +410,7 @@ def written_of(kernel: Any) -> list[str] | None:
 
 def is_cuda(kernel: Any) -> bool:
     """Whether it is launched, and not called: its time on a CPU says nothing."""
-    return isinstance(kernel, (Kernel, Runner, NumbaKernel))
+    return isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel))
 
 
 # ---- details --------------------------------------------------------------------
@@ -414,17 +420,17 @@ def _is_path(text: str) -> bool:
     return "\n" not in text and text.endswith((".cu", ".cuh", ".c"))
 
 
-def _read_file(path: Path, options: Options) -> Text:
+def _read_file(path: Path, options: SourceOptions) -> CudaSource:
     found = [p for p in (path, ROOT / path) if p.is_file()]
     if not found:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
     file = found[0].resolve()
     text = file.read_text(errors="replace")
-    kind = C if file.suffix == ".c" else Text
+    kind = PlainCSource if file.suffix == ".c" else CudaSource
     return kind(text, str(path), options, folder=file.parent)
 
 
-def _load_kernel(kernel: Kernel | Module, options: Options) -> Text:
+def _load_kernel(kernel: Kernel | Module, options: SourceOptions) -> CudaSource:
     """A kernel of %%cuda or load_cuda(): its source is tuned."""
     made = select_only_kernel(kernel) if options.name is None else kernel
     cell: Cell = made._cell if isinstance(made, Module) else made.module
@@ -434,7 +440,7 @@ def _load_kernel(kernel: Kernel | Module, options: Options) -> Text:
         options.name, like = made.__name__, made
 
         complete(made)
-    return Text(cell.source, cell.name, options, like)
+    return CudaSource(cell.source, cell.name, options, like)
 
 
 def _choose_kernel(module: Module, name: str | None) -> Kernel:

@@ -28,7 +28,7 @@ class Candidate:
     """
 
     constants: Constants
-    shape: config.Config | None = None
+    shape: config.LaunchConfig | None = None
     state: str = "ready"
     reason: str = ""
     why: str = ""

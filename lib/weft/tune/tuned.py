@@ -37,19 +37,21 @@ Row = dict[str, Any]
 ACROSS = 5  # panels in a line
 
 
-class Picture(Figure):
+class TuningPicture(Figure):
     """A figure that shows itself below a cell, as SVG in the page's own ink."""
 
     @staticmethod
-    def of(width: float, height: float) -> Picture:
+    def of(width: float, height: float) -> TuningPicture:
         """One of so many SVG points."""
-        return Picture(figsize=(width / INCH, height / INCH), layout="constrained")
+        return TuningPicture(
+            figsize=(width / INCH, height / INCH), layout="constrained"
+        )
 
     def _repr_html_(self) -> str:
         return write_inline_svg(self)
 
 
-def draw_strips(tuned: Tuned) -> Picture:
+def draw_strips(tuned: Tuned) -> TuningPicture:
     """A panel for each constant that varies: a dot for each candidate, the best of each
     value on a line. Hollow: let go early; below, framed: how many were not timed."""
     names = [n for n in tuned.constants if len(_list_values(tuned.rows, n)) > 1]
@@ -57,7 +59,7 @@ def draw_strips(tuned: Tuned) -> Picture:
     timed = [row for row in tuned.rows if _time_of(row)]
     lines = -(-len(names) // ACROSS)
     with style():
-        figure = Picture.of(920, 60 + 250 * lines)
+        figure = TuningPicture.of(920, 60 + 250 * lines)
         if not timed:
             axes = figure.subplots()
             axes.text(0.5, 0.5, "nothing is timed on a processor", ha="center")
@@ -82,7 +84,7 @@ def draw_strips(tuned: Tuned) -> Picture:
     return figure
 
 
-def draw_heat(tuned: Tuned, x: str, y: str) -> Picture:
+def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
     """The best time for each pair of values: a cell each, the winner's framed."""
     for name in (x, y):
         if name not in tuned.constants:
@@ -90,7 +92,7 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> Picture:
             raise ArgumentError(f"there is no constant {name!r}; there are {known}")
     across, down = _list_values(tuned.rows, x), _list_values(tuned.rows, y)
     with style():
-        figure = Picture.of(
+        figure = TuningPicture.of(
             min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
         )
         axes = figure.subplots()

@@ -33,7 +33,7 @@ from .race import (
     PRECISIONS,
     SETS,
     WRONG,
-    Options,
+    RaceOptions,
     Speeds,
     plan_races,
     race_of,
@@ -65,7 +65,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     where = _parse_device(args.device)
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
-    options = Options(where, args.timer, args.cold, args.numba, args.rounds)
+    options = RaceOptions(where, args.timer, args.cold, args.numba, args.rounds)
     plan = plan_races(
         *(where, args.set, _split_words(args.sizes), _split_words(args.rungs)),
         _split_words(args.precisions),
@@ -102,7 +102,7 @@ def rows(
     rungs: () takes all that run on `device`, on a CPU those in plain C.
     """
     where, speeds = _parse_device(device), Speeds()
-    options = Options(where, **more)
+    options = RaceOptions(where, **more)
     plan = plan_races(where, "", sizes, rungs, precisions)
     return [row for race in plan for row in race_rows(race, options, speeds)]
 
@@ -126,7 +126,7 @@ def time_mine(
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
     ours = tuple(native.library("matmul", where.type).rung(rung) for rung in rungs)
-    race, options = race_of(Size.of(str(size)), kind, ours), Options(where, **more)
+    race, options = race_of(Size.of(str(size)), kind, ours), RaceOptions(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
     own = make_entry("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)

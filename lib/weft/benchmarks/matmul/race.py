@@ -184,7 +184,7 @@ def _current_time() -> str:
 
 
 @dataclass(frozen=True)
-class Options:
+class RaceOptions:
     """What is asked of every race."""
 
     device: torch.device
@@ -212,7 +212,7 @@ class Speeds:
 
 def race_rows(
     race: Race,
-    options: Options,
+    options: RaceOptions,
     speeds: Speeds,
     others: Sequence[Entry] = (),
     operands: Operands | None = None,
@@ -238,7 +238,7 @@ def race_rows(
 
 
 def _time_entries(
-    race: Race, options: Options, speeds: Speeds, there: Sequence[Entry]
+    race: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Entry]
 ) -> dict[str, timers.Timed]:
     """All of them in turn; those that are far slower than the others apart, thrice."""
     where = options.device
@@ -263,7 +263,7 @@ def _time_entries(
 
 
 def _select_ready(
-    race: Race, options: Options, speeds: Speeds, operands: Operands
+    race: Race, options: RaceOptions, speeds: Speeds, operands: Operands
 ) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
     """Those that may be timed, with their errors; rows of those that are wrong."""
     there, wrong = [], []
@@ -280,7 +280,7 @@ def _select_ready(
 
 
 def _make_entries(
-    race: Race, options: Options, operands: Operands, wrong: list[Row]
+    race: Race, options: RaceOptions, operands: Operands, wrong: list[Row]
 ) -> Iterator[Entry]:
     """Every contender; a rung that fails its check becomes a row of `wrong`."""
     where = operands.device
@@ -308,7 +308,7 @@ def _make_entries(
     yield of_torch(operands)
 
 
-def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
+def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> bool:
     """Whether one call would take too long; seen at small sizes first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])

@@ -32,7 +32,7 @@ from ...mnist.cnn import Cnn
 from ...see.figures.view import draw_image, mosaic, sheet
 from .plot_batches import BESIDE, time_text
 from .race import Row
-from .work import Part, find_limits, sum_parts
+from .work import StepPart, find_limits, sum_parts
 
 # Which pixel of a 2x2 window won it.
 WINNERS = {
@@ -135,7 +135,7 @@ BACK_ARROWS = (  # from a point to a point
 )
 
 
-def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
+def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
     """Sum up the sections of conv2's backward pass, for each 64 images of a step.
 
     row, roof, launch_us: as find_limits() takes them.
@@ -146,11 +146,11 @@ def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
         if part.section.startswith("backward.") and "conv2" in part.section
     ])  # fmt: skip
     times = (back.us, back.products, back.bytes, back.launch)
-    return Part("conv2's backward", *(64 / row["batch"] * us for us in times))
+    return StepPart("conv2's backward", *(64 / row["batch"] * us for us in times))
 
 
 def draw_conv2_back(
-    times: Mapping[str, Part], device: str = "", here: bool = False
+    times: Mapping[str, StepPart], device: str = "", here: bool = False
 ) -> Figure:
     """Draw what the kernel of conv2's backward pass fuses, and below it its times.
 
@@ -194,7 +194,9 @@ def _draw_box(ax: Axes, place: tuple[float, ...], look: dict) -> None:
     ax.add_artist(FancyBboxPatch((left, top), width, height, corners, **look))
 
 
-def _draw_bars(ax: Axes, times: Mapping[str, Part], device: str, here: bool) -> None:
+def _draw_bars(
+    ax: Axes, times: Mapping[str, StepPart], device: str, here: bool
+) -> None:
     if not times:
         return draw_unmeasured(ax, "mnist")
     looks = {

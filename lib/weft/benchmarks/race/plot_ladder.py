@@ -60,7 +60,7 @@ from .plot_batches import (
     time_text,
 )
 from .race import Row
-from .work import STEP_FLOPS, Part, floor_us, list_intensities
+from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
 
 
 def plot_ladder(
@@ -255,7 +255,7 @@ def plot_sections(
         return figure
 
 
-def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure:
+def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Figure:
     """Draw a bar per section: its floor in products or bytes, its launch, the rest.
 
     here: measured on this machine; other bars are hollow.

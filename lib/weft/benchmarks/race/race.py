@@ -34,7 +34,7 @@ from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import impl_of, rungs_of, trainer
 from ...mnist.trainer import checked_device
-from ...mnist.twin import LAYOUTS, RUNGS, Step, TwinTrainer, exact_step
+from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
 from ...timing.results import compare_with_torch, first_line, stamp_row
@@ -42,7 +42,7 @@ from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_hos
 from ...toolchain import native
 
 if TYPE_CHECKING:
-    from ...mnist.twin import Step
+    from ...mnist.twin import TrainingStep
     from ...toolchain.native import AnyDevice
 
 
@@ -119,7 +119,9 @@ def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
     return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}
 
 
-def mean_errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Row:
+def mean_errors(
+    gradients: Gradients, exact: Iterable[tuple[np.ndarray, TrainingStep]]
+) -> Row:
     """The means of a contender's relative errors over some batches.
 
     exact: each batch's images, and its step in float64; without any, nulls.
@@ -156,7 +158,7 @@ CHECKED = 3  # batches whose gradients are compared with float64
 
 
 @dataclass
-class Contender:
+class TrainingContender:
     """Who takes part: `run` queues n steps, `gradients` takes none."""
 
     name: str
@@ -217,7 +219,7 @@ def race(
         raise ArgumentError(f"a batch of {batch} of {len(train)} training images")
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
     torch.compiler.reset()  # what was compiled for other batches
-    contenders: list[Contender] = []
+    contenders: list[TrainingContender] = []
     try:
         with native.on_device(where):
             contenders += _gather(heat, rungs, twins)
@@ -242,7 +244,7 @@ def twins_of(device: torch.device) -> list[str]:
 
 def _gather(
     heat: Heat, rungs: Sequence[str] | None, twins: Sequence[str] | None
-) -> Iterator[Contender]:
+) -> Iterator[TrainingContender]:
     """Make all of them and let each take a step; tell who fails."""
     device = heat.device
     if rungs is None:
@@ -253,7 +255,7 @@ def _gather(
     for name in twins_of(device) if twins is None else twins:
         makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
     for name, make in makers:
-        found: list[Contender] = []
+        found: list[TrainingContender] = []
         try:
             found += make()
             for one in found:
@@ -271,7 +273,7 @@ def _gather(
         yield from found
 
 
-def _make_ours(heat: Heat, rung: str) -> list[Contender]:
+def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
     cnn = trainer(rung, heat.device, max_batch=heat.batch, **heat.model)
     if cnn.rung.precision != heat.precision:
         cnn.close()
@@ -296,10 +298,10 @@ def _make_ours(heat: Heat, rung: str) -> list[Contender]:
         return layer_times(lambda: cnn.profile(heat.order[: heat.batch], heat.lr))
 
     rest = take, lambda: cnn.bytes, layers, cnn.close
-    return [Contender(f"weft {rung}", row, run, *rest)]
+    return [TrainingContender(f"weft {rung}", row, run, *rest)]
 
 
-def _make_theirs(heat: Heat, name: str) -> list[Contender]:
+def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
     """A twin, and what it is without its graph."""
     rung, _, layout = name.partition(" ")
     kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
@@ -314,7 +316,7 @@ def _make_theirs(heat: Heat, name: str) -> list[Contender]:
     return [_make_twin(heat, one) for one in pair]
 
 
-def _make_twin(heat: Heat, twin: TwinTrainer) -> Contender:
+def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
     parts = twin.order(heat.order).split(heat.batch)
 
     def run(steps: int) -> None:
@@ -329,13 +331,13 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> Contender:
     name = f"PyTorch {twin.rung} {twin.layout}"
     row = {"impl": "torch", "rung": twin.rung, "layout": twin.layout}
     rest = take, lambda: twin.peak_bytes, lambda: None, lambda: None
-    return Contender(name, row, run, *rest)
+    return TrainingContender(name, row, run, *rest)
 
 
 # ---- what is measured of them ------------------------------------------------------
 
 
-def _make_rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
+def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     exact = _compute_exact(heat)
     free(heat.device)
     found = {one.name: _measure_alone(heat, one, exact) for one in contenders}
@@ -361,7 +363,9 @@ def _make_rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
     return rows
 
 
-def _measure_alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
+def _measure_alone(
+    heat: Heat, one: TrainingContender, exact: list[TrainingStep]
+) -> Row:
     """What is measured of a contender by itself; nothing if it fails."""
     try:
         wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
@@ -379,7 +383,7 @@ def _measure_alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
         return {}
 
 
-def _compute_exact(heat: Heat) -> list[Step]:
+def _compute_exact(heat: Heat) -> list[TrainingStep]:
     """Some batches in float64; none where that takes too much memory."""
     try:
         images, labels = heat.train.images, heat.train.labels

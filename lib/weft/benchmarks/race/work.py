@@ -56,7 +56,7 @@ WHOLE = 4  # bytes of a number that is never shortened: gradients and parameters
 
 
 @dataclass(frozen=True)
-class Work:
+class SectionWork:
     """Of one section of a step on a whole batch."""
 
     flops: float
@@ -70,7 +70,7 @@ class Work:
 
 def count_work(
     section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
-) -> Work | None:
+) -> SectionWork | None:
     """Flops and bytes of a section as Cnn.profile() names it; None if not known.
 
     sections: the names of all sections of that step. Which product a section computes
@@ -84,7 +84,7 @@ def count_work(
         bytes_ = batch * images(size) + once(size)
     else:
         bytes_ = _count_layer_bytes(section, batch)
-    return Work(batch * flops, bytes_) if flops and bytes_ else None
+    return SectionWork(batch * flops, bytes_) if flops and bytes_ else None
 
 
 def floor_us(batch: int, tflops: float) -> float:
@@ -182,7 +182,7 @@ OUTSIDE = "batch"  # a run's arguments, and sums that the step before makes othe
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """Microseconds of one section of a step."""
 
     section: str
@@ -203,7 +203,7 @@ class Part:
         return max(names, key=lambda name: getattr(self, name))
 
 
-def find_limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
+def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
     """A Part for each section of a step's row; roof: a row "roof" of its precision.
 
     A clock between two sections costs time, so that they take longer together than the
@@ -219,14 +219,16 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
         done = count_work(section, [*layers], row["batch"], row["precision"])
         flops, bytes_ = (done.flops, done.bytes) if done else (0.0, 0.0)
         at_roof = flops / roof["tflops"] / 1e6, bytes_ / roof["gbs"] / 1e3
-        parts.append(Part(section, us * scale, *at_roof, launch_us))
+        parts.append(StepPart(section, us * scale, *at_roof, launch_us))
     return parts
 
 
-def sum_parts(parts: Sequence[Part]) -> Part:
+def sum_parts(parts: Sequence[StepPart]) -> StepPart:
     """The sections as one: what binds the step."""
     keys = ("us", "products", "bytes", "launch")
-    return Part("step", *[sum(getattr(part, key) for part in parts) for key in keys])
+    return StepPart(
+        "step", *[sum(getattr(part, key) for part in parts) for key in keys]
+    )
 
 
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from cffi import FFI
 
 from ..arguments import Array
-from ..structs import Scalar
+from ..structs import CScalar
 
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory
@@ -179,7 +179,7 @@ def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[i
     return [array.address if array is not None else 0 for array in arrays]
 
 
-def list_alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
+def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
     """What the copies must be aligned to: the type, or 16 bytes for a struct and in a
     cell that casts its pointers to vector types."""
     if _VECTOR.search(source):

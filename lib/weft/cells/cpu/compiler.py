@@ -36,12 +36,12 @@ from ...toolchain import build, keys
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACROS, std_headers
 from . import unset
-from .launch import FILE, Launcher, ffi, open_runtime, runtime_path, write_launcher
+from .launch import FILE, CpuLauncher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
 
 
 @dataclass
-class Compiled:
+class CpuLibrary:
     """A cell's library, opened."""
 
     path: Path
@@ -62,7 +62,7 @@ class Compiled:
         *,
         timeout: float | None = None,
         inplace: bool = False,
-    ) -> Launcher:
+    ) -> CpuLauncher:
         """The kernel `expression` as launch(grid, block, shared, stream, args).
 
         timeout: seconds, None: the default. inplace: no fenced copies.
@@ -72,9 +72,9 @@ class Compiled:
         if made.checked:
             readers = CellSource(made.name, made.source, dict(made.headers))
             return CheckedLauncher(*what, timeout=timeout, readers=readers)
-        return Launcher(*what, timeout=timeout, inplace=inplace)
+        return CpuLauncher(*what, timeout=timeout, inplace=inplace)
 
-    def afresh(self) -> Compiled:
+    def afresh(self) -> CpuLibrary:
         """The same with variables of its own, which hold what these hold now."""
         made = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
@@ -109,7 +109,7 @@ def compile(
     headers: Mapping[str, str] | None = None,
     *,
     checked: bool = False,
-) -> Compiled:
+) -> CpuLibrary:
     """The cell as a library for this CPU, from the cache if it is there.
 
     name: what messages call the source. expressions: the C++ names of the kernels
@@ -135,7 +135,7 @@ def compile(
     with contextlib.suppress(OSError, ValueError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
     library = _open(path, made)
-    return Compiled(
+    return CpuLibrary(
         *(path, source, made.expressions, made.counts, _report(made), cached),
         *(time.perf_counter() - begin, warnings, library, made),
     )

@@ -12,11 +12,12 @@ from ...base.tracebacks import Short
 from ...csource.diagnostics import CELL
 from ...csource.signature import Param
 from ..arguments import Array
-from ..structs import Scalar
+from ..structs import CScalar
 from .arena import Arena
 
 if TYPE_CHECKING:
     from ..reached import Reached
+
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
 NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
@@ -43,19 +44,19 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Scene:
+class FaultScene:
     """The launch it happened in: what names and places its addresses have."""
 
     kernel: str
     params: tuple[Param, ...]
-    types: tuple[Scalar | None, ...]
+    types: tuple[CScalar | None, ...]
     bound: Sequence[object]
     addresses: Sequence[int]  # of the pointers among them
     arena: Arena | None
     timeout: float
     reached: Reached | None = None  # addresses has theirs behind the parameters'
 
-    def pointers(self) -> list[tuple[Param, Scalar | None, Array | None, int]]:
+    def pointers(self) -> list[tuple[Param, CScalar | None, Array | None, int]]:
         """The pointer parameters, what was passed, and where the kernel saw it."""
         every = zip(self.params, self.types, self.bound)
         chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
@@ -67,7 +68,7 @@ class Scene:
         ]
 
 
-def explain(fault: Fault, scene: Scene) -> KernelFault:
+def explain(fault: Fault, scene: FaultScene) -> KernelFault:
     """The exception for a failed launch."""
     who = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
     what = {
@@ -104,7 +105,7 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
     return made
 
 
-def make_stray_fault(address: int, scene: Scene) -> KernelFault:
+def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
     """The exception for a canary that was found written over after the launch."""
     where = _describe_nearest(address, scene)
     return KernelFault(
@@ -126,7 +127,7 @@ def _known_place(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
     return None if index[0] == NOBODY else index
 
 
-def _describe_state(scene: Scene) -> str:
+def _describe_state(scene: FaultScene) -> str:
     if scene.arena is None:
         return ". It worked in place: its arrays may be half written."
     return AS_BEFORE
@@ -136,7 +137,7 @@ def _guard() -> str:
     return ": guard the access with an if, or check the sizes it was launched with"
 
 
-def _describe_address(fault: Fault, scene: Scene) -> str:
+def _describe_address(fault: Fault, scene: FaultScene) -> str:
     verb = {1: "wrote", 0: "read"}.get(fault.write, "touched")
     if fault.address < NULL_PAGES:
         nulls = [str(p) for p, _, a, _ in scene.pointers() if a is None]
@@ -145,7 +146,7 @@ def _describe_address(fault: Fault, scene: Scene) -> str:
     return f"{verb} {_describe_nearest(fault.address, scene)}{_guard()}"
 
 
-def _describe_nearest(address: int, scene: Scene) -> str:
+def _describe_nearest(address: int, scene: FaultScene) -> str:
     """`out[1030], 6 elements past the end of its 1024`."""
     best: tuple[int, str] | None = None
     for param, kind, array, start in scene.pointers():

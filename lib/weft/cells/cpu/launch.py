@@ -165,7 +165,7 @@ def open_runtime() -> Any:
 class Prepared:
     """One launch under way: its arguments where the kernel will find them."""
 
-    scene: faults.Scene
+    scene: faults.FaultScene
     arrays: list[Array | None]
     written: list[bool]
     packed: bytes
@@ -175,7 +175,7 @@ class Prepared:
     reached: Reached | None = None
 
 
-class Launcher:
+class CpuLauncher:
     """launcher(grid, block, shared, stream, args) for one kernel.
 
     grid and block: three ints each, within CUDA's limits. The stream has no meaning
@@ -272,7 +272,7 @@ class Launcher:
             if found is not None and arena is not None:
                 bound = translate(self.binder, bound, found, arena)
             packed, offsets = self.binder.pack(bound, addresses)
-            scene = faults.Scene(
+            scene = faults.FaultScene(
                 *(self.name, self.params, self.binder.types, bound, addresses, arena),
                 *(self.timeout, found),
             )
@@ -350,7 +350,7 @@ class Launcher:
                 )
 
 
-def _make_failure(scene: faults.Scene) -> BaseException:
+def _make_failure(scene: faults.FaultScene) -> BaseException:
     """The exception for the launch of this thread that has just failed."""
     c_fault = open_runtime().simt_last_launch_fault()
     fault = faults.Fault(

@@ -26,18 +26,18 @@ from ...report.text import write_finding as told
 from ..arguments import Array
 from ..reached import Reached
 from . import arena, faults, unset
-from .launch import Launcher, Prepared, ffi, open_runtime
+from .launch import CpuLauncher, Prepared, ffi, open_runtime
 
 if TYPE_CHECKING:
     from ...report.model import Finding, Report
     from ..module import Cell
 
 
-_last: Seen | None = None
+_last: WatchedLaunch | None = None
 _gathering: list[list[Finding]] = []  # of each gather() that is open
 
 
-def keep_report(seen: Seen) -> None:
+def keep_report(seen: WatchedLaunch) -> None:
     """Keep what the last watched launch showed."""
     global _last
     _last = seen
@@ -65,7 +65,7 @@ def last_report() -> Report | None:
     return _last.report if _last is not None else None
 
 
-def tell(module: Cell, seen: Seen, always: bool = False) -> None:
+def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
     """Show the findings of a launch that went on, each once in a run of a cell.
 
     always: also those that have been shown.
@@ -106,7 +106,7 @@ void simt_check_release(void *memory);
 _turn = threading.Lock()  # the runtime gathers what all launches do
 
 
-class Seen:
+class WatchedLaunch:
     """What the runtime saw of one launch."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Seen:
         )
 
 
-class CheckedLauncher(Launcher):
+class CheckedLauncher(CpuLauncher):
     """A Launcher of a library that was compiled with the watch build's flags.
 
     last: what the last launch showed. watch: called with each launch's Seen.
@@ -152,8 +152,8 @@ class CheckedLauncher(Launcher):
             options["timeout"] = TIMEOUT
         super().__init__(*args, **options)
         self.readers = readers
-        self.last: Seen | None = None
-        self.watch: Callable[[Seen], None] = lambda seen: None
+        self.last: WatchedLaunch | None = None
+        self.watch: Callable[[WatchedLaunch], None] = lambda seen: None
 
     def _fenced(
         self, arrays: Sequence[Array | None], found: Reached | None
@@ -183,7 +183,7 @@ class CheckedLauncher(Launcher):
         config = launch.config
         shape = tuple(config[:3]), tuple(config[3:])
         more = unset.find(launch, self.name, self.readers.texts) if not failure else []
-        self.last = Seen(text, self.readers, self.name, shape, seconds, more)
+        self.last = WatchedLaunch(text, self.readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:
             raise _explain_fault(failure, self.last, self.timeout)
@@ -246,7 +246,9 @@ def raw_report() -> str:
         open_runtime().simt_check_free(made)
 
 
-def _explain_fault(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
+def _explain_fault(
+    fault: KernelFault, seen: WatchedLaunch, timeout: float
+) -> KernelFault:
     """The fault with what was found, at its line, and the report."""
     report = seen.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)

@@ -32,7 +32,7 @@ COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """A launch's shape on one device, checked, and memory for its arguments."""
 
     function: int
@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Target:
+class LaunchTarget:
     """How launches reach one kind of device.
 
     call:    cuLaunchKernelEx(configuration, function, arguments, 0) -> status
@@ -58,7 +58,7 @@ class Target:
     """
 
     call: Callable[[int, int, int, int], int]
-    plan: Callable[[int, Any, Any, int], Plan]
+    plan: Callable[[int, Any, Any, int], LaunchPlan]
     stream: Callable[[int], int]
     enter: Callable[[int], AbstractContextManager[None]]
     fail: Callable[[int, int], None]
@@ -74,7 +74,7 @@ class Room:
 
     __slots__ = ("buffer", "configuration", "held", "table")
 
-    def __init__(self, plan: Plan, size: int, offsets: Iterable[int]) -> None:
+    def __init__(self, plan: LaunchPlan, size: int, offsets: Iterable[int]) -> None:
         memory = ffi.new("char[]", _ARGUMENTS + size + 16)
         # CUDA reads a float4 from where a float4 may lie.
         start = -_address_of(memory) % 16
@@ -94,14 +94,14 @@ class Room:
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
 
-class Launcher:
+class GpuLauncher:
     """A kernel on one kind of device; launches are only queued.
 
     sizes: of the parameters in bytes, as the compiler has them.
     """
 
     def __init__(
-        self, binder: Binder, target: Target, sizes: Sequence[int] | None = None
+        self, binder: Binder, target: LaunchTarget, sizes: Sequence[int] | None = None
     ) -> None:
         self.binder, self.target = binder, target
         self.sizes = sizes if binder.has_structs else None
@@ -210,7 +210,7 @@ def stream_number(stream: Any) -> int:
 
 
 def _make_quick_launch(
-    binder: Binder, target: Target, head: bytes
+    binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
     """make(rooms, otherwise) -> launch(*args); None: all must go the careful way."""
     lines = _quick_lines(binder, target, head)
@@ -227,7 +227,7 @@ def _make_quick_launch(
     return names["make"]
 
 
-def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | None:
+def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str] | None:
     """The text of `make`; None where a parameter needs the careful way."""
     names = [f"a{i}" for i in range(len(binder.params))]
     conditions, packed, first = ["not native._lost"], [], None
@@ -340,7 +340,7 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
             )
 
 
-def _device_of(kernel: str, arrays: list[Array | None], target: Target) -> int:
+def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) -> int:
     where = common_device(kernel, arrays)
     if where is None:
         return target.default()

@@ -27,7 +27,7 @@ from ...toolchain import native, tools
 from .. import output, stored, variables
 from ..arguments import Binder
 from . import driver, launch, nvrtc
-from .nvrtc import Program, Usage
+from .nvrtc import CompiledProgram, Usage
 
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
@@ -35,7 +35,7 @@ _used: set[int] = set()  # the devices with a module of ours
 
 
 @dataclass
-class Compiled:
+class GpuModule:
     """A cell's machine code for the GPUs here, loaded on the one it is for.
 
     report: one line on what its kernels need; seconds: what compile() took.
@@ -47,7 +47,7 @@ class Compiled:
     expressions: tuple[str, ...]
     headers: dict[str, str]
     device: int
-    program: Program
+    program: CompiledProgram
     cached: bool
     report: str = ""
     seconds: float = 0.0
@@ -64,7 +64,7 @@ class Compiled:
         sync: bool | None = None,
         cooperative: bool | None = None,
         **_: Any,
-    ) -> launch.Launcher:
+    ) -> launch.GpuLauncher:
         """The kernel `expression` as launch(grid, block, shared, stream, args).
 
         It works on whatever GPU the arrays lie on. sync: wait after each launch;
@@ -84,7 +84,7 @@ class Compiled:
             lowered = self.program.lowered[expression]
             cooperative = waits_for_its_grid(self.program.ptx, lowered)
 
-        def plan(device: int, grid: Any, block: Any, shared: int) -> launch.Plan:
+        def plan(device: int, grid: Any, block: Any, shared: int) -> launch.LaunchPlan:
             function = self.function(expression, device)
             return _plan_launch(kernel, function, device, grid, block, shared)
 
@@ -97,9 +97,9 @@ class Compiled:
                     driver.wait_for_stream(stream, kernel)
 
         several = torch.cuda.device_count() > 1
-        return launch.Launcher(
+        return launch.GpuLauncher(
             binder,
-            launch.Target(
+            launch.LaunchTarget(
                 call=driver.open_library().cuLaunchKernelEx,
                 plan=plan,
                 stream=torch._C._cuda_getCurrentRawStream,
@@ -174,7 +174,7 @@ class Compiled:
                 self._upload(device, variable, data)
         return self._modules[device]
 
-    def _program(self, device: int) -> Program:
+    def _program(self, device: int) -> CompiledProgram:
         if name_arch(device) == name_arch(self.device):
             return self.program
         return _load_program(self, name_arch(device))[0]
@@ -207,7 +207,7 @@ def compile(
     expressions: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     device: int | None = None,
-) -> Compiled:
+) -> GpuModule:
     """The cell as machine code for a GPU, from the cache if it is there, loaded.
 
     expressions: the C++ names of the kernels to launch ("add", "fill<float, 16>").
@@ -220,9 +220,9 @@ def compile(
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
-    made = Compiled(
+    made = GpuModule(
         *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
-        *(Program(b"", "", {}, ""), False),
+        *(CompiledProgram(b"", "", {}, ""), False),
     )
     made.program, made.cached = _load_program(made, name_arch(index))
     made.warnings = diagnostics.parse_nvrtc(made.program.log, stored.CELL)
@@ -240,11 +240,11 @@ def compile_only(
     expressions: Sequence[str],
     headers: Mapping[str, str],
     sm: str,
-) -> Compiled:
+) -> GpuModule:
     """The cell as machine code for `sm` ("sm_90"), to be read: no GPU is needed."""
     begin = time.perf_counter()
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
-    made = Compiled(
+    made = GpuModule(
         *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
         *(program, cached, _read_only(program, expressions, sm)),
     )
@@ -320,7 +320,7 @@ def name_arch(device: int) -> str:
 # ---- compiling ----------------------------------------------------------------
 
 
-def _load_program(made: Compiled, sm: str) -> tuple[Program, bool]:
+def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     """Machine code for `sm`, and whether it came from the cache."""
     what = made.source, made.name, sm, made.flags
     names = variables.list_settable([made.source, *made.headers.values()])
@@ -333,7 +333,7 @@ def _load_program(made: Compiled, sm: str) -> tuple[Program, bool]:
     return stored.load_program(*what, made.expressions, made.headers)  # under an #if?
 
 
-def _for_reading(source, name, flags, expressions, headers, sm) -> Program:
+def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgram:
     if not sm:
         here = torch.cuda.is_available()
         sm = name_arch(torch.cuda.current_device()) if here else "sm_80"
@@ -355,7 +355,7 @@ def _check_driver(doing: str) -> None:
         )
 
 
-def _report(made: Compiled) -> str:
+def _report(made: GpuModule) -> str:
     """saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
     parts = []
     for expression in made.expressions:
@@ -369,7 +369,7 @@ def _report(made: Compiled) -> str:
     )
 
 
-def _read_only(program: Program, expressions: Sequence[str], sm: str) -> str:
+def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
     """saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
     parts = []
     for expression in expressions:
@@ -379,7 +379,7 @@ def _read_only(program: Program, expressions: Sequence[str], sm: str) -> str:
     return f"{said} · {sm} · there is no GPU here to run it"
 
 
-def _needs(made: Compiled, function: int, usage: Usage) -> str:
+def _needs(made: GpuModule, function: int, usage: Usage) -> str:
     numbers = {n: driver.function_attribute(function, n) for n in driver.FUNCTION}
     words = [f"{numbers['registers']} registers"]
     if numbers["shared"]:
@@ -414,7 +414,7 @@ def waits_for_its_grid(ptx: str, lowered: str) -> bool:
 
 def _plan_launch(
     kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
-) -> launch.Plan:
+) -> launch.LaunchPlan:
     """A launch's shape, checked against what this kernel can have here."""
     grids = launch.parse_dimensions(grid, "grid", kernel)
     blocks = launch.parse_dimensions(block, "block", kernel)
@@ -439,7 +439,7 @@ def _plan_launch(
             f"registers each, or by its __launch_bounds__, at most {most} fit"
         )
     _allow_shared(kernel, function, device, shared)
-    return launch.Plan(function, grids, blocks, shared)
+    return launch.LaunchPlan(function, grids, blocks, shared)
 
 
 def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:

@@ -73,7 +73,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledProgram:
     """Compiled source. `lowered`: the mangled name of each expression asked for."""
 
     cubin: bytes
@@ -91,7 +91,7 @@ def compile(
     flags: Sequence[str] = (),
     expressions: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
-) -> Program:
+) -> CompiledProgram:
     """Compile CUDA C to machine code for `arch`, sm_90a for example.
 
     name: what errors call the source. flags: as nvcc takes them. expressions: the
@@ -236,7 +236,7 @@ def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]
     return found
 
 
-def _compile(source, name, options, asked, texts) -> Program:
+def _compile(source, name, options, asked, texts) -> CompiledProgram:
     lib = _open_library()
     start = time.perf_counter()
     program = ffi.new("nvrtcProgram *")
@@ -259,7 +259,7 @@ def _compile(source, name, options, asked, texts) -> Program:
             raise Rejected(_without_ptxas(log))
         if status:
             raise BuildError(f"NVRTC: {log.strip() or _describe_error(status)}")
-        return Program(
+        return CompiledProgram(
             _get(program[0], "CUBIN"),
             _read_text(program[0], "PTX"),
             {e: _lower_name(program[0], written) for e, written in asked.items()},

@@ -16,31 +16,31 @@ from collections.abc import Callable
 import numpy as np
 
 from . import inputs, values, where
-from .scene import Launched, Scene, describe_pattern, guess_spacing
+from .scene import Launched, WrongOutput, describe_pattern, guess_spacing
 
 __all__ = [
     "Launched",
-    "Scene",
+    "WrongOutput",
     "describe_pattern",
     "describe_proof",
     "guess",
     "guess_spacing",
 ]
 
-Look = Callable[[Scene], str | None]
+Look = Callable[[WrongOutput], str | None]
 
 
-def guess(scene: Scene) -> str:
+def guess(scene: WrongOutput) -> str:
     """The first guess that fits, as a sentence; "" if none does."""
     return _first_guess(scene, _LOOKS)
 
 
-def describe_proof(scene: Scene) -> str:
+def describe_proof(scene: WrongOutput) -> str:
     """What the numbers prove, however few they are, as a sentence; "" if nothing."""
     return _first_guess(scene, _PROOFS)
 
 
-def _first_guess(scene: Scene, looks: list[Look]) -> str:
+def _first_guess(scene: WrongOutput, looks: list[Look]) -> str:
     if not scene.want.size or not scene.bad.any():
         return ""
     with np.errstate(all="ignore"):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...base.arrays import find_wrong, widen_floats
-from .scene import Arrays, Scene
+from .scene import Arrays, WrongOutput
 
 
-def other_inputs(s: Scene) -> str | None:
+def other_inputs(s: WrongOutput) -> str | None:
     """Does `got` fit a reference whose inputs lack or repeat something?"""
     if s.again is None or not s.inputs:
         return None
@@ -32,7 +32,7 @@ def other_inputs(s: Scene) -> str | None:
     return None
 
 
-def _swap_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _swap_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for a, b in itertools.combinations(s.inputs, 2):
         if s.inputs[a].shape == s.inputs[b].shape:
             yield (
@@ -45,7 +45,7 @@ def _swap_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 yield f"{a} read where {b} is due", s.inputs | {b: s.inputs[a]}
 
 
-def _turn_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _turn_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
             text = f"{name} read along the wrong axis: rows for columns"
@@ -55,7 +55,7 @@ def _turn_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
             yield text, s.inputs | {name: turned}
 
 
-def _reverse_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.shape[-1] > 1:
             turned = np.ascontiguousarray(value[..., ::-1])
@@ -67,7 +67,7 @@ def _reverse_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
             yield text, s.inputs | {name: turned}
 
 
-def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     """Along each dimension that the output has not: a sum runs there."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
@@ -119,7 +119,7 @@ def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
             )
 
 
-def _every_second(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     """What is left of a sum by a tree without its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
@@ -133,7 +133,7 @@ def _every_second(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 )
 
 
-def _shift_inputs(s: Scene) -> Iterator[tuple[str, Arrays]]:
+def _shift_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.size > 3:
             for step, side in ((1, "before"), (-1, "after")):
@@ -156,7 +156,7 @@ def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarr
 # ---- precision ------------------------------------------------------------------
 
 
-def guess_precision(s: Scene) -> str | None:
+def guess_precision(s: WrongOutput) -> str | None:
     """Small errors everywhere: what rounding of the inputs explains them?"""
     if s.got.dtype.kind != "f" or not np.isfinite(widen_floats(s.got)).all():
         return None

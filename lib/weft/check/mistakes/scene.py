@@ -19,7 +19,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass
-class Scene:
+class WrongOutput:
     """One wrong output and all that is known about it.
 
     got, want: of one shape. bound: what an error may be, broadcast to it. block: the
@@ -61,12 +61,12 @@ class Scene:
         return self.want.size >= 4 and np.unique(self.want).size >= 3
 
 
-def tolerance_of(s: Scene) -> np.ndarray:
+def tolerance_of(s: WrongOutput) -> np.ndarray:
     """What two results may differ by and still count as one."""
     return 4 * s.bound + 1e-6 * np.abs(widen_floats(s.want))
 
 
-def is_summed(s: Scene) -> bool:
+def is_summed(s: WrongOutput) -> bool:
     """Whether an input has a dimension that the output lacks, or has no names."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)
 

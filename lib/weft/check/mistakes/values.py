@@ -10,11 +10,11 @@ import itertools
 import numpy as np
 
 from ...base.arrays import find_wrong, widen_floats
-from .scene import Scene, is_summed, tolerance_of
+from .scene import WrongOutput, is_summed, tolerance_of
 from .where import describe_region
 
 
-def guess_rounding(s: Scene) -> str | None:
+def guess_rounding(s: WrongOutput) -> str | None:
     """Signed whole numbers made of floats, off by 1 here and there."""
     whole = s.got.dtype.kind == s.want.dtype.kind == "i"
     floats = any(a.dtype.kind == "f" for a in s.inputs.values())
@@ -30,7 +30,7 @@ def guess_rounding(s: Scene) -> str | None:
     )
 
 
-def guess_counts(s: Scene) -> str | None:
+def guess_counts(s: WrongOutput) -> str | None:
     """Counts of the elements of an input: too few of them, or too many."""
     if s.got.dtype.kind not in "iu" or s.want.dtype.kind not in "iu":
         return None
@@ -47,7 +47,7 @@ def guess_counts(s: Scene) -> str | None:
 # ---- what was never written, and plain fillings ---------------------------------
 
 
-def never_written(s: Scene) -> str | None:
+def never_written(s: WrongOutput) -> str | None:
     if s.unwritten is None or not s.unwritten.any():
         return None
     if s.unwritten.all():
@@ -61,7 +61,7 @@ def never_written(s: Scene) -> str | None:
     return f"{where} never written" if where else None
 
 
-def guess_undefined(s: Scene) -> str | None:
+def guess_undefined(s: WrongOutput) -> str | None:
     """NaNs that are not those of the output at the start: arithmetic made them."""
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
@@ -79,13 +79,13 @@ def guess_undefined(s: Scene) -> str | None:
     )
 
 
-def _join_inputs(s: Scene) -> np.ndarray:
+def _join_inputs(s: WrongOutput) -> np.ndarray:
     """All numbers that went in."""
     every = [widen_floats(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
     return np.concatenate(every) if every else np.zeros(0)
 
 
-def guess_filled(s: Scene) -> str | None:
+def guess_filled(s: WrongOutput) -> str | None:
     got = s.got.ravel()
     if s.got.dtype.kind in "fc" and np.isnan(got).all():
         if s.start is not None and not is_summed(s):
@@ -104,7 +104,7 @@ def guess_filled(s: Scene) -> str | None:
     return None
 
 
-def accumulated_on_start(s: Scene) -> str | None:
+def accumulated_on_start(s: WrongOutput) -> str | None:
     """Integers: want plus what the output held."""
     if s.start is None:
         return None
@@ -125,7 +125,7 @@ def accumulated_on_start(s: Scene) -> str | None:
 # ---- right values, elsewhere ------------------------------------------------------
 
 
-def guess_transposed(s: Scene) -> str | None:
+def guess_transposed(s: WrongOutput) -> str | None:
     if s.want.ndim != 2 or min(s.want.shape) < 2 or not s.tells:
         return None
     flat = np.ascontiguousarray(s.want.T).reshape(s.want.shape)
@@ -134,7 +134,7 @@ def guess_transposed(s: Scene) -> str | None:
     return None
 
 
-def guess_shifted(s: Scene) -> str | None:
+def guess_shifted(s: WrongOutput) -> str | None:
     if not s.tells:
         return None
     for axis in range(s.want.ndim):
@@ -157,7 +157,7 @@ def guess_shifted(s: Scene) -> str | None:
     return None
 
 
-def guess_flipped(s: Scene) -> str | None:
+def guess_flipped(s: WrongOutput) -> str | None:
     """The result, or an input that it is made of, in reverse order along some axes."""
     if not s.tells or s.want.ndim > 3:
         return None
@@ -180,7 +180,7 @@ def guess_flipped(s: Scene) -> str | None:
 
 
 def _find_flips(
-    s: Scene, x: np.ndarray, result: np.ndarray | None = None
+    s: WrongOutput, x: np.ndarray, result: np.ndarray | None = None
 ) -> tuple[int, ...] | None:
     """The axes along which x is turned round in `result` (in what came out); None: it
     is not x. Those of length 1 are not among them."""
@@ -208,7 +208,7 @@ def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
     return " and ".join(names[axis] for axis in axes)
 
 
-def by_block(s: Scene) -> str | None:
+def by_block(s: WrongOutput) -> str | None:
     """What belongs to block 0 in every block, or to a block's first thread."""
     if s.block is None or s.want.ndim != 1 or not s.tells:
         return None
@@ -231,7 +231,7 @@ def by_block(s: Scene) -> str | None:
     return None
 
 
-def guess_permuted(s: Scene) -> str | None:
+def guess_permuted(s: WrongOutput) -> str | None:
     if s.want.size < 8 or not s.tells or s.got.dtype.kind not in "fiu":
         return None
     got, want = np.sort(s.got.ravel()), np.sort(s.want.ravel())
@@ -243,7 +243,7 @@ def guess_permuted(s: Scene) -> str | None:
 # ---- other arithmetic ---------------------------------------------------------------
 
 
-def guess_scaled(s: Scene) -> str | None:
+def guess_scaled(s: WrongOutput) -> str | None:
     got, want = widen_floats(s.got), widen_floats(s.want)
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
@@ -269,7 +269,7 @@ def guess_scaled(s: Scene) -> str | None:
     return None
 
 
-def _one_scaled(s: Scene, got: float, want: float) -> str | None:
+def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
     """The same of a single wrong element, which is to be a plain factor exactly."""
     many, few = max(abs(got), abs(want)), min(abs(got), abs(want))
     if "c" in s.got.dtype.kind + s.want.dtype.kind or not np.isfinite(many) or not few:
@@ -284,7 +284,7 @@ def _one_scaled(s: Scene, got: float, want: float) -> str | None:
     return f"off by a factor of {factor}: {what} {sign}{part} what it should be"
 
 
-def byte_overflow(s: Scene) -> str | None:
+def byte_overflow(s: WrongOutput) -> str | None:
     """Bytes whose sum lost multiples of 256, and was divided by 1 to 4 after that."""
     bytes_in = any(a.dtype.itemsize == 1 for a in s.inputs.values())
     if not bytes_in or s.got.dtype.kind not in "iu" or s.bad.sum() < 4:
@@ -297,7 +297,7 @@ def byte_overflow(s: Scene) -> str | None:
     return None
 
 
-def guess_offset(s: Scene) -> str | None:
+def guess_offset(s: WrongOutput) -> str | None:
     difference = (widen_floats(s.got) - widen_floats(s.want))[s.bad]
     if difference.size < 4 or not s.tells or not np.isfinite(difference).all():
         return None
@@ -307,7 +307,7 @@ def guess_offset(s: Scene) -> str | None:
     return None
 
 
-def whole_numbers(s: Scene) -> str | None:
+def whole_numbers(s: WrongOutput) -> str | None:
     want = s.want
     if s.got.dtype.kind == "f" and want.dtype.kind == "f" and s.tells:
         for name, made in (("cut off", np.trunc), ("rounded", np.round)):

@@ -9,12 +9,12 @@ import math
 
 import numpy as np
 
-from .scene import Scene, is_summed
+from .scene import WrongOutput, is_summed
 
 EARLY = "an end that comes one too early: "  # of the output
 
 
-def place(s: Scene) -> str | None:
+def place(s: WrongOutput) -> str | None:
     where = describe_region(s, s.bad)
     if where and is_summed(
         s
@@ -23,7 +23,7 @@ def place(s: Scene) -> str | None:
     return f"{where} wrong, the rest right" if where else None
 
 
-def describe_region(s: Scene, mask: np.ndarray) -> str | None:
+def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
     """`mask` in words, if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
@@ -75,7 +75,7 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
     )
 
 
-def _describe_corner(s: Scene, mask: np.ndarray) -> str | None:
+def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
     """All but a corner at the top left, which the launch explains."""
     assert s.block is not None
     wide, high = s.block[:2]
@@ -104,7 +104,7 @@ def _describe_corner(s: Scene, mask: np.ndarray) -> str | None:
     return None
 
 
-def _describe_run(s: Scene, mask: np.ndarray, axis: int) -> str | None:
+def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     """A run of rows (axis 0 of 2), columns or elements at one end of an axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
     hit = lines.any(axis=1)
@@ -143,7 +143,7 @@ def _describe_run(s: Scene, mask: np.ndarray, axis: int) -> str | None:
     return f"the {many} from {at[0]} on are"
 
 
-def _describe_threads(s: Scene, first: int) -> str | None:
+def _describe_threads(s: WrongOutput, first: int) -> str | None:
     """Elements from `first` on: as many are there as the launch has of something."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
@@ -165,20 +165,20 @@ def _line_names(ndim: int, axis: int) -> tuple[str, str]:
     return f"slice along axis {axis}", f"slices along axis {axis}"
 
 
-def _count_lines(s: Scene, ndim: int, axis: int) -> int:
+def _count_lines(s: WrongOutput, ndim: int, axis: int) -> int:
     """How many of the lines along an axis one block covers; 0: not known."""
     if s.block is None or axis < ndim - 3:
         return 0
     return s.block[ndim - 1 - axis]
 
 
-def guess_indices(s: Scene) -> str | None:
+def guess_indices(s: WrongOutput) -> str | None:
     """Of an argmax or its like: what was stored, or won, instead."""
     name = _find_rows(s)
     return _of_rows(s, name, s.inputs[name]) if name else None
 
 
-def guess_padding(s: Scene) -> str | None:
+def guess_padding(s: WrongOutput) -> str | None:
     """Of an argmax or its like: places that no row has, which shows a padding that
     wins. What else goes wrong is a choice among equals."""
     name = _find_rows(s)
@@ -199,7 +199,7 @@ def guess_padding(s: Scene) -> str | None:
     )
 
 
-def _find_rows(s: Scene) -> str:
+def _find_rows(s: WrongOutput) -> str:
     """The input in whose rows the output's numbers are places; "" if none is."""
     if s.want.dtype.kind not in "iu" or not s.output:
         return ""
@@ -211,18 +211,18 @@ def _find_rows(s: Scene) -> str:
     return ""
 
 
-def _flatten_places(s: Scene, x: np.ndarray) -> np.ndarray:
+def _flatten_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """The places that are due, counted through the whole array."""
     return np.arange(s.want.size).reshape(s.want.shape) * x.shape[-1] + s.want
 
 
-def _other_places(s: Scene, x: np.ndarray) -> np.ndarray:
+def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """Where a place in the flat array, or the number itself, stands."""
     numbers = _take_numbers(x, s.want).astype(np.int64)
     return (s.got == _flatten_places(s, x)) | (s.got == numbers)
 
 
-def _find_equal(s: Scene, x: np.ndarray) -> np.ndarray:
+def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """Where the place is one of the row, and the number there the one that is due."""
     got = s.got.astype(np.int64)
     inside = (got >= 0) & (got < x.shape[-1])
@@ -231,7 +231,7 @@ def _find_equal(s: Scene, x: np.ndarray) -> np.ndarray:
     )
 
 
-def _of_rows(s: Scene, name: str, x: np.ndarray) -> str | None:
+def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
     bad, got = s.bad, s.got.astype(np.int64)
     if (got == _flatten_places(s, x))[bad].all():
         return "a place in the flat array, where the place in its row is due"

@@ -54,7 +54,7 @@ _GAP = 99  # blank lines that stand for what the preprocessor skipped, at most
 
 
 @dataclass(frozen=True)
-class Source:
+class PreprocessedSource:
     """Preprocessed text: `own` is the program's, with //@aside lines in it."""
 
     own: str
@@ -66,7 +66,7 @@ class Source:
         return _ASIDE.sub(lambda match: self.aside[int(match[1])], own)
 
 
-def split(text: str, simt: str) -> Source:
+def split(text: str, simt: str) -> PreprocessedSource:
     """Sort what `g++ -E -include SIMT/program.h` printed.
 
     The files under `simt` are not the program's own, and program.h is left out:
@@ -87,7 +87,7 @@ def split(text: str, simt: str) -> Source:
     sorter.end_aside()
     files = {unquote_name(m[2]) for m in marks if m}
     names = sorted(name for name in files if not name.startswith("<"))
-    return Source("\n".join(sorter.own), tuple(sorter.aside), tuple(names))
+    return PreprocessedSource("\n".join(sorter.own), tuple(sorter.aside), tuple(names))
 
 
 def unquote_name(name: str) -> str:
@@ -109,7 +109,9 @@ def find_position(text: str, offset: int) -> tuple[str, int] | None:
     return None
 
 
-def merge(host: Source, device: Source, kind: Callable[[int], str]) -> Source:
+def merge(
+    host: PreprocessedSource, device: PreprocessedSource, kind: Callable[[int], str]
+) -> PreprocessedSource:
     """What the two passes of nvcc saw, as one text.
 
     host, device: without and with __CUDA_ARCH__. Where they differ, device code
@@ -138,7 +140,7 @@ def merge(host: Source, device: Source, kind: Callable[[int], str]) -> Source:
     if host.aside != device.aside:
         return device
     files = tuple(sorted({*host.files, *device.files}))
-    return Source("\n".join(out), device.aside, files)
+    return PreprocessedSource("\n".join(out), device.aside, files)
 
 
 def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:

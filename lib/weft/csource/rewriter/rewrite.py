@@ -32,12 +32,12 @@ from ..scanner import (
     DIRECTIVE,
     LAUNCH,
     RewriteError,
-    Text,
+    ScannedText,
     on_one_line,
     replace_spans,
     split_declarators,
 )
-from .preprocess import Source
+from .preprocess import PreprocessedSource
 from .shared import rewrite_lockstep, rewrite_shared
 from .unsupported import ASM, device_bodies, refuse
 
@@ -50,7 +50,7 @@ def rewrite(source: str, path: str) -> str:
     The result is two lines (an #include and a #line) and then the lines of the
     source, as many as it has. Raises RewriteError with `path:line`.
     """
-    text = Text(source, path)
+    text = ScannedText(source, path)
     for match in ASM.finditer(text.code):
         raise text.error(
             match.start(),
@@ -61,21 +61,21 @@ def rewrite(source: str, path: str) -> str:
     return f'#include "cuda_runtime.h"\n#line 1 "{name}"\n{_apply_steps(text).raw}'
 
 
-def rewrite_program(source: Source, path: str) -> str:
+def rewrite_program(source: PreprocessedSource, path: str) -> str:
     """The C++ for a whole program's preprocessed source, headers and all.
 
     Compile it with kernels/simt in the include path and nothing of the
     program's own. Raises RewriteError with the file and line, as the reader has
     them, of the first thing that a CPU cannot do.
     """
-    text = Text(source.own, path)
+    text = ScannedText(source.own, path)
     refuse(text)
     names = " ".join(sorted(_device_variables(text)))
     device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # no line of the reader's moves
     return '#include "program.h"\n' + source.restore(_apply_steps(text).raw) + device
 
 
-def _device_variables(text: Text) -> set[str]:
+def _device_variables(text: ScannedText) -> set[str]:
     """The names in declarations of __device__ variables, and some words besides."""
     names: set[str] = set()
     for match in re.finditer(r"\b__(?:device|constant|managed)__\b", text.code):
@@ -92,7 +92,7 @@ def _device_variables(text: Text) -> set[str]:
     return names
 
 
-def _apply_steps(text: Text) -> Text:
+def _apply_steps(text: ScannedText) -> ScannedText:
     before = (
         _rewrite_clocks,
         _rewrite_casts,
@@ -101,14 +101,14 @@ def _apply_steps(text: Text) -> Text:
         _rewrite_returns,
     )
     for step in (*before, _rewrite_kernels, rewrite_shared, _rewrite_names):
-        text = Text(step(text), text.path)
+        text = ScannedText(step(text), text.path)
     return text
 
 
 # ---- the clock ---------------------------------------------------------------
 
 
-def _rewrite_clocks(text: Text) -> str:
+def _rewrite_clocks(text: ScannedText) -> str:
     """On the device clock() is not the host's, which counts microseconds."""
     found = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     found = list(found)
@@ -124,7 +124,7 @@ _CAST = rf"(?:\(\s*{_VOID}\)|\b(?:reinterpret|static)_cast\s*<\s*{_VOID}>\s*\()\
 _KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+))\b")
 
 
-def _rewrite_casts(text: Text) -> str:
+def _rewrite_casts(text: ScannedText) -> str:
     """Have simt::typed() note a kernel's type where a cast would forget it."""
     found = list(_KERNEL_CAST.finditer(text.code))
     kernels = _kernel_names(text) if found else set()
@@ -139,7 +139,7 @@ def _rewrite_casts(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _kernel_names(text: Text) -> set[str]:
+def _kernel_names(text: ScannedText) -> set[str]:
     names = set()
     for match in re.finditer(r"\b__global__\b", text.code):
         head = ATTRIBUTE.sub(" ", text.code[match.end() : match.end() + 600])
@@ -149,7 +149,7 @@ def _kernel_names(text: Text) -> set[str]:
     return names
 
 
-def _angle_end(text: Text, start: int) -> int:
+def _angle_end(text: ScannedText, start: int) -> int:
     """The offset after the > that closes the < at `start`."""
     depth, i = 0, start
     while i < len(text.code):
@@ -166,7 +166,7 @@ def _angle_end(text: Text, start: int) -> int:
 # ---- launches ----------------------------------------------------------------
 
 
-def _rewrite_launches(text: Text) -> str:
+def _rewrite_launches(text: ScannedText) -> str:
     edits = []
     for match in LAUNCH.finditer(text.code):
         start = match.start()
@@ -180,7 +180,7 @@ def _rewrite_launches(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _find_callee(text: Text, end: int) -> int:
+def _find_callee(text: ScannedText, end: int) -> int:
     """Where the expression that is launched begins; it ends before `end`."""
     code = text.code
     i = text.skip_back(end)
@@ -208,7 +208,7 @@ def _find_callee(text: Text, end: int) -> int:
             return before - 2  # ::kernel
 
 
-def _end_of_config(text: Text, opening: re.Match[str]) -> tuple[int, int]:
+def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
     """Where the >>>, before a (, that closes this <<< begins and ends."""
     depth, start = 0, opening.start()
     # Editors that do not know CUDA make << < and >> > of them.
@@ -232,7 +232,7 @@ def _end_of_config(text: Text, opening: re.Match[str]) -> tuple[int, int]:
 # ---- kernels -----------------------------------------------------------------
 
 
-def _rewrite_kernels(text: Text) -> str:
+def _rewrite_kernels(text: ScannedText) -> str:
     edits = []
     for match in re.finditer(r"\b__global__\b", text.code):
         edits.append((match.start(), match.end(), ""))
@@ -255,7 +255,7 @@ def _rewrite_kernels(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _rewrite_returns(text: Text) -> str:
+def _rewrite_returns(text: ScannedText) -> str:
     """Have functions of the device say that they are left before their end.
 
     Kernels need not: a thread that comes to the end of one says so (SIMT_END).
@@ -271,7 +271,7 @@ def _rewrite_returns(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _list_references(text: Text, start: int, brace: int) -> list[str]:
+def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     """The names of a kernel's parameters that are references.
 
     A copy, which is what [=] takes, would keep from the caller what the kernel
@@ -299,7 +299,7 @@ _ONLY_WORDS = re.compile(
 )
 
 
-def _list_parameters(text: Text, start: int, brace: int) -> list[str]:
+def _list_parameters(text: ScannedText, start: int, brace: int) -> list[str]:
     """The names of a kernel's parameters, of those that have one; no packs."""
     names = []
     for declared in _list_declarations(text, start, brace):
@@ -311,7 +311,7 @@ def _list_parameters(text: Text, start: int, brace: int) -> list[str]:
     return names
 
 
-def _list_declarations(text: Text, start: int, brace: int) -> list[str]:
+def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
     """The declarations of a kernel's parameters, without what they default to."""
     close = text.code.rfind(")", start, brace)
     if close < 0:  # `__global__ void k {`
@@ -321,7 +321,7 @@ def _list_declarations(text: Text, start: int, brace: int) -> list[str]:
     return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]
 
 
-def _directive_end(text: Text, offset: int) -> int | None:
+def _directive_end(text: ScannedText, offset: int) -> int | None:
     """Where the # directive around `offset` ends; None outside of one."""
     for match in DIRECTIVE.finditer(text.code):
         if match.start() <= offset < match.end():
@@ -343,7 +343,7 @@ _INLINE_BESIDE = re.compile(r"\b(?:inline|__inline__|__inline)\b[\w\s]*$")
 _INLINE_AFTER = re.compile(r"[\w\s]*?\b(?:inline|__inline__|__inline)\b")
 
 
-def _rewrite_names(text: Text) -> str:
+def _rewrite_names(text: ScannedText) -> str:
     edits = []
     for match in _NAMES.finditer(text.code):
         before = text.code[: match.start()].rstrip()[-2:]

@@ -23,7 +23,7 @@ from ..scanner import (
     ATTRIBUTE,
     BLANK,
     RewriteError,
-    Text,
+    ScannedText,
     function_depths,
     on_one_line,
     replace_spans,
@@ -40,7 +40,7 @@ _CLASS = re.compile(r"\b(?:struct|class|union)\b[^;{}()]*\Z")
 _ASSIGNED = r"\b(?P<name>{names})\s*\[[^;{{}}=]*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)"
 
 
-def rewrite_lockstep(text: Text) -> str:
+def rewrite_lockstep(text: ScannedText) -> str:
     scopes: dict[str, list[range]] = {}
     for match in _VOLATILE.finditer(text.code):
         scopes.setdefault(match[match.lastgroup], []).append(
@@ -74,7 +74,7 @@ def rewrite_lockstep(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _scope_before(text: Text, offset: int) -> range:
+def _scope_before(text: ScannedText, offset: int) -> range:
     """Where the name that is declared before `offset` means what it does there.
 
     A parameter's is its function's body, that of any other the rest of the braces
@@ -111,7 +111,7 @@ _BEFORE_SHARED = re.compile(
 _NOT_OF_THE_TYPE = re.compile(r"\b(?:extern|static|__device__|inline)\b")
 
 
-def rewrite_shared(text: Text) -> str:
+def rewrite_shared(text: ScannedText) -> str:
     edits = []
     depths = function_depths(text)
     for number, match in enumerate(re.finditer(r"\b__shared__\b", text.code)):
@@ -150,7 +150,7 @@ def rewrite_shared(text: Text) -> str:
     return replace_spans(text, edits)
 
 
-def _before_shared(text: Text, end: int) -> tuple[int, str]:
+def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
     """Where a declaration whose __shared__ is at `end` begins, and that part."""
     begin = max(text.code.rfind(c, 0, end) for c in "\n;{}")
     line = text.code[begin + 1 : end].replace(BLANK, " ")
@@ -161,7 +161,7 @@ def _before_shared(text: Text, end: int) -> tuple[int, str]:
 
 
 def _rewrite_dynamic(
-    text: Text, start: int, after: int, end: int, inside: bool, before: str
+    text: ScannedText, start: int, after: int, end: int, inside: bool, before: str
 ) -> str:
     """What `extern before __shared__ T name[];` becomes."""
     raw, breaks = on_one_line(text, after, end)
@@ -182,7 +182,7 @@ def _rewrite_dynamic(
     )
 
 
-def _declared_name(text: Text, start: int, end: int) -> str:
+def _declared_name(text: ScannedText, start: int, end: int) -> str:
     """The name that the declarator in [start, end) declares."""
     code = ATTRIBUTE.sub(" ", text.code[start:end].replace(BLANK, " "))
     code = re.sub(r"\b(?:struct|union|class|enum)\b.*\}", " ", code, flags=re.S)

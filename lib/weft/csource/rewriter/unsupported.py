@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..scanner import LAUNCH, NOT_CODE, RewriteError, Text, function_depths
+from ..scanner import LAUNCH, NOT_CODE, RewriteError, ScannedText, function_depths
 from .preprocess import MARKER
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
@@ -50,7 +50,7 @@ LIBRARIES = {
 }
 
 
-def refuse(text: Text) -> None:
+def refuse(text: ScannedText) -> None:
     """Raise RewriteError for the first thing in `text` that has no meaning here."""
     for pattern, message in _UNSUPPORTED:
         if found := pattern.search(text.code):
@@ -108,7 +108,7 @@ def missing_header(name: str) -> str:
     return f"there is no '{name}' (-I DIR names a folder to look in)"
 
 
-def device_bodies(text: Text) -> list[tuple[int, int, str]]:
+def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
     """Bodies of functions of the device: start, end, "device" or "both"."""
     found = []
     for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
@@ -121,7 +121,7 @@ def device_bodies(text: Text) -> list[tuple[int, int, str]]:
     return found
 
 
-def device_names(text: Text) -> set[str]:
+def device_names(text: ScannedText) -> set[str]:
     """The names of functions and variables that live on the device alone."""
     names = set()
     for match in re.finditer(
@@ -132,7 +132,7 @@ def device_names(text: Text) -> set[str]:
     return names
 
 
-def kind_of_code(text: Text) -> Callable[[int], str]:
+def kind_of_code(text: ScannedText) -> Callable[[int], str]:
     """A function of an offset: "device", "host" or, between functions, ""."""
     bodies = device_bodies(text)
     inside = function_depths(text)
@@ -150,6 +150,6 @@ def _is_within(bodies: list[tuple[int, int, str]], offset: int) -> bool:
     return any(start < offset < end for start, end, _ in bodies)
 
 
-def _is_empty(text: Text, offset: int) -> bool:
+def _is_empty(text: ScannedText, offset: int) -> bool:
     """Whether this asm() only keeps the compiler from moving things."""
     return bool(re.match(r'[\s\w]*\(\s*""', text.raw[offset:]))

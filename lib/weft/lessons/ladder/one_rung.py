@@ -21,9 +21,9 @@ from ...base import store
 from ...base.errors import ArgumentError, Mismatch
 from ...base.paths import COMMON, KERNELS
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
-from ...benchmarks.matmul.race import Options, Race, Speeds, race_rows
+from ...benchmarks.matmul.race import Race, RaceOptions, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
-from ...ops.check import Verdict, require
+from ...ops.check import RungVerdict, require
 from ...report.program import ProgramReport
 from ...see.inspect import WatchedTensor, report_watched, watch_flavour
 from ...toolchain import build, native
@@ -116,7 +116,7 @@ class OneRung:
         )
         return _open_library(made, target)
 
-    def check(self, device: str | None = None) -> Verdict:
+    def check(self, device: str | None = None) -> RungVerdict:
         """Check it as every rung is checked; Mismatch says what is wrong.
 
         device: "cpu" or "cuda"; None: the GPU if there is one.
@@ -141,7 +141,7 @@ class OneRung:
         operands = Operands.random(race.size, race.precision, where, False)
         own = of_rung(lib, rung, operands)
         own.impl = "mine"
-        return race_rows(race, Options(where), Speeds(), (own,), operands)
+        return race_rows(race, RaceOptions(where), Speeds(), (own,), operands)
 
     def inspect(self, m: int, n: int, k: int) -> ProgramReport:
         """One product of random numbers, watched on the CPU: what it asks of memory.

@@ -43,7 +43,7 @@ from ...benchmarks.plot_bodies import load_elsewhere
 from ...benchmarks.tensor.command import STALLS
 from ...see.figures.view import show_figure
 from ...see.machine_code import ptx, sass
-from ...see.machine_code.instructions import Code, Instruction, Loop
+from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from ...timing.peaks import ceilings
 from ...toolchain.build import nvcc
 from ...toolchain.native import set_threads
@@ -322,7 +322,7 @@ def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
     return counted(largest.code)
 
 
-def counted(code: Code) -> RegisterWaits:
+def counted(code: KernelCode) -> RegisterWaits:
     """Of the loop with most multiply-adds, in the order in which they stand.
 
     Those of loops inside it do not count: who waits for a barrier in the loop over k
@@ -340,7 +340,7 @@ def counted(code: Code) -> RegisterWaits:
     return RegisterWaits(fmas, waits)
 
 
-def _list_own_fmas(code: Code, loop: Loop) -> list[Instruction]:
+def _list_own_fmas(code: KernelCode, loop: CodeLoop) -> list[Instruction]:
     inner = (other.body for other in code.loops if other.body < loop.body)
     own = loop.body.difference(*inner)
     those = (code.instructions[index] for index in sorted(own))

@@ -80,7 +80,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Score:
+class GuessScore:
     """How good the guesses are. factors: guess over truth, where both are above 0.
     session: how many questions had a guess in this one."""
 
@@ -139,7 +139,7 @@ class Measured:
     guess: float | None
     value: float
     unit: str
-    score: Score
+    score: GuessScore
 
     @property
     def sentence(self) -> str:
@@ -282,13 +282,13 @@ def _is_record(record: Any) -> bool:
     return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
 
 
-def _score_records(records: dict[str, dict[str, Any]]) -> Score:
+def _score_records(records: dict[str, dict[str, Any]]) -> GuessScore:
     factors = [
         r["guess"] / r["value"]
         for r in records.values()
         if r["guess"] > 0 and r["value"] > 0
     ]
-    return Score(factors, len(_asked & set(records)))
+    return GuessScore(factors, len(_asked & set(records)))
 
 
 # ---- numbers ----------------------------------------------------------------------

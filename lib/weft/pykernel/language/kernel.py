@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ...toolchain.config import Config, parse
+from ...toolchain.config import LaunchConfig, parse
 from . import messages as kernel_arguments
 
 _OF_NUMBERS = (
@@ -28,7 +28,7 @@ _OF_NUMBERS = (
 
 
 @dataclass(frozen=True)
-class Source:
+class FunctionSource:
     """A function's text, as it stands in its file or cell.
 
     tree: its definition, with the file's own line numbers and columns. text: its
@@ -60,7 +60,7 @@ class PythonKernel:
         self.parameters = _list_parameters(self.function)
 
     @functools.cached_property
-    def source(self) -> Source:
+    def source(self) -> FunctionSource:
         """Where the kernel is written; ArgumentError if that is nowhere."""
         return source_of(self.function)
 
@@ -68,7 +68,7 @@ class PythonKernel:
         """What a name means that is no local of the kernel; LookupError if nothing."""
         return value_of(self.function, name)
 
-    def config(self, key: Any) -> Config:
+    def config(self, key: Any) -> LaunchConfig:
         """What stands in the brackets, in Numba's order.
 
         [grid, block, stream, bytes of shared memory]; the last two may be missing. A
@@ -142,7 +142,7 @@ def plain_function(value: Any) -> types.FunctionType:
     return function
 
 
-def source_of(function: Callable[..., Any]) -> Source:
+def source_of(function: Callable[..., Any]) -> FunctionSource:
     """The text and the tree of a function; ArgumentError if it has no source."""
     name = function.__name__
     try:
@@ -159,7 +159,7 @@ def source_of(function: Callable[..., Any]) -> Source:
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
     if not isinstance(body[0], ast.FunctionDef):
         raise ArgumentError(f"{name} is not written with def")
-    return Source(inspect.getsourcefile(function) or "", first, text, body[0])
+    return FunctionSource(inspect.getsourcefile(function) or "", first, text, body[0])
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:

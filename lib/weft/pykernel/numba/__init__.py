@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from ..language.kernel import PythonKernel, plain_function
 from . import arguments, gpu, meaning, reading, simulator
 
@@ -64,7 +64,7 @@ class NumbaKernel:
         self.name = self.__name__ = kernel.name
         self.parameters = kernel.parameters
         self.py_func = kernel.function
-        self._part: meaning.Part | None = None
+        self._part: meaning.KernelPart | None = None
         self._launchers: dict[Any, Callable[..., None]] = {}
         self._target: Any = None
 
@@ -98,14 +98,14 @@ class NumbaKernel:
     def __repr__(self) -> str:
         return f"<numba_jit of {self.kernel!r}>"
 
-    def _launcher(self, config: Config) -> Callable[..., None]:
+    def _launcher(self, config: LaunchConfig) -> Callable[..., None]:
         if on_gpu():
             if self._target is None:
-                self._target = gpu.Target(self.kernel, self._part)
+                self._target = gpu.NumbaTarget(self.kernel, self._part)
             return self._target.launcher(config)
         return self._simulated(config)
 
-    def _simulated(self, config: Config) -> Callable[..., None]:
+    def _simulated(self, config: LaunchConfig) -> Callable[..., None]:
         """The launch on Numba's simulator."""
         part = self._part
         simulator.refuse_unknown(self.name, part)

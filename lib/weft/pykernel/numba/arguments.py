@@ -34,7 +34,7 @@ from ...base.errors import ArgumentError
 from ...cells.arguments import describe
 from ...cells.cpu import arena
 from ...cells.gpu import driver, launch
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from ..language.messages import explain_unfit
 
 _CODES = {
@@ -73,7 +73,7 @@ def pack_codes(types: Sequence[Any]) -> str | None:
     return found
 
 
-def load_ready(kernel: Any, config: Config) -> Ready | None:
+def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     """A compiled kernel of Numba, loaded on the current device, for this shape.
 
     None where only Numba can launch it: its grid waits for itself, or it takes tuples
@@ -89,7 +89,7 @@ def load_ready(kernel: Any, config: Config) -> Ready | None:
         form += "x" * (offsets[-1] - end) + code
         end = offsets[-1] + size
     function = int(kernel._codelibrary.get_cufunc().handle)
-    plan = launch.Plan(function, config.grid, config.block, config.shared)
+    plan = launch.LaunchPlan(function, config.grid, config.block, config.shared)
     room = launch.Room(plan, end, offsets)
     return Ready(kernel, function, struct.Struct(form).pack_into, [room])
 
@@ -107,7 +107,7 @@ def queue() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTensor:
     """A tensor that a launch has had, and what a launch needs to know of it.
 
     ref: to the tensor, not keeping it. kind: the number of its type. view: Numba's
@@ -131,7 +131,7 @@ class Seen:
         return self.ref() is tensor and now == was
 
 
-SEEN: dict[int, Seen] = {}  # by id(tensor)
+SEEN: dict[int, SeenTensor] = {}  # by id(tensor)
 _kinds: dict[Any, int] = {}  # Numba's types of arrays, whose hash takes long
 
 
@@ -149,7 +149,7 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     # A module's names are gone before the last tensors are, at the program's end.
     ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
     kind = _kinds.setdefault(view._numba_type_, len(_kinds))
-    SEEN[key] = Seen(
+    SEEN[key] = SeenTensor(
         *(ref, address, shape, tensor.stride(), tensor.dtype, tensor.get_device()),
         *(kind, view, array_words(view)),
     )
@@ -246,7 +246,7 @@ _ALIGNED = 256  # bytes, as torch's memory on a GPU is
 
 
 @dataclass
-class Placed:
+class PlacedArray:
     """An array within the memory of `owner`, bytes on a device."""
 
     owner: torch.Tensor
@@ -260,7 +260,7 @@ class Placed:
 class Sent:
     """Copies of arrays: where each is, by its id; back() what returns the results."""
 
-    where: dict[int, torch.Tensor | Placed] = field(default_factory=dict)
+    where: dict[int, torch.Tensor | PlacedArray] = field(default_factory=dict)
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def back(self) -> None:
@@ -365,7 +365,7 @@ def _send_span(
     there[shift:].copy_(torch.from_numpy(host))
     for array in group:
         address = there.data_ptr() + shift + offsets[id(array)][1]
-        sent.where[id(array)] = Placed(
+        sent.where[id(array)] = PlacedArray(
             there, address, array.shape, array.strides, array.dtype
         )
     written = [a for a in group if a.flags.writeable]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError, KernelError
 from ...cells.gpu import driver
-from .meaning import Part
+from .meaning import KernelPart
 
 _NOISE = re.compile(
     r"^(Failed in|During:|File \"|There (is|are) \d+ candidate|- Of which|>>>|raised "
@@ -28,7 +28,7 @@ _PLAIN = {
 }
 
 
-def explain(kernel: str, part: Part, error: BaseException) -> Exception:
+def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
     """The exception for what compiling or launching a kernel has raised.
 
     ArgumentError where the kernel is not what Numba takes; DeviceLost, OutOfMemory or
@@ -116,7 +116,7 @@ def _tidy_message(text: str) -> str:
 # ---- where ----------------------------------------------------------------------
 
 
-def _describe_place(part: Part, error: BaseException) -> str:
+def _describe_place(part: KernelPart, error: BaseException) -> str:
     """ ", line 12 (c[i] = x.foo)": the innermost line of the reader's functions."""
     files = {one.function.__code__.co_filename for one in part.parts()}
     said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))

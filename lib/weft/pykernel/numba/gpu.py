@@ -21,7 +21,7 @@ from ...cells import output
 from ...cells.gpu import driver
 from ...cells.gpu import launch as launches
 from ...toolchain import native
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from ..language.kernel import PythonKernel
 from . import arguments, errors, meaning
 
@@ -64,25 +64,25 @@ def explain_unusable() -> str:
     return ""
 
 
-class Target:
+class NumbaTarget:
     """A kernel on the GPU: Numba compiles it for each combination of types."""
 
-    def __init__(self, kernel: PythonKernel, part: meaning.Part) -> None:
+    def __init__(self, kernel: PythonKernel, part: meaning.KernelPart) -> None:
         self.kernel, self.part = kernel, part
         cuda = load_numba()
         self.function = meaning.build(part, cuda, cuda.jit(device=True))
         self.dispatcher = cuda.jit(self.function)
 
-    def launcher(self, config: Config) -> Callable[..., None]:
+    def launcher(self, config: LaunchConfig) -> Callable[..., None]:
         """What takes the arguments and queues the kernel in this shape."""
-        launch = Launch(self, config)
+        launch = NumbaLaunch(self, config)
         return launch.quick() if launch.is_quick else launch.careful
 
 
-class Launch:
+class NumbaLaunch:
     """One shape of a kernel's launches, and Numba's object for it on each stream."""
 
-    def __init__(self, target: Target, config: Config) -> None:
+    def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config
         self.name = target.kernel.name
         self.own_stream = _stream_number(config.stream)
@@ -242,7 +242,7 @@ class Launch:
             value = sent.where.get(id(value), value)
             if isinstance(value, torch.Tensor):
                 given.append(arguments.of_tensor(value))
-            elif isinstance(value, arguments.Placed):
+            elif isinstance(value, arguments.PlacedArray):
                 where = value.address, value.shape, value.strides, value.dtype
                 given.append(arguments.view_memory(*where))
             elif arguments.on_gpu(value):

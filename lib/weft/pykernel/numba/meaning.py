@@ -141,7 +141,7 @@ _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
 
 
 @dataclass
-class Part:
+class KernelPart:
     """A kernel, or a function that it calls.
 
     names: what its free names mean, as (kind, what): CUDA and the name of something in
@@ -153,10 +153,10 @@ class Part:
     names: dict[str, tuple[str, Any]] = field(default_factory=dict)
     watched: list[tuple[Any, str, Any]] = field(default_factory=list)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[KernelPart]:
         """This one and all that it calls, each once."""
-        seen: dict[int, Part] = {}
-        waiting: list[Part] = [self]
+        seen: dict[int, KernelPart] = {}
+        waiting: list[KernelPart] = [self]
         while waiting:
             one = waiting.pop()
             if id(one) not in seen:
@@ -186,19 +186,21 @@ class Part:
                         yield what, line
 
 
-def read(function: types.FunctionType) -> Part:
+def read(function: types.FunctionType) -> KernelPart:
     """What the names in a kernel mean now, and in all that it calls.
 
     Raises ArgumentError for a name that means nothing, or nothing to Numba.
     """
     known = _map_language()
-    done: dict[types.FunctionType, Part] = {}
+    done: dict[types.FunctionType, KernelPart] = {}
     root = _read(function, function.__name__, known, done)
     root.watched = [entry for part in done.values() for entry in part.watched]
     return root
 
 
-def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.FunctionType:
+def build(
+    root: KernelPart, cuda: Any, device: Callable[[Any], Any]
+) -> types.FunctionType:
     """The kernel as a function in which `cuda` is Numba's module.
 
     device: makes of a function that it calls what Numba can call.
@@ -219,7 +221,7 @@ def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.Function
     return made[id(root)]
 
 
-def serialise_kernel(root: Part) -> bytes:
+def serialise_kernel(root: KernelPart) -> bytes:
     """The kernel for another process of this Python: what child.py makes one of."""
     parts = list(root.parts())
     numbers_of = {id(part): number for number, part in enumerate(parts)}
@@ -241,11 +243,11 @@ def _read(
     function: types.FunctionType,
     kernel: str,
     known: dict[int, str],
-    done: dict[types.FunctionType, Part],
-) -> Part:
+    done: dict[types.FunctionType, KernelPart],
+) -> KernelPart:
     if function in done:
         return done[function]
-    part = done[function] = Part(function)
+    part = done[function] = KernelPart(function)
     for name, line in _free(function).items():
         where = _place(function, name)
         value = _value_now(where, name)
@@ -365,7 +367,7 @@ def _constant_of(value: Any) -> Any:
 # ---- making ---------------------------------------------------------------------
 
 
-def _rename_function(part: Part) -> types.FunctionType:
+def _rename_function(part: KernelPart) -> types.FunctionType:
     """The function with names of its own, which mean nothing yet."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
@@ -387,7 +389,9 @@ def _value_of(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> A
     return wrapped[id(what)] if kind == HELPER else what
 
 
-def _convert_sent(root: Part, name: str, kind: str, what: Any, numbers_of: dict) -> Any:
+def _convert_sent(
+    root: KernelPart, name: str, kind: str, what: Any, numbers_of: dict
+) -> Any:
     if kind == HELPER:
         return numbers_of[id(what)]
     if kind != VALUE:

@@ -25,9 +25,9 @@ from ...base.tracebacks import Short
 from ...cells.cpu import arena
 from ...cells.cpu.faults import Stopped
 from ...cells.isolated import Process
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from .arguments import address_bounds, spans_of
-from .meaning import Part
+from .meaning import KernelPart
 
 START = 60.0  # seconds that the process may take to start
 TIMEOUT = 60.0  # seconds that a launch may take
@@ -42,7 +42,7 @@ UNKNOWN = {
 }
 
 
-def refuse_unknown(kernel: str, part: Part) -> None:
+def refuse_unknown(kernel: str, part: KernelPart) -> None:
     """Raise ArgumentError if a kernel uses what Numba's simulator does not have."""
     for name, line in part.uses():
         if name in UNKNOWN:
@@ -53,7 +53,7 @@ def refuse_unknown(kernel: str, part: Part) -> None:
             )
 
 
-def refuse_endless(kernel: str, config: Config, timeout: float) -> str:
+def refuse_endless(kernel: str, config: LaunchConfig, timeout: float) -> str:
     """What to say of a launch that takes long; ArgumentError if it takes too long."""
     grid, block = config.grid, config.block
     threads = int(np.prod(grid, dtype=object) * np.prod(block, dtype=object))
@@ -69,7 +69,11 @@ def refuse_endless(kernel: str, config: Config, timeout: float) -> str:
 
 
 def launch(
-    part: Part, code: bytes, config: Config, args: Sequence[Any], timeout: float
+    part: KernelPart,
+    code: bytes,
+    config: LaunchConfig,
+    args: Sequence[Any],
+    timeout: float,
 ) -> None:
     """Run the kernel over there and bring its results back into the arrays.
 

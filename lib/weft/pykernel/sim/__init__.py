@@ -24,8 +24,8 @@ from ...report.html import show
 from ...report.model import Report
 from ..language.kernel import PythonKernel
 from . import memory
-from .launch import Launch, bind_arguments
-from .program import Program
+from .launch import SimulatedLaunch, bind_arguments
+from .program import RewrittenKernel
 
 TIMEOUT = 20.0  # seconds for one block
 
@@ -39,7 +39,7 @@ def sim(
     steps: bool | None = None,
     timeout: float = TIMEOUT,
     quiet: bool = False,
-) -> Runner:
+) -> SimulatedKernel:
     """A kernel, a Python function in the language of weft.cuda, to be run here.
 
     sim(kernel)[grid, block](*args) runs it for every thread and gives a Report:
@@ -63,14 +63,14 @@ def sim(
         raise ArgumentError(
             f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
         )
-    made = Runner(PythonKernel(kernel))
+    made = SimulatedKernel(PythonKernel(kernel))
     made.order, made.timeout, made.quiet = order, timeout, quiet
     made.trace, made.steps = trace, trace if steps is None else steps
     made.checks = checks or trace or made.steps
     return made
 
 
-class Runner:
+class SimulatedKernel:
     """sim(kernel): give it a launch's shape in brackets."""
 
     order: str | int
@@ -83,8 +83,8 @@ class Runner:
     def __init__(self, kernel: PythonKernel) -> None:
         self.kernel = kernel
 
-    def __getitem__(self, key: Any) -> Launcher:
-        return Launcher(self, key)
+    def __getitem__(self, key: Any) -> SimulatedLauncher:
+        return SimulatedLauncher(self, key)
 
     def __call__(self, *args: Any) -> Any:
         name = self.kernel.name
@@ -94,10 +94,10 @@ class Runner:
         return f"sim({self.kernel!r})"
 
 
-class Launcher:
+class SimulatedLauncher:
     """sim(kernel)[grid, block]: give it the arguments."""
 
-    def __init__(self, runner: Runner, key: Any) -> None:
+    def __init__(self, runner: SimulatedKernel, key: Any) -> None:
         self.runner = runner
         self.config = runner.kernel.config(key)
 
@@ -110,7 +110,7 @@ class Launcher:
         taken = [memory.convert_argument(kernel.name, n, v) for n, v in bound.items()]
         values = [value for value, _ in taken]
         program = program_for(runner, values)
-        launch = Launch(kernel, program, self.config, values, runner.timeout)
+        launch = SimulatedLaunch(kernel, program, self.config, values, runner.timeout)
         start = time.perf_counter()
         try:
             launch.run(runner.order)
@@ -126,18 +126,18 @@ class Launcher:
         return report
 
 
-_programs: dict[Any, Program] = {}
+_programs: dict[Any, RewrittenKernel] = {}
 KEPT = 256  # programs; the oldest goes first
 
 
-def program_for(runner: Runner, values: list[Any]) -> Program:
+def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:
     """The kernel rewritten for such arguments: kept from before, or made now."""
     kinds, bound = bind_arguments(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)
     found = _programs.get(key)
     if found is None or not found.holds():
-        made = Program(runner.kernel, bound, *modes)
+        made = RewrittenKernel(runner.kernel, bound, *modes)
         found = _programs[key] = made
         while len(_programs) > KEPT:
             del _programs[next(iter(_programs))]

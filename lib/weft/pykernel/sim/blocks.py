@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import CODES, Batch, Layout, mark_heads
+from .layout import CODES, Batch, MemoryLayout, mark_heads
 from .races import find_suspects
 from .record import ATOMIC, FENCE, READ, WRITE
 from .warp import WARP
@@ -102,7 +102,7 @@ class Knowledge:
 class Between:
     """Looks at the accesses of a launch's blocks for races between them."""
 
-    def __init__(self, layout: Layout, blocks: int) -> None:
+    def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
         self.clock = 0  # intervals looked at
         self.shadows: dict[int, Shadow] = {}

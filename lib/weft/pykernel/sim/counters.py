@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...report.counters import Counters, Place
-from .layout import CODES, SPACES, Batch, Layout, count_bits, mark_heads
+from ...report.counters import CostPlace, Counters
+from .layout import CODES, SPACES, Batch, MemoryLayout, count_bits, mark_heads
 from .record import ATOMIC, FENCE, GLOBAL, SHARED, Interval
 from .warp import WARP
 
@@ -35,12 +35,12 @@ BANKS = 32  # of 4 bytes
 PLANS = 4  # batches of which is kept how their rows make requests
 
 
-class Sums:
+class SiteSums:
     """Sums by site, over the batches of a launch."""
 
     COLUMNS = ("accesses", "requests", "sectors", "wavefronts", "needed")
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MemoryLayout) -> None:
         self.layout = layout
         self.sums = {name: np.zeros(0, np.int64) for name in self.COLUMNS}
         self._plans: list[tuple] = []
@@ -142,7 +142,7 @@ class Sums:
             array = layout.arrays[site.array] if site.array >= 0 else None
             needed = sums.pop("needed")
             found.places.append(
-                Place(
+                CostPlace(
                     kind=site.kind,
                     space=array.space if array else "",
                     array=array.name if array else "",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .names import POSITIVE, WHOLE
-from .record import READ, SITES, WRITE, Entity, Place
+from .record import READ, SITES, WRITE, AccessPlace, Entity
 from .syntax import (
     add,
     assign,
@@ -69,7 +69,7 @@ def find_entity(rewriter: Rewriter, node: ast.expr) -> Entity | None:
 
 
 def rewrite_components(
-    rewriter: Rewriter, parts: list[ast.expr], site: Place
+    rewriter: Rewriter, parts: list[ast.expr], site: AccessPlace
 ) -> tuple[list[ast.expr], list[ast.expr]]:
     """Each index to compute (and keep), and to use again; site.index gets both."""
     first: list[ast.expr] = []
@@ -101,7 +101,7 @@ def rewrite_components(
 def build_element(
     rewriter: Rewriter,
     node: ast.Subscript,
-    site: Place,
+    site: AccessPlace,
     index: tuple[list[ast.expr], list[ast.expr]],
     note: ast.expr | None = None,
 ) -> ast.Subscript:
@@ -304,7 +304,7 @@ def store_field(
 def log_write(
     rewriter: Rewriter,
     node: ast.Subscript,
-    site: Place,
+    site: AccessPlace,
     index: tuple[list[ast.expr], list[ast.expr]],
     value: ast.expr,
     place: ast.stmt,

@@ -18,9 +18,9 @@ from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from ..language import messages
-from ..language.kernel import Source
+from ..language.kernel import FunctionSource
 from .memory import HALF, has
-from .record import Place, Variant
+from .record import AccessPlace, Variant
 from .rewrite import THREAD
 from .watchdog import Stop, TooLong
 
@@ -36,7 +36,7 @@ VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 
 @dataclass
-class Scene:
+class FaultyLaunch:
     """The launch in which it happened."""
 
     kernel: str
@@ -48,7 +48,7 @@ class Scene:
     timeout: float
     shared: int  # bytes of shared memory that the launch gave
     dynamic: Set[str]  # the arrays in it
-    sources: Sequence[Source]  # of the kernel and its helpers
+    sources: Sequence[FunctionSource]  # of the kernel and its helpers
 
 
 @dataclass
@@ -61,7 +61,7 @@ class End:
     frames: TracebackType | None
 
 
-def explain(error: BaseException, scene: Scene) -> End:
+def explain(error: BaseException, scene: FaultyLaunch) -> End:
     """The end of the launch that `error` stopped."""
     frames = [
         t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
@@ -81,12 +81,12 @@ def explain(error: BaseException, scene: Scene) -> End:
     where = stop.place
     if where is None and inner is not None:
         variant = scene.codes[_make_code(inner)]
-        where = Place("", "", variant.file, inner.tb_lineno, 0)
+        where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
     return End(_make_finding(stop, where, thread, scene), scene.at, thread, kept)
 
 
 def _make_finding(
-    stop: Stop, where: Place | None, thread: Index | None, scene: Scene
+    stop: Stop, where: AccessPlace | None, thread: Index | None, scene: FaultyLaunch
 ) -> Finding:
     who = "the launch"
     if thread is not None and scene.at is not None:
@@ -128,7 +128,7 @@ def _make_finding(
     )
 
 
-def _guard(stop: Stop, where: Place, scene: Scene) -> str:
+def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
     """Return the cure for an access outside of its array; "" if none is special."""
     try:
         node: ast.AST = ast.parse(where.text, mode="eval").body
@@ -150,7 +150,7 @@ def _guard(stop: Stop, where: Place, scene: Scene) -> str:
 
 
 def _index_error(
-    error: BaseException, inner: TracebackType | None, scene: Scene
+    error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
     """The Stop that an error at an access means; None if it means something else."""
     kinds = (IndexError, OverflowError, TypeError)
@@ -177,7 +177,7 @@ def _index_error(
 
 
 def _inner_error(
-    error: BaseException, inner: TracebackType | None, scene: Scene
+    error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
     """The Stop for an error of NumPy's, of an index or value, or of a type in Python's
     own words, at a reader's line."""
@@ -195,7 +195,7 @@ def _inner_error(
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
 
-def _list_values(place: Place, frame: FrameType) -> list[int]:
+def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
     found = []
     for part in place.index:
         value = part if isinstance(part, int) else frame.f_locals.get(part)
@@ -204,7 +204,7 @@ def _list_values(place: Place, frame: FrameType) -> list[int]:
     return found
 
 
-def improve_error(error: BaseException, scene: Scene) -> BaseException:
+def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
     """An error of Python's own, in words that fit a kernel where those do not."""
     chain = [
         t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
@@ -225,7 +225,7 @@ def improve_error(error: BaseException, scene: Scene) -> BaseException:
     return type(error)(text) if text else error
 
 
-def _of_an_index(text: str, place: Place | None) -> str:
+def _of_an_index(text: str, place: AccessPlace | None) -> str:
     """What to say of an index that is no whole number; "" if that is not it."""
     if place is None or "cannot be interpreted as an integer" not in text:
         return ""
@@ -253,7 +253,7 @@ def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
 # ---- time ----------------------------------------------------------------------
 
 
-def _too_long(inner: TracebackType | None, scene: Scene) -> Stop:
+def _too_long(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
     text = f"is in a block that ran for longer than {scene.timeout:g} s"
     if inner is not None:
         turns = [

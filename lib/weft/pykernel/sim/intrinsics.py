@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..language import messages
-from ..language.kernel import Source, with_constants
+from ..language.kernel import FunctionSource, with_constants
 from . import names
 from .record import ATOMIC, FENCE
 from .syntax import add, load, make_constant, make_product, make_refusal
@@ -28,7 +28,7 @@ MAX_LOCAL = 512 << 10  # bytes of local memory that a thread of a GPU has
 
 
 def parse_declaration(
-    function: FunctionType, source: Source, node: ast.Call, path: str
+    function: FunctionType, source: FunctionSource, node: ast.Call, path: str
 ) -> tuple[tuple[int, ...], np.dtype]:
     """(shape, type) in such a call of a function. Raises ArgumentError at its line."""
     name = function.__name__
@@ -66,7 +66,7 @@ def parse_declaration(
 
 
 def _evaluate_constant(
-    function: FunctionType, source: Source, node: ast.expr, what: str
+    function: FunctionType, source: FunctionSource, node: ast.expr, what: str
 ) -> Any:
     """The value of an expression before the launch. what: "the shape of ..."."""
     name = function.__name__

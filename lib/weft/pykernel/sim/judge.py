@@ -17,13 +17,23 @@ from ...report.cures import IN_PLACE, UPDATE
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_turns
-from ..language.kernel import Source
+from ..language.kernel import FunctionSource
 from .blocks import MANY, Between, Meeting
-from .counters import Sums
-from .layout import CODES, Batch, Layout
+from .counters import SiteSums
+from .layout import CODES, Batch, MemoryLayout
 from .log import Repeats, Rest
 from .races import Offence, blank_reads, in_block
-from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Place, Site
+from .record import (
+    ATOMIC,
+    LOCAL,
+    READ,
+    SHARED,
+    WRITE,
+    AccessPlace,
+    Interval,
+    Site,
+    TracedArray,
+)
 from .warp import WARP
 
 ROWS = 1 << 14  # accesses that are worth a look
@@ -40,18 +50,18 @@ class Judge:
     """
 
     def __init__(
-        self, arrays: list[Array], sites: list[Site], grid: Index, block: Index
+        self, arrays: list[TracedArray], sites: list[Site], grid: Index, block: Index
     ) -> None:
         self.sites, self.grid, self.block = sites, grid, block
         self.threads = block[0] * block[1] * block[2]
-        self.layout = Layout(arrays, sites, self.threads)
-        self.sums = Sums(self.layout)
+        self.layout = MemoryLayout(arrays, sites, self.threads)
+        self.sums = SiteSums(self.layout)
         self.repeats = Repeats(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
         self.current = -1  # the block whose memory the layout knows
         self.found: dict[tuple, Finding] = {}
-        self.places: Sequence[Place] = ()
-        self.sources: Sequence[Source] = ()
+        self.places: Sequence[AccessPlace] = ()
+        self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
         self._left_by, self._left = -1, list[int]()  # the barriers a block has left
         self._rows = 0

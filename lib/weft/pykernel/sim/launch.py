@@ -16,18 +16,18 @@ import numpy as np
 from ...base.errors import ArgumentError, KernelFault
 from ...report.model import Finding, Report
 from ...report.places import unflatten, write_index
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from ..language.kernel import PythonKernel
 from . import faults, memory, warp
 from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
-from .memory import View
+from .memory import ArrayView
 from .names import ANY, POSITIVE, WHOLE, list_rebound
 from .numbers import NUMBERS, math_function
-from .plain_loops import Shapes
-from .program import Program
-from .record import GLOBAL, LOCAL, SHARED, Array, Entity, Trace
+from .plain_loops import LoopShapes
+from .program import RewrittenKernel
+from .record import GLOBAL, LOCAL, SHARED, Entity, Trace, TracedArray
 from .schedule import run_barriers, run_block, run_plain
 from .watchdog import Watchdog
 
@@ -51,7 +51,9 @@ def bind_arguments(
     return tuple(key), tuple(bound)
 
 
-def order_threads(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
+def order_threads(
+    config: LaunchConfig, order: str | int
+) -> Iterator[tuple[int, list[Any]]]:
     """(block, its threads as (x, y, z, number)) in the order in which they run."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
     threads = [
@@ -107,14 +109,14 @@ def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> i
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
 
 
-class Launch:
+class SimulatedLaunch:
     """One launch: its arrays, its log, and the blocks one after another."""
 
     def __init__(
         self,
         kernel: PythonKernel,
-        program: Program,
-        config: Config,
+        program: RewrittenKernel,
+        config: LaunchConfig,
         args: Sequence[Any],
         timeout: float,
     ) -> None:
@@ -123,7 +125,7 @@ class Launch:
         self.places = program.places
         self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
-        self.arrays: list[Array] = []
+        self.arrays: list[TracedArray] = []
         self.raws: dict[int, np.ndarray] = {}  # by entity
         self.numbers: dict[int, int] = {}  # of the launch's arrays, by entity
         self.findings: dict[Any, Finding] = {}
@@ -184,7 +186,7 @@ class Launch:
         self.raws[entity.number] = raw
         self.numbers[entity.number] = len(self.arrays)
         self.arrays.append(
-            Array(name, space, raw.shape, raw.dtype, written, number, offset)
+            TracedArray(name, space, raw.shape, raw.dtype, written, number, offset)
         )
 
     def _spread(self, raw: np.ndarray) -> None:
@@ -202,8 +204,10 @@ class Launch:
         last = self.arrays[-1]
         self.arrays[-1] = dataclasses.replace(last, shape=((high - low) // size,))
 
-    def _view(self, entity: Entity) -> View:
-        return View(self.raws[entity.number], self.numbers[entity.number], entity.name)
+    def _view(self, entity: Entity) -> ArrayView:
+        return ArrayView(
+            self.raws[entity.number], self.numbers[entity.number], entity.name
+        )
 
     def _shared(self, entity: Entity) -> None:
         if not entity.dynamic:
@@ -230,7 +234,7 @@ class Launch:
         number = self.numbers[entity.number]
         if self.program.checks:
             made: Callable[[], Any]
-            made = lambda: View(pattern.copy(), number, entity.name)  # noqa: E731
+            made = lambda: ArrayView(pattern.copy(), number, entity.name)  # noqa: E731
         else:
             made = pattern.copy
         self.env[f".new{entity.number}"] = made
@@ -275,7 +279,7 @@ class Launch:
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
         self._judge.places, self._judge.sources = self.places, self.program.sources
         self.env[".log"] = self.log.entries.append
-        self.env |= {name: Shapes(self.log.shapes) for name in self.program.loops}
+        self.env |= {name: LoopShapes(self.log.shapes) for name in self.program.loops}
         self.env[".val"] = self.log.values.append
         if self.program.trace:
             grid, block = self.config.grid, self.config.block
@@ -437,7 +441,7 @@ class Launch:
 
     def fail(self, error: BaseException, seconds: float) -> BaseException:
         """The exception to raise for what ended the launch; .report has the rest."""
-        scene = faults.Scene(
+        scene = faults.FaultyLaunch(
             self.kernel.name,
             self.config.grid,
             self.config.block,

@@ -21,9 +21,9 @@ from .record import (
     SHARED,
     STEP,
     WRITE,
-    Array,
     Interval,
     Site,
+    TracedArray,
 )
 
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
@@ -43,7 +43,7 @@ class Memory:
     written: bool
 
 
-class Layout:
+class MemoryLayout:
     """Addresses for a launch's arrays, in columns by site.
 
     Of a site's memory: contended, changing: some site writes to it, and threads share
@@ -54,7 +54,9 @@ class Layout:
     blank: for each address, whether nobody has written it (in the current block).
     """
 
-    def __init__(self, arrays: list[Array], sites: list[Site], threads: int) -> None:
+    def __init__(
+        self, arrays: list[TracedArray], sites: list[Site], threads: int
+    ) -> None:
         self.arrays, self.sites, self.threads = arrays, sites, threads
         self.memories: dict[tuple[str, int], Memory] = {}
         self.total = 0
@@ -70,7 +72,7 @@ class Layout:
             return
         self.version = known
         fresh = len(self.fresh)
-        members: dict[tuple[str, int], list[Array]] = {}
+        members: dict[tuple[str, int], list[TracedArray]] = {}
         for number, array in enumerate(self.arrays):
             members.setdefault(_space_key(number, array), []).append(array)
         for key, views in members.items():
@@ -82,7 +84,7 @@ class Layout:
             self.blank[memory.start : memory.start + memory.count] = True
         self._columns()
 
-    def _place(self, key: tuple[str, int], views: Sequence[Array]) -> None:
+    def _place(self, key: tuple[str, int], views: Sequence[TracedArray]) -> None:
         if key[0] == "view":
             sizes = {view.dtype.itemsize for view in views}
             whole = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
@@ -161,7 +163,7 @@ class Batch:
     access (meaningless for rows that touch no array).
     """
 
-    def __init__(self, layout: Layout, intervals: list[Interval]) -> None:
+    def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
         self.layout, self.intervals = layout, intervals
         self._ranks: dict[int, np.ndarray] = {}
         self._numbers: np.ndarray | None = None
@@ -238,7 +240,7 @@ def _split_phases(interval: Interval) -> np.ndarray:
     return interval.phase
 
 
-def _number_values(interval: Interval, layout: Layout) -> np.ndarray:
+def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
     if interval.values is None:
         writes = layout.kind[interval.site] == CODES[WRITE]
         return np.full(int(writes.sum()), np.nan)
@@ -254,5 +256,5 @@ def _join_columns(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts).astype(np.int64, copy=False)
 
 
-def _space_key(number: int, array: Array) -> tuple[str, int]:
+def _space_key(number: int, array: TracedArray) -> tuple[str, int]:
     return ("own", number) if array.memory < 0 else ("view", array.memory)

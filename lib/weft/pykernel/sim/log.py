@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from . import plain_loops
-from .counters import SECTOR, Sums
-from .layout import CODES, Batch, Layout
+from .counters import SECTOR, SiteSums
+from .layout import CODES, Batch, MemoryLayout
 from .plain_loops import HEADER
 from .races import in_block
 from .record import (
@@ -36,8 +36,8 @@ from .record import (
     SITES,
     STEP,
     WRITE,
+    AccessPlace,
     Interval,
-    Place,
     Site,
 )
 
@@ -125,10 +125,10 @@ class Log:
         self.threads = array("i")  # whose turn it is
         self.phases = array("i")  # how often it had met its warp; with the above
         self.ends: list[_End] = []
-        self.shapes: list[plain_loops.Shape] = []
-        self._of_place: dict[tuple[Place, int], int] = {}
+        self.shapes: list[plain_loops.LoopShape] = []
+        self._of_place: dict[tuple[AccessPlace, int], int] = {}
 
-    def site(self, place: Place, number: int) -> int:
+    def site(self, place: AccessPlace, number: int) -> int:
         """The number of the Site of a place that touches array `number`."""
         key = (place, number)
         found = self._of_place.get(key)
@@ -313,7 +313,7 @@ def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
     return found
 
 
-def site_of(place: Place, number: int) -> Site:
+def site_of(place: AccessPlace, number: int) -> Site:
     """The Site of a place that touches array `number`."""
     start = place.file, place.line, place.column
     return Site(place.kind, number, place.text, *start, place.last, place.statement)
@@ -336,7 +336,7 @@ class Kind:
     whose: for each entry its number in these + 1, or 0; sizes: of their elements.
     """
 
-    def __init__(self, piece: Piece, layout: Layout) -> None:
+    def __init__(self, piece: Piece, layout: MemoryLayout) -> None:
         self.packed, self.starts = piece.packed.copy(), piece.starts
         self.threads = piece.threads.copy()
         site = self.packed & (SITES - 1)
@@ -374,13 +374,15 @@ class Kind:
         same = same and np.array_equal(piece.threads, self.threads)
         return elements if same else None
 
-    def learn(self, layout: Layout, interval: Interval, moved: np.ndarray) -> None:
+    def learn(
+        self, layout: MemoryLayout, interval: Interval, moved: np.ndarray
+    ) -> None:
         """Look at an interval of this kind, `moved` from the first."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
             return
-        sums = Sums(layout)
+        sums = SiteSums(layout)
         sums.add(batch)
         self.sums = sums.sums
         rows = [_first_rows(*batch.rows(layout.blankable[batch.site]))]
@@ -409,7 +411,7 @@ class Kind:
 class Repeats:
     """The kinds of pieces that a launch has had."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MemoryLayout) -> None:
         self.layout = layout
         self.kinds: dict[tuple[int, ...], list[Kind]] = {}
         self.count = 0
@@ -450,7 +452,7 @@ class Repeats:
     def _all(self) -> list[tuple[tuple[int, ...], Kind]]:
         return [(key, kind) for key, alike in self.kinds.items() for kind in alike]
 
-    def add_to(self, sums: Sums) -> None:
+    def add_to(self, sums: SiteSums) -> None:
         """Count what all pieces that were recognised cost."""
         for kind in [*self.past, *(kind for _, kind in self._all())]:
             if kind.times:

@@ -18,7 +18,7 @@ HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
 POISON = 0xA5  # each byte of what nobody has written, of whole numbers
 
 
-class View:
+class ArrayView:
     """An array, or a part of one, in a kernel: what is touched is written down.
 
     raw: the memory. array: its number among the launch's arrays. start, steps: where
@@ -95,7 +95,7 @@ class View:
     def __repr__(self) -> str:
         return f"{self.name}: {self.raw!r}"
 
-    def find(self, index: Any, place: Any) -> tuple[tuple[int, ...], int] | View:
+    def find(self, index: Any, place: Any) -> tuple[tuple[int, ...], int] | ArrayView:
         """(the index in raw, the element), or the View that a part of it is.
 
         Raises Stop for an index out of bounds, TypeError for one that is none.
@@ -117,7 +117,7 @@ class View:
             key.append(number)
         return tuple(key), element
 
-    def part(self, parts: tuple[Any, ...], place: Any) -> View:
+    def part(self, parts: tuple[Any, ...], place: Any) -> ArrayView:
         """Rows, or a slice."""
         start, steps, key = self.start, [], []
         for axis, (side, step) in enumerate(zip(self.raw.shape, self.steps)):
@@ -133,7 +133,9 @@ class View:
                 raise self.outside(parts, place)
             start += number * step
             key.append(number)
-        return View(self.raw[tuple(key)], self.array, self.name, start, tuple(steps))
+        return ArrayView(
+            self.raw[tuple(key)], self.array, self.name, start, tuple(steps)
+        )
 
     def outside(self, parts: tuple[Any, ...], place: Any) -> Stop:
         """The end of a thread that is about to touch what is not there."""

@@ -43,7 +43,7 @@ from .syntax import (
 from .walks import (
     LONG,
     SHORT,
-    Count,
+    LoopCount,
     Odd,
     Walk,
     Way,
@@ -55,34 +55,35 @@ from .walks import (
 if TYPE_CHECKING:
     from .rewrite import Rewriter
 
+
 HEADER = SITES - 1  # instead of a site: the entry holds a Shape's number
 
 
 @dataclass(frozen=True)
-class Shape:
+class LoopShape:
     """A loop goes round `count` times; by how many elements each access moves."""
 
     count: int
     steps: tuple[int, ...]
 
 
-class Shapes(dict):
+class LoopShapes(dict):
     """The numbers of one loop's Shapes, by (count, step, step, ...)."""
 
-    def __init__(self, known: list[Shape]) -> None:
+    def __init__(self, known: list[LoopShape]) -> None:
         super().__init__()
         self.known = known
 
     def __missing__(self, key: tuple[int, ...]) -> int:
         number = self[key] = len(self.known)
-        self.known.append(Shape(key[0], key[1:]))
+        self.known.append(LoopShape(key[0], key[1:]))
         return number
 
 
 class Table:
     """Shapes as columns. width: how many accesses a turn has; rows: of all turns."""
 
-    def __init__(self, shapes: list[Shape]) -> None:
+    def __init__(self, shapes: list[LoopShape]) -> None:
         self.width = np.array([len(s.steps) for s in shapes])
         self.rows = self.width * np.array([s.count for s in shapes])
         self.steps = np.zeros((len(shapes), int(self.width.max())), np.int64)
@@ -163,7 +164,7 @@ def log_walks(
     rewriter: Rewriter,
     walks: list[Walk],
     moves: list[tuple[ast.expr, ast.expr]],
-    count: Count,
+    count: LoopCount,
 ) -> list[ast.stmt]:
     """What is written down before the loop begins."""
     name = f".shape{len(rewriter.program.loops)}"
@@ -193,7 +194,7 @@ def build_fast_loop(
     node: ast.For,
     walks: list[Walk],
     values: list[ast.expr],
-    count: Count,
+    count: LoopCount,
     body: list[ast.stmt],
 ) -> list[ast.stmt]:
     """The loop with its elements at hand."""

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ..language.kernel import PythonKernel, Source, source_of, value_of
+from ..language.kernel import FunctionSource, PythonKernel, source_of, value_of
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .names import ANY, Kinds
-from .record import Entity, Place, Position, Variant, position_of
+from .record import AccessPlace, Entity, Position, Variant, position_of
 from .rewrite import Rewriter
 from .syntax import load
 
 MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 
 
-class Program:
+class RewrittenKernel:
     """A kernel as code that the engine can run.
 
     bindings: for each parameter an Entity (of an array) or a kind (names.py).
@@ -40,14 +40,14 @@ class Program:
     ) -> None:
         self.kernel = kernel
         self.checks, self.steps, self.trace = checks, steps, trace
-        self.sites: list[Place] = []
-        self.places: list[Place] = []
+        self.sites: list[AccessPlace] = []
+        self.places: list[AccessPlace] = []
         self.loops: list[str] = []  # names of their shapes' tables
         self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
         self.constants: dict[str, Any] = {}
         self.variants: list[Variant] = []
         self._variants: dict[Any, Variant] = {}
-        self._sources: dict[types.FunctionType, Source] = {}
+        self._sources: dict[types.FunctionType, FunctionSource] = {}
         self._memory: dict[tuple[types.FunctionType, Position], Entity] = {}
         self._waits: dict[types.FunctionType, bool | None] = {}
         self._meanings: dict[tuple[types.FunctionType, str], Any] = {}
@@ -86,11 +86,11 @@ class Program:
         return True
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[FunctionSource]:
         """The texts of the kernel and its helpers."""
         return list(self._sources.values())
 
-    def source(self, function: types.FunctionType) -> Source:
+    def source(self, function: types.FunctionType) -> FunctionSource:
         """Where a function is written; its syntax is checked once."""
         if function not in self._sources:
             found = source_of(function)

@@ -49,7 +49,7 @@ class Entity:
 
 
 @dataclass(eq=False)
-class Place:
+class AccessPlace:
     """A piece of source that touches an array (entity; None: known when it runs).
 
     index: for each component the name of the local that holds it, or its value.
@@ -90,7 +90,7 @@ class Variant:
     uses: list[str] = field(default_factory=list)  # engine's names, and free ones
     maker: types.CodeType | None = None  # makes the function of what it uses
     code: types.CodeType | None = None  # its own
-    places: dict[Position, Place] = field(default_factory=dict)
+    places: dict[Position, AccessPlace] = field(default_factory=dict)
 
 
 GLOBAL, SHARED, LOCAL = "global", "shared", "local"
@@ -99,7 +99,7 @@ FENCE = "fence"
 
 
 @dataclass(frozen=True)
-class Array:
+class TracedArray:
     """An array that a kernel touches, under its name in the kernel.
 
     space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether
@@ -182,7 +182,7 @@ class Trace:
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arrays: list[Array]
+    arrays: list[TracedArray]
     sites: list[Site]
     intervals: list[Interval] = field(default_factory=list)
     names: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)

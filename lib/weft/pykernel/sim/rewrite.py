@@ -21,11 +21,11 @@ from . import elements, intrinsics, names
 from .elements import find_entity
 from .numbers import TYPES, converted
 from .plain_loops import is_simple, rewrite_plain_loop
-from .record import SITES, STEP, Entity, Place, Variant, position_of
+from .record import SITES, STEP, AccessPlace, Entity, Variant, position_of
 from .syntax import assign, call, load, make_constant, make_refusal, place_node
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .program import RewrittenKernel
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
 ELSE = "write the loop, or call math.*, a function with def, cuda.*"
@@ -41,7 +41,7 @@ class Rewriter(ast.NodeTransformer):
     visit_AnnAssign = elements.rewrite_annotated
     visit_AugAssign = elements.rewrite_augmented
 
-    def __init__(self, program: Program, variant: Variant) -> None:
+    def __init__(self, program: RewrittenKernel, variant: Variant) -> None:
         self.program, self.variant = program, variant
         self.checks, self.steps = program.checks, program.steps
         self.local = set(variant.kinds.of)
@@ -70,10 +70,12 @@ class Rewriter(ast.NodeTransformer):
     def meaning(self, node: ast.expr) -> Any:
         return names.find_meaning(self.variant.function, node, self.local)
 
-    def place(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+    def place(
+        self, kind: str, node: ast.AST, entity: Entity | None = None
+    ) -> AccessPlace:
         """A new Place at a node."""
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        made = Place(
+        made = AccessPlace(
             kind, text, self.variant.file, node.lineno, node.col_offset, entity
         )
         if isinstance(node, ast.expr):
@@ -82,7 +84,9 @@ class Rewriter(ast.NodeTransformer):
         made.statement = self.statement
         return made
 
-    def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+    def site(
+        self, kind: str, node: ast.AST, entity: Entity | None = None
+    ) -> AccessPlace:
         """A Place whose array is known: its number is that of a Site."""
         made = self.place(kind, node, entity)
         made.number = len(self.program.sites)
@@ -91,7 +95,7 @@ class Rewriter(ast.NodeTransformer):
             self.refuse(node, f"a kernel has at most {SITES // 2} places with accesses")
         return made
 
-    def number_of(self, place: Place) -> ast.Constant:
+    def number_of(self, place: AccessPlace) -> ast.Constant:
         """The number under which running code finds a Place."""
         self.program.places.append(place)
         return make_constant(len(self.program.places) - 1)

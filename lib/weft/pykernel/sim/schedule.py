@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .intrinsics import BARRIERS
 from .log import Log
-from .record import Place
+from .record import AccessPlace
 from .warp import FULL, WARP, exchange_values, make_mask, shuffle_sources, write_lanes
 from .watchdog import Stop
 
@@ -22,11 +22,11 @@ UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
 IDLE = 30_000  # turns of loops that change nothing, before they count as endless
 
 
-class Launch(Protocol):
+class ScheduledLaunch(Protocol):
     """What a schedule needs of the launch it is part of."""
 
     log: Log | None
-    places: list[Place]
+    places: list[AccessPlace]
     blocks: int
     at_end: list[int]
     left: set[int]
@@ -43,7 +43,11 @@ class Launch(Protocol):
 
 
 def run_plain(
-    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+    launch: ScheduledLaunch,
+    block: int,
+    body: Callable,
+    args: tuple,
+    order: Iterable[Thread],
 ) -> None:
     """Run a block whose threads never wait."""
     if launch.log is None:
@@ -60,7 +64,11 @@ def run_plain(
 
 
 def run_barriers(
-    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+    launch: ScheduledLaunch,
+    block: int,
+    body: Callable,
+    args: tuple,
+    order: Iterable[Thread],
 ) -> None:
     """Run a block whose threads wait at syncthreads() and nowhere else."""
     live: list[Any] = [
@@ -94,7 +102,11 @@ def run_barriers(
 
 
 def run_block(
-    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+    launch: ScheduledLaunch,
+    block: int,
+    body: Callable,
+    args: tuple,
+    order: Iterable[Thread],
 ) -> None:
     """Run a block whose threads may wait for anything."""
     Block(launch, block, body, args, order).run()
@@ -105,7 +117,7 @@ class Block:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: ScheduledLaunch,
         block: int,
         body: Callable,
         args: tuple,

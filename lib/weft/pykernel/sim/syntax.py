@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ..language.kernel import Source
+from ..language.kernel import FunctionSource
 
 # The refused piece of syntax: what it is called, and the way to write it.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {
@@ -46,14 +46,16 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
 }
 
 
-def make_refusal(source: Source, node: ast.AST, name: str, what: str) -> ArgumentError:
+def make_refusal(
+    source: FunctionSource, node: ast.AST, name: str, what: str
+) -> ArgumentError:
     """The error for a piece of a kernel, with its line."""
     line = getattr(node, "lineno", source.first)
     text = source.line(line).strip()
     return ArgumentError(f"{name}, line {line}: {what}: {text}")
 
 
-def check(source: Source, name: str, kernel: bool) -> None:
+def check(source: FunctionSource, name: str, kernel: bool) -> None:
     """ArgumentError at the first thing that a kernel, or its helper, cannot have."""
     given = source.tree.args
     if given.vararg or given.kwarg or given.kwonlyargs:

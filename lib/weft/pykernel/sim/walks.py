@@ -30,6 +30,7 @@ from .syntax import (
 if TYPE_CHECKING:
     from .rewrite import Rewriter
 
+
 SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
 
 
@@ -54,7 +55,7 @@ class Walk:
 
 
 @dataclass
-class Count:
+class LoopCount:
     """What a loop counts: how many turns, the first, by how many, and range(...)."""
 
     turns: ast.expr
@@ -185,7 +186,7 @@ def rewrite_whole(
     return rewriter.visit(copy.deepcopy(node))
 
 
-def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Count]:
+def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], LoopCount]:
     """What is to be done before a loop, and what it counts; Odd if unclear."""
     kinds = rewriter.variant.kinds
     if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
@@ -202,7 +203,7 @@ def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Cou
         known = whole_value(turns)
         if known is not None and not SHORT < known <= LONG:
             raise Odd
-        return before, Count(
+        return before, LoopCount(
             turns, make_constant(0), make_constant(1), call("range", turns)
         )
     counted, turns = rewriter.temporary(), rewriter.temporary()
@@ -216,7 +217,7 @@ def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Cou
         step = arguments[2]
         if whole_value(step) is None:
             step = ast.Attribute(load(counted), "step", ast.Load())
-    return before, Count(load(turns), first, step, load(counted))
+    return before, LoopCount(load(turns), first, step, load(counted))
 
 
 def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
@@ -227,7 +228,7 @@ def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
 
 
 def begin_walk(
-    rewriter: Rewriter, walk: Walk, count: Count, counter: str, way: Way
+    rewriter: Rewriter, walk: Walk, count: LoopCount, counter: str, way: Way
 ) -> tuple[ast.expr, ast.expr]:
     """(the first element, by how many it moves); adds its tests and its value."""
     entity, last = walk.entity, make_constant(0)

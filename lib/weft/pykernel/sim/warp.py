@@ -21,11 +21,11 @@ from typing import Any
 
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
-from .record import Place
+from .record import AccessPlace
 
 
 def make_barrier_finding(
-    places: Sequence[Place],
+    places: Sequence[AccessPlace],
     waiting: Mapping[int, Sequence[int]],
     gone: Sequence[int],
     at: int,
@@ -224,7 +224,7 @@ def describe_absent(call: Call) -> tuple[int, str] | None:
 
 
 def make_finding(
-    place: Place, thread: int, text: str, at: Index, grid: Index, sides: Index
+    place: AccessPlace, thread: int, text: str, at: Index, grid: Index, sides: Index
 ) -> Finding:
     """The Finding for a sentence about a thread, by its number in the block `at`.
 

@@ -9,7 +9,7 @@ import threading
 import time
 from types import FrameType
 
-from .record import Place
+from .record import AccessPlace
 
 
 class Stop(Exception):
@@ -22,7 +22,7 @@ class Stop(Exception):
         self,
         kind: str,
         text: str,
-        place: Place | None = None,
+        place: AccessPlace | None = None,
         array: str | None = None,
         index: tuple[int, ...] | None = None,
     ) -> None:

@@ -60,13 +60,13 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import ArgumentError
 from ...csource import signature
 from ..language.kernel import PythonKernel
-from .emit import Writer
+from .emit import UnitWriter
 from .errors import TranslationError
 from .infer import infer
-from .output import Output
+from .output import TranslationOutput
 from .scope import warn
 from .types import Argument, of_argument, parse
-from .unit import Program
+from .unit import TranslatedUnits
 
 if TYPE_CHECKING:
     from .unit import Extent, Unit
@@ -123,22 +123,24 @@ def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Transla
     """The translation for types that are known already."""
     # Here, as `import weft` should not wait for what most lessons never use.
 
-    program = Program(kernel, arguments)
+    program = TranslatedUnits(kernel, arguments)
     infer(program)
     for function in {unit.function: unit for unit in program.units}.values():
         warn(function)
-    output = Output(program.units)
+    output = TranslationOutput(program.units)
     for _ in range(ROUNDS):
         output.begin()
         known = sum(len(unit.needed) for unit in program.units)
-        written = [Writer(unit, output).function() for unit in program.units]
+        written = [UnitWriter(unit, output).function() for unit in program.units]
         again = sum(len(unit.needed) for unit in program.units) != known
         if not (output.grew or again):
             break
     return _assemble(program, output, written)
 
 
-def _assemble(program: Program, output: Output, written: list) -> Translation:
+def _assemble(
+    program: TranslatedUnits, output: TranslationOutput, written: list
+) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
     code = signature.blank_comments(
         "\n".join(line for lines in written for line, _ in lines)
@@ -164,7 +166,7 @@ def _assemble(program: Program, output: Output, written: list) -> Translation:
     )
 
 
-def _order_units(program: Program) -> list[Unit]:
+def _order_units(program: TranslatedUnits) -> list[Unit]:
     """The units so that every helper stands above those who call it."""
     done: list[Unit] = []
 

@@ -8,22 +8,26 @@ from typing import Any
 import numpy as np
 
 from ..language.kernel import with_constants
-from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
-from .unit import Cuda, Function, Unit, write_dotted
+from .types import CONST, F64, LOCAL, SHARED, ArrayType, ScalarType, of_dtype
+from .unit import KnownFunction, LanguageName, Unit, write_dotted
 
 
-def declare_array(walk: Any, name: str, node: ast.AST) -> Array | None:
+def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
     """The array that an assignment to `name` makes or names; None: it makes none."""
     unit = walk.unit
     if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
         kind = walk.expr(node)
-        return kind if isinstance(kind, Array) and not kind.shape else _view(walk, node)
+        return (
+            kind
+            if isinstance(kind, ArrayType) and not kind.shape
+            else _view(walk, node)
+        )
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return _slice(walk, node)
     if not isinstance(node, ast.Call):
         return None
     found = unit.meaning(node.func)
-    if not isinstance(found, Cuda):
+    if not isinstance(found, LanguageName):
         return None
     if found.path in ("shared.array", "local.array"):
         return _make_array(walk, name, found.path, node)
@@ -32,19 +36,19 @@ def declare_array(walk: Any, name: str, node: ast.AST) -> Array | None:
     return None
 
 
-def _view(walk: Any, node: ast.Name) -> Array | None:
+def _view(walk: Any, node: ast.Name) -> ArrayType | None:
     kind = walk.expr(node)
-    if not isinstance(kind, Array):
+    if not isinstance(kind, ArrayType):
         return None
     walk.unit.fail(
         f"{node.id} is an array with a name already", f"write {node.id}", node
     )
 
 
-def _slice(walk: Any, node: ast.Subscript) -> Array:
+def _slice(walk: Any, node: ast.Subscript) -> ArrayType:
     kind = walk.expr(node.value)
     part = node.slice
-    if not isinstance(kind, Array) or kind.ndim != 1 or part.step is not None:
+    if not isinstance(kind, ArrayType) or kind.ndim != 1 or part.step is not None:
         walk.unit.fail(
             f"{ast.unparse(node)} is a slice",
             "only x[start:] of a 1D array becomes a pointer; write a loop",
@@ -53,7 +57,7 @@ def _slice(walk: Any, node: ast.Subscript) -> Array:
     for bound in (part.lower, part.upper):
         if bound is not None:
             walk.whole(bound, "a slice's bound")
-    return Array(kind.dtype, 1, kind.space, (), kind.root)
+    return ArrayType(kind.dtype, 1, kind.space, (), kind.root)
 
 
 def _bind_arguments(
@@ -71,7 +75,7 @@ def _bind_arguments(
     return [given[name] for name in names]
 
 
-def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
+def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
     unit = walk.unit
     shape_node, dtype_node = _bind_arguments(unit, node, ("shape", "dtype"))
     dtype = _parse_dtype(unit, dtype_node)
@@ -79,14 +83,14 @@ def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
     _walk_shape(walk, shape_node)
     space = SHARED if path == "shared.array" else LOCAL
     if shape == (0,) and space == SHARED:
-        return Array(dtype, 1, SHARED, (), name)
+        return ArrayType(dtype, 1, SHARED, (), name)
     if any(side < 1 for side in shape):
         unit.fail(
             f"an array of shape {shape} is empty",
             "sides are at least 1; shared memory of shape 0 is dynamic",
             shape_node,
         )
-    return Array(dtype, len(shape), space, shape, name)
+    return ArrayType(dtype, len(shape), space, shape, name)
 
 
 def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
@@ -123,7 +127,7 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
             if unit.is_local(one.id):
                 return None
             found = unit.meaning(one)
-            if isinstance(found, Cuda):
+            if isinstance(found, LanguageName):
                 return 32 if write_dotted(node).endswith("warpsize") else None
             names[one.id] = found
     try:
@@ -136,12 +140,12 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
         return None
 
 
-def _parse_dtype(unit: Unit, node: ast.AST) -> Scalar:
+def _parse_dtype(unit: Unit, node: ast.AST) -> ScalarType:
     found = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
-    kind = found if isinstance(found, Scalar) else None
+    kind = found if isinstance(found, ScalarType) else None
     if kind is None and isinstance(found, (str, np.dtype)):
         kind = of_dtype(found)
-    if kind is None and isinstance(found, Function):
+    if kind is None and isinstance(found, KnownFunction):
         kind = {"int": of_dtype("int64"), "float": F64}.get(found.name)
     if kind is None:
         unit.fail(
@@ -152,7 +156,7 @@ def _parse_dtype(unit: Unit, node: ast.AST) -> Scalar:
     return kind
 
 
-def _constant_array(walk: Any, name: str, node: ast.Call) -> Array:
+def _constant_array(walk: Any, name: str, node: ast.Call) -> ArrayType:
     unit = walk.unit
     value = unit.meaning(node.args[0]) if len(node.args) == 1 else None
     dtype = of_dtype(value.dtype) if isinstance(value, np.ndarray) else None
@@ -162,4 +166,4 @@ def _constant_array(walk: Any, name: str, node: ast.Call) -> Array:
             "TABLE = np.array(...) above the kernel",
             node,
         )
-    return Array(dtype, value.ndim, CONST, value.shape, name)
+    return ArrayType(dtype, value.ndim, CONST, value.shape, name)

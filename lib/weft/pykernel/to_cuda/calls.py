@@ -14,14 +14,14 @@ from .types import (
     FLOAT,
     INT,
     U32,
-    Array,
-    Scalar,
+    ArrayType,
+    ScalarType,
     Unknown,
     join,
     note_write,
     promote,
 )
-from .unit import ANY, UNKNOWN, Cuda, Function, Span, Unit, merge
+from .unit import ANY, UNKNOWN, KnownFunction, LanguageName, Span, Unit, merge
 
 SYNC = {
     "syncthreads": (0, None),
@@ -60,7 +60,9 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
     ):
         wanted = " or ".join(map(str, counts))
         found = unit.meaning(node.func)
-        language = isinstance(found, Cuda) and found.path in messages.list_names()
+        language = (
+            isinstance(found, LanguageName) and found.path in messages.list_names()
+        )
         unit.fail(
             f"{ast.unparse(node.func)} takes {wanted} "
             f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
@@ -130,7 +132,7 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         index = args[1].elts if isinstance(args[1], ast.Tuple) else [args[1]]
         values = args[2:]
     kind = walk.expr(args[0])
-    if not isinstance(kind, Array):
+    if not isinstance(kind, ArrayType):
         unit.fail(
             f"{ast.unparse(args[0])} is no array", f"cuda.atomic.{name}(x, i, v)", node
         )
@@ -145,7 +147,7 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     return kind.dtype, (0, None) if kind.dtype.kind == "u" else ANY
 
 
-def _atomic_exists(unit: Unit, name: str, kind: Scalar, node: ast.AST) -> None:
+def _atomic_exists(unit: Unit, name: str, kind: ScalarType, node: ast.AST) -> None:
     if name in ("and_", "or_", "xor", "inc", "dec", "cas", "compare_and_swap"):
         possible = kind.kind in "iu" and kind.bits >= 32
         if name in ("inc", "dec"):
@@ -179,7 +181,7 @@ TESTS = ("isnan", "isinf", "isfinite")
 WHOLE = ("floor", "ceil", "trunc")
 
 
-def type_attribute(path: str) -> tuple[Scalar, Span] | None:
+def type_attribute(path: str) -> tuple[ScalarType, Span] | None:
     """The type of a name of the language that is a number; None: it is none."""
     base, _, axis = path.partition(".")
     if base in _VECTORS and axis in AXES and axis:
@@ -195,8 +197,8 @@ def type_attribute(path: str) -> tuple[Scalar, Span] | None:
 def is_grid(unit: Unit, node: ast.AST) -> bool:
     """Whether it is cuda.grid(...) or cuda.gridsize(...)."""
     return isinstance(node, ast.Call) and unit.meaning(node.func) in (
-        Cuda("grid"),
-        Cuda("gridsize"),
+        LanguageName("grid"),
+        LanguageName("gridsize"),
     )
 
 
@@ -210,7 +212,7 @@ def count_dimensions(unit: Unit, node: ast.Call) -> int:
     return value
 
 
-def grid_part(walk: Any, node: ast.Subscript) -> tuple[Scalar, Span]:
+def grid_part(walk: Any, node: ast.Subscript) -> tuple[ScalarType, Span]:
     """cuda.grid(2)[0]"""
     count, index = count_dimensions(walk.unit, node.value), node.slice
     wanted = getattr(node, "unpacked", count)
@@ -237,7 +239,7 @@ def range_arguments(unit: Unit, node: ast.AST) -> list[ast.expr] | None:
     """The one to three arguments of range(); None: it is no range()."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
-    if unit.meaning(node.func) != Function("range"):
+    if unit.meaning(node.func) != KnownFunction("range"):
         return None
     return node.args if 1 <= len(node.args) <= 3 else None
 
@@ -245,7 +247,7 @@ def range_arguments(unit: Unit, node: ast.AST) -> list[ast.expr] | None:
 def infer_statement(walk: Any, node: ast.Call) -> None:
     """A call whose result nobody wants."""
     unit = walk.unit
-    if unit.meaning(node.func) == Function("print"):
+    if unit.meaning(node.func) == KnownFunction("print"):
         _print(walk, node)
         return
     node.statement = True
@@ -257,7 +259,7 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     unit = walk.unit
     found = unit.meaning(node.func)
     name = ast.unparse(node.func)
-    if isinstance(found, Cuda):
+    if isinstance(found, LanguageName):
         if is_grid(unit, node):
             if count_dimensions(unit, node) != 1:
                 unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
@@ -265,13 +267,13 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
         _no_keywords(unit, node)
         return type_call(walk, found.path, node)
     _no_keywords(unit, node)
-    if isinstance(found, Scalar):
+    if isinstance(found, ScalarType):
         count(unit, node, 1)
         kind = walk.scalar(node.args[0])
         keep = kind.whole and found.kind == "i"
         span = walk.span(node.args[0]) if keep else ANY
         return found, (0, None) if found.kind == "u" else span
-    if isinstance(found, Function):
+    if isinstance(found, KnownFunction):
         return _type_function(walk, found.name, node)
     function = getattr(found, "py_func", found)
     if isinstance(function, python_types.FunctionType):
@@ -325,11 +327,11 @@ def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     if name == "len":
         count(unit, node, 1)
         kind = walk.expr(args[0])
-        if isinstance(kind, Array) and kind.shape:
+        if isinstance(kind, ArrayType) and kind.shape:
             return INT, (kind.shape[0],) * 2
         if unit.side(node):
             return INT, (0, None)
-        if not isinstance(kind, Array):
+        if not isinstance(kind, ArrayType):
             unit.fail(
                 f"{ast.unparse(args[0])} is a number, not an array: it has no length",
                 "look at the order of the arguments",
@@ -409,8 +411,8 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     if any(function is u.function for u in _list_callers(unit)):
         unit.fail(f"{name} calls itself", "write a loop", node)
     spelled = [
-        Array(k.dtype, k.ndim, k.space if k.shape else "global", k.shape, "")
-        if isinstance(k, Array)
+        ArrayType(k.dtype, k.ndim, k.space if k.shape else "global", k.shape, "")
+        if isinstance(k, ArrayType)
         else k
         for k in kinds
     ]
@@ -418,7 +420,7 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     unit.calls[node] = called
     called.callers.add(unit)
     for parameter, kind, arg in zip(called.parameters, kinds, node.args):
-        if isinstance(kind, Scalar):
+        if isinstance(kind, ScalarType):
             low = walk.span(arg)[0]
             if called.ranges[parameter] == (0, None) and (low is None or low < 0):
                 called.ranges[parameter] = ANY

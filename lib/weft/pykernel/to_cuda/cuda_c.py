@@ -25,7 +25,7 @@ from ...cells import load_cuda
 from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
 from ...report.html import highlight_text
-from ...toolchain.config import Config
+from ...toolchain.config import LaunchConfig
 from ..language.kernel import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument
@@ -36,17 +36,17 @@ _INT = 2**31
 
 def cuda_c(
     kernel: Any, *, flags: str | Sequence[str] = "", timeout: float | None = None
-) -> Runner:
+) -> TranslatedKernel:
     """A runner of the kernel as CUDA C.
 
     flags: load_cuda()'s; "--fmad=false" on a GPU gives the bits that sim gives, where
     it would contract a * b + c into one rounding. timeout: seconds that a launch may
     take on the CPU (20; 0: no limit).
     """
-    return Runner(PythonKernel(kernel), flags, timeout)
+    return TranslatedKernel(PythonKernel(kernel), flags, timeout)
 
 
-class Runner:
+class TranslatedKernel:
     """Made by cuda_c(); runner[grid, block](*args) launches."""
 
     def __init__(
@@ -54,16 +54,16 @@ class Runner:
     ) -> None:
         self.kernel, self.flags, self.timeout = kernel, flags, timeout
         self.__name__, self.__doc__ = kernel.name, kernel.function.__doc__
-        self._made: dict[Any, Made] = {}
-        self._last: Made | None = None
-        self._launches: dict[Any, Launch] = {}
+        self._made: dict[Any, BuiltKernel] = {}
+        self._last: BuiltKernel | None = None
+        self._launches: dict[Any, TranslatedLaunch] = {}
 
-    def __getitem__(self, key: Any) -> Launch:
+    def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
         except Exception:  # a new one; a list has no hash, which others may raise
             pass
-        launch = Launch(self, self.kernel.config(key))
+        launch = TranslatedLaunch(self, self.kernel.config(key))
         if len(self._launches) < CACHED_CONFIGS:
             with contextlib.suppress(Exception):
                 self._launches[key] = launch
@@ -88,12 +88,12 @@ class Runner:
         """The same with the parameters and lines that were added."""
         return self._of(args).translation
 
-    def _of(self, args: tuple[Any, ...]) -> Made:
+    def _of(self, args: tuple[Any, ...]) -> BuiltKernel:
         given = self.kernel.given(args)
         key = self.key(args)
         made = self._made.get(key)
         if made is None or not made.current():
-            made = self._made[key] = Made(self, self._kinds(given))
+            made = self._made[key] = BuiltKernel(self, self._kinds(given))
         self._last = made
         return made
 
@@ -122,10 +122,10 @@ class Runner:
         return self._last.translation.text
 
 
-class Made:
+class BuiltKernel:
     """A kernel for one tuple of argument types: translated, compiled when launched."""
 
-    def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
+    def __init__(self, runner: TranslatedKernel, kinds: list[Argument]) -> None:
         self.runner = runner
         self.translation = translate_kernel(runner.kernel, kinds)
         self._constants = list(_list_constants(self.translation.functions))
@@ -168,13 +168,13 @@ class Made:
         return found
 
 
-class Launch:
+class TranslatedLaunch:
     """A runner with its grid and block; call it with the kernel's arguments."""
 
-    def __init__(self, runner: Runner, shape: Config) -> None:
+    def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
         # What load_cuda() gave for these arguments: a launch must not cost much more.
-        self._ready: dict[Any, tuple[Made, Any]] = {}
+        self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
         __tracebackhide__ = True  # IPython's word: errors end at the reader's line
@@ -272,7 +272,7 @@ class _Closed:
 # ---- errors ----------------------------------------------------------------------
 
 
-def _on_python_lines(error: CompileError, made: Made) -> CompileError:
+def _on_python_lines(error: CompileError, made: BuiltKernel) -> CompileError:
     """What the compiler says, at the lines of the Python source."""
     known = {f.__name__: source_of(f) for f in made.translation.functions}
     moved, text, first = [], [], 1

@@ -9,13 +9,13 @@ from . import emit_statements
 from .emit_statements import check_loops, is_dropped, write_simple
 from .expressions import Expressions
 from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
-from .types import CONST, FLOAT, Scalar
+from .types import CONST, FLOAT, ScalarType
 from .unit import Unit
 
 Line = tuple[str, int]  # of the C text, and the number of the source's line
 
 
-class Writer:
+class UnitWriter:
     """Writes one unit; lines: what came of it."""
 
     _For = emit_statements.write_for
@@ -78,7 +78,7 @@ class Writer:
         unit = self.unit
         kind = unit.variables[name]
         spelled = self.output.spelled(unit, name)
-        if isinstance(kind, Scalar):
+        if isinstance(kind, ScalarType):
             if kind == FLOAT and name in unit.scope.assigned():
                 pass
             return f"{self.to.type(kind, (unit, name))} {spelled}"
@@ -95,7 +95,7 @@ class Writer:
         unit = self.unit
         for name in unit.scope.uses:
             kind = unit.variables.get(name)
-            if name in unit.parameters or not isinstance(kind, Scalar):
+            if name in unit.parameters or not isinstance(kind, ScalarType):
                 continue
             if name in unit.extents or name not in unit.scope.assigned():
                 continue

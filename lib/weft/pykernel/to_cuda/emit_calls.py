@@ -10,9 +10,19 @@ import types as python_types
 from typing import Any
 
 from . import calls
-from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, join_operands
-from .types import FLOAT, INT, U32, Array, Scalar
-from .unit import Cuda, Function
+from .text import (
+    CHOICE,
+    EQUAL,
+    OR,
+    PRIMARY,
+    RELATION,
+    SUM,
+    CExpression,
+    cast,
+    join_operands,
+)
+from .types import FLOAT, INT, U32, ArrayType, ScalarType
+from .unit import KnownFunction, LanguageName
 
 _PRINTF = {
     **{"bool": "%d", "int": "%d", "short": "%d", "signed char": "%d"},
@@ -55,7 +65,7 @@ def _escape_text(text: str) -> str:
     return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
-def _format(to: Any, node: ast.AST, made: C) -> str:
+def _format(to: Any, node: ast.AST, made: CExpression) -> str:
     plain = _PRINTF[made.type]
     spec = getattr(node, "format_spec", None)
     if spec is None:
@@ -88,23 +98,23 @@ _ATOMICS = {
 }
 
 
-def call(to: Any, node: ast.Call) -> C:
+def call(to: Any, node: ast.Call) -> CExpression:
     """A call as an expression."""
     unit = to.unit
     found = unit.meaning(node.func)
-    if isinstance(found, Cuda):
+    if isinstance(found, LanguageName):
         if calls.is_grid(unit, node):
             return to.grid(node, 0)
         return _emit_cuda(to, found.path, node)
-    if isinstance(found, Scalar):
+    if isinstance(found, ScalarType):
         return _emit_conversion(to, found, node.args[0])
-    if isinstance(found, Function):
+    if isinstance(found, KnownFunction):
         return _emit_function(to, found.name, node)
     assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
     return _emit_helper(to, node)
 
 
-def _emit_conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
+def _emit_conversion(to: Any, kind: ScalarType, arg: ast.AST) -> CExpression:
     own = to.kind(arg)
     if kind.kind == "b":
         return _not_zero(to, arg)
@@ -114,27 +124,29 @@ def _emit_conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
     suffix = _SUFFIXES.get(kind.c)
     digits = found.text.rstrip("ul")
     if found.literal and suffix is not None and not digits.startswith("("):
-        return C(digits + suffix, found.precedence, kind.c, True)
+        return CExpression(digits + suffix, found.precedence, kind.c, True)
     return to.value(arg, kind.c, False)
 
 
 _SUFFIXES = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
 
 
-def _not_zero(to: Any, arg: ast.AST) -> C:
+def _not_zero(to: Any, arg: ast.AST) -> CExpression:
     found = to.expr(arg)
     if found.type == "bool":
         return found
-    return join_operands(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool")
+    return join_operands(
+        found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
+    )
 
 
-def _emit_function(to: Any, name: str, node: ast.Call) -> C:
+def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
     args, kind = node.args, to.kind(node)
     if name in ("min", "max"):
         return _emit_least(to, name, node)
     if name == "len":
         side = to.side(to.kind(args[0]), 0)
-        return C(side, PRIMARY, "int")
+        return CExpression(side, PRIMARY, "int")
     if name == "pow":
         return to.expr(node.whole)
     if name.startswith(("math.", "np.")):
@@ -150,7 +162,7 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> C:
         if own.whole:
             word = "llabs" if own.bits == 64 and not own.weak else "abs"
             inner = to.signed(to.expr(args[0]))
-            found = C(
+            found = CExpression(
                 f"{word}({inner.text})",
                 PRIMARY,
                 "long long" if word[0] == "l" else "int",
@@ -167,7 +179,7 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> C:
     return cast("int", rounded)
 
 
-def _emit_least(to: Any, name: str, node: ast.Call) -> C:
+def _emit_least(to: Any, name: str, node: ast.Call) -> CExpression:
     """min() and max(): of Python, which keeps the first of equals and of NaNs."""
     kind, args = to.kind(node), node.args
     type_ = kind.c
@@ -184,25 +196,29 @@ def _emit_least(to: Any, name: str, node: ast.Call) -> C:
         if found is None:
             found = value
         elif kind.whole:
-            found = C(f"{name}({found.text}, {value.text})", PRIMARY, type_)
+            found = CExpression(f"{name}({found.text}, {value.text})", PRIMARY, type_)
             found = found if kind.bits >= 32 else cast(type_, found)
         else:
             found = _emit_chosen(to, name, found, value, len(args) == 2)
     return found
 
 
-def _emit_chosen(to: Any, name: str, a: C, b: C, plain: bool) -> C:
+def _emit_chosen(
+    to: Any, name: str, a: CExpression, b: CExpression, plain: bool
+) -> CExpression:
     short = all(x.precedence == PRIMARY and "(" not in x.text for x in (a, b))
     if not (plain and short):
         word = f"{name}imum"
         to.output.helper(word, b.type)
-        return C(f"{word}({a.text}, {b.text})", PRIMARY, b.type)
+        return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, b.type)
     test = join_operands(b, "<" if name == "min" else ">", a, RELATION, "bool")
     text = f"{test.within(OR)} ? {b.within(CHOICE)} : {a.within(CHOICE)}"
-    return C(text, CHOICE, b.type)
+    return CExpression(text, CHOICE, b.type)
 
 
-def _emit_one_argument(to: Any, word: str, kind: Scalar, arg: ast.AST) -> C:
+def _emit_one_argument(
+    to: Any, word: str, kind: ScalarType, arg: ast.AST
+) -> CExpression:
     """A function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
     return _emit_call(
@@ -210,20 +226,22 @@ def _emit_one_argument(to: Any, word: str, kind: Scalar, arg: ast.AST) -> C:
     )
 
 
-def _emit_call(word: str, type_: str, args: list[C]) -> C:
+def _emit_call(word: str, type_: str, args: list[CExpression]) -> CExpression:
     suffix = "" if type_ == "double" else "f"
     text = f"{word}{suffix}({', '.join(a.text for a in args)})"
-    found = C(text, PRIMARY, "double" if type_ == "double" else "float")
+    found = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
     return cast("half", found) if type_ == "half" else found
 
 
-def _emit_math(to: Any, name: str, node: ast.Call) -> C:
+def _emit_math(to: Any, name: str, node: ast.Call) -> CExpression:
     base = name.split(".")[1]
     own, kind = to.kind(node.args[0]), to.kind(node)
     if base in calls.TESTS:
         if own.whole:
-            return C("true" if base == "isfinite" else "false", PRIMARY, "bool")
-        return C(
+            return CExpression(
+                "true" if base == "isfinite" else "false", PRIMARY, "bool"
+            )
+        return CExpression(
             f"{base}({to.value(node.args[0], own.c, False).text})", PRIMARY, "bool"
         )
     if base in calls.WHOLE:
@@ -237,12 +255,12 @@ def _emit_math(to: Any, name: str, node: ast.Call) -> C:
     return _emit_call(word, type_, [to.value(arg, inner, False) for arg in node.args])
 
 
-def _emit_helper(to: Any, node: ast.Call) -> C:
+def _emit_helper(to: Any, node: ast.Call) -> CExpression:
     unit, called = to.unit, to.unit.calls[node]
     args = []
     for parameter, arg in zip(called.parameters, node.args):
         kind = called.variables[parameter]
-        if isinstance(kind, Array):
+        if isinstance(kind, ArrayType):
             args.append(to.expr(arg).text)
             continue
         type_ = to.type(kind, (called, parameter))
@@ -254,7 +272,9 @@ def _emit_helper(to: Any, node: ast.Call) -> C:
     type_ = "void"
     if called.returns is not None:
         type_ = to.type(called.returns, (called, ""))
-    return C(f"{to.output.unit_name(called)}({', '.join(args)})", PRIMARY, type_)
+    return CExpression(
+        f"{to.output.unit_name(called)}({', '.join(args)})", PRIMARY, type_
+    )
 
 
 # ---- the language ------------------------------------------------------------
@@ -270,12 +290,12 @@ def _write_predicate(to: Any, node: ast.AST) -> str:
     found = to.expr(node)
     if found.type in ("float", "double", "half", "long long", "unsigned long long"):
         return join_operands(
-            found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool"
+            found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
         ).text
     return found.text
 
 
-def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
+def _emit_cuda(to: Any, path: str, node: ast.Call) -> CExpression:
     args = node.args
     if path in (
         "syncthreads",
@@ -283,13 +303,15 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
         "threadfence_block",
         "threadfence_system",
     ):
-        return C(f"__{path}()", PRIMARY, "void")
+        return CExpression(f"__{path}()", PRIMARY, "void")
     if path.startswith("syncthreads_"):
-        return C(f"__{path}({_write_predicate(to, args[0])})", PRIMARY, "int")
+        return CExpression(f"__{path}({_write_predicate(to, args[0])})", PRIMARY, "int")
     if path == "nanosleep":
-        return C(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
+        return CExpression(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
-        return C(f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void")
+        return CExpression(
+            f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void"
+        )
     if path in calls.SHUFFLES:
         kind = to.kind(args[1])
         type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
@@ -297,25 +319,25 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
         lane = to.expr(args[2])
         text = f"__{path}({_mask(to, args[0])}, {value.text}, {lane.text})"
         return (
-            C(text, PRIMARY, type_)
+            CExpression(text, PRIMARY, type_)
             if type_ == kind.c
-            else cast(kind.c, C(text, PRIMARY, type_))
+            else cast(kind.c, CExpression(text, PRIMARY, type_))
         )
     if path in ("all_sync", "any_sync", "ballot_sync"):
         text = f"__{path}({_mask(to, args[0])}, {_write_predicate(to, args[1])})"
-        return C(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
+        return CExpression(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
     if path == "eq_sync":
         mask, value = _mask(to, args[0]), _write_predicate(to, args[1])
         text = f"__all_sync({mask}, {value}) || !__any_sync({mask}, {value})"
-        return C(text, OR, "bool")
+        return CExpression(text, OR, "bool")
     if path == "match_any_sync":
         text = f"__match_any_sync({_mask(to, args[0])}, {to.expr(args[1]).text})"
-        return C(text, PRIMARY, "unsigned")
+        return CExpression(text, PRIMARY, "unsigned")
     if path == "activemask":
-        return C("__activemask()", PRIMARY, "unsigned")
+        return CExpression("__activemask()", PRIMARY, "unsigned")
     if path == "lanemask_lt":
         to.output.helper("laneid")
-        return C("(1u << laneid()) - 1", SUM, "unsigned")
+        return CExpression("(1u << laneid()) - 1", SUM, "unsigned")
     if path in _BITS:
         return _emit_bits(to, path, args[0])
     if path == "fma":
@@ -328,21 +350,21 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> C:
         a, b = (to.value(x, type_, False) for x in args[1:])
         test = to.expr(args[0])
         text = f"{test.within(OR)} ? {a.within(CHOICE)} : {b.within(CHOICE)}"
-        return C(text, CHOICE, type_)
+        return CExpression(text, CHOICE, type_)
     return _emit_atomic(to, path[7:], node)
 
 
-def _emit_bits(to: Any, path: str, arg: ast.AST) -> C:
+def _emit_bits(to: Any, path: str, arg: ast.AST) -> CExpression:
     kind = to.kind(arg)
     wide = kind.bits == 64 and not kind.weak
     found = to.expr(arg)
     type_ = "int" if path != "brev" else "unsigned long long" if wide else "unsigned"
-    made = C(f"{_BITS[path][wide]}({found.text})", PRIMARY, type_)
+    made = CExpression(f"{_BITS[path][wide]}({found.text})", PRIMARY, type_)
     return made if path != "brev" or kind in (U32, INT) else cast(kind.c, made)
 
 
-def _emit_atomic(to: Any, name: str, node: ast.Call) -> C:
-    kind: Scalar = to.kind(node.args[0]).dtype
+def _emit_atomic(to: Any, name: str, node: ast.Call) -> CExpression:
+    kind: ScalarType = to.kind(node.args[0]).dtype
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     place = to.element(node.args[0], node.index)
     address = f"&{place.text}"
@@ -361,21 +383,24 @@ def _emit_atomic(to: Any, name: str, node: ast.Call) -> C:
         found = _as_unsigned(word, address, given, kind)
         return _convert_back(found, kind) if wanted else found
     text = ", ".join([address, *(g.text for g in given)])
-    return C(f"{word}({text})", PRIMARY, kind.c)
+    return CExpression(f"{word}({text})", PRIMARY, kind.c)
 
 
-def _as_unsigned(word: str, address: str, given: list[C], kind: Scalar) -> C:
+def _as_unsigned(
+    word: str, address: str, given: list[CExpression], kind: ScalarType
+) -> CExpression:
     """What CUDA has for unsigned long long alone: the bits are the same."""
     wide = "unsigned long long"
     if kind.c == "double":
         given = [
-            C(f"__double_as_longlong({g.text})", PRIMARY, "long long") for g in given
+            CExpression(f"__double_as_longlong({g.text})", PRIMARY, "long long")
+            for g in given
         ]
     text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in given)])
-    return C(f"{word}({text})", PRIMARY, wide)
+    return CExpression(f"{word}({text})", PRIMARY, wide)
 
 
-def _convert_back(found: C, kind: Scalar) -> C:
+def _convert_back(found: CExpression, kind: ScalarType) -> CExpression:
     if kind.c == "double":
-        return C(f"__longlong_as_double({found.text})", PRIMARY, "double")
+        return CExpression(f"__longlong_as_double({found.text})", PRIMARY, "double")
     return cast(kind.c, found)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from . import calls
 from .emit_calls import emit_printf
 from .operators import OPERATORS
-from .text import SUM, UNARY, C, find_closing, number
-from .types import CONST, SHARED, Array, Scalar
-from .unit import Function
+from .text import SUM, UNARY, CExpression, find_closing, number
+from .types import CONST, SHARED, ArrayType, ScalarType
+from .unit import KnownFunction
 
 if TYPE_CHECKING:
-    from .emit import Writer
+    from .emit import UnitWriter
 
 
-def check_loops(writer: Writer) -> None:
+def check_loops(writer: UnitWriter) -> None:
     unit = writer.unit
     for name, loops in unit.scope.loop_names.items():
         bodies = {id(loop.body) for loop in loops}
@@ -47,7 +47,7 @@ def check_loops(writer: Writer) -> None:
                     )
 
 
-def write_for(writer: Writer, one: ast.For) -> None:
+def write_for(writer: UnitWriter, one: ast.For) -> None:
     args = calls.range_arguments(writer.unit, one.iter)
     start, stop = (None, args[0]) if len(args) == 1 else args[:2]
     step = args[2] if len(args) == 3 else None
@@ -62,22 +62,22 @@ def write_for(writer: Writer, one: ast.For) -> None:
 
 
 def _write_bound(
-    writer: Writer, one: ast.For, node: ast.AST, word: str, type_: str
-) -> C:
+    writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
+) -> CExpression:
     """A bound of range(), which Python computes once and C in every turn."""
     found = writer.to.signed(writer.to.expr(node))
     if found.type in ("unsigned", "unsigned long long"):
-        found = C(f"({type_}){found.within(13)}", 13, type_)
+        found = CExpression(f"({type_}){found.within(13)}", 13, type_)
     if not _changes_bound(writer, one, node):
         return found
     name = f"{one.target.id}_{word}"
     while writer.unit.is_local(name):
         name += "_"
     writer.put(f"const {type_} {name} = {found.text};")
-    return C(name, 14, type_)
+    return CExpression(name, 14, type_)
 
 
-def _changes_bound(writer: Writer, one: ast.For, node: ast.AST) -> bool:
+def _changes_bound(writer: UnitWriter, one: ast.For, node: ast.AST) -> bool:
     stored = {
         n.id
         for statement in one.body
@@ -89,22 +89,22 @@ def _changes_bound(writer: Writer, one: ast.For, node: ast.AST) -> bool:
     )
 
 
-def _may_change(writer: Writer, part: ast.AST, stored: set[str]) -> bool:
+def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
     """Whether a part of a bound may change while the loop runs."""
     unit = writer.unit
     if isinstance(part, ast.Name):
         return part.id in stored
     if isinstance(part, ast.Call):
-        same = [Function(name) for name in ("min", "max", "len")]
+        same = [KnownFunction(name) for name in ("min", "max", "len")]
         return not calls.is_grid(unit, part) and unit.meaning(part.func) not in same
     kind = unit.types.get(part.value) if isinstance(part, ast.Subscript) else None
-    if not isinstance(kind, Array):
+    if not isinstance(kind, ArrayType):
         return False
     return kind.root in unit.written or kind.space == SHARED
 
 
 def _write_step(
-    writer: Writer, one, name: str, end: C, step, type_: str
+    writer: UnitWriter, one, name: str, end: CExpression, step, type_: str
 ) -> tuple[str, str]:
     below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
     if step is None:
@@ -129,7 +129,7 @@ def _write_step(
     return f"{bound.within(10)} > 0 ? {below} : {above}", turn
 
 
-def is_dropped(writer: Writer, one: ast.stmt) -> bool:
+def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
     """Whether a statement leaves nothing in C."""
     unit = writer.unit
     if isinstance(one, ast.Pass):
@@ -141,17 +141,17 @@ def is_dropped(writer: Writer, one: ast.stmt) -> bool:
         if name in unit.extents:
             return True
         kind = unit.variables.get(name)
-        if isinstance(kind, Array) and kind.space == CONST:
+        if isinstance(kind, ArrayType) and kind.space == CONST:
             _add_constant_array(writer, name, kind, one.value)
             return True
-        if name == "_" or isinstance(kind, Scalar):
+        if name == "_" or isinstance(kind, ScalarType):
             return not unit.scope.read(name) and not _has_effect(one.value)
     if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
         return not unit.scope.read(one.target.id)
     return False
 
 
-def write_simple(writer: Writer, one: ast.stmt) -> list[str]:
+def write_simple(writer: UnitWriter, one: ast.stmt) -> list[str]:
     if isinstance(one, ast.Assign):
         return [_write_assign(writer, one)]
     if isinstance(one, ast.AugAssign):
@@ -163,20 +163,20 @@ def write_simple(writer: Writer, one: ast.stmt) -> list[str]:
         return [f"assert({writer.to.test(one.test).text});"]
     if isinstance(one, ast.Expr):
         call = one.value
-        if writer.unit.meaning(call.func) == Function("print"):
+        if writer.unit.meaning(call.func) == KnownFunction("print"):
             writer.output.headers.add("stdio.h")
             return [f"{emit_printf(writer.to, call)};"]
         return [f"{writer.to.expr(call).text};"]
     return ["break;" if isinstance(one, ast.Break) else "continue;"]
 
 
-def _write_assign(writer: Writer, one: ast.Assign) -> str:
+def _write_assign(writer: UnitWriter, one: ast.Assign) -> str:
     target = one.targets[0]
     if isinstance(target, ast.Subscript):
         place = writer.to.expr(target)
         return f"{place.text} = {writer.to.value(one.value, place.type).text};"
     kind = writer.unit.variables.get(target.id)
-    if isinstance(kind, Array):
+    if isinstance(kind, ArrayType):
         return _declare_array(writer, target.id, kind, one.value)
     if not writer.unit.scope.read(target.id):
         return f"{writer.to.expr(one.value).text};"
@@ -188,7 +188,9 @@ def _write_assign(writer: Writer, one: ast.Assign) -> str:
     return f"{name} = {value};"
 
 
-def _declare_array(writer: Writer, name: str, kind: Array, node: ast.AST) -> str:
+def _declare_array(
+    writer: UnitWriter, name: str, kind: ArrayType, node: ast.AST
+) -> str:
     spelled = writer.output.name(writer.unit, name)
     type_ = kind.dtype.c
     if isinstance(node, (ast.Subscript, ast.Name)):
@@ -200,7 +202,9 @@ def _declare_array(writer: Writer, name: str, kind: Array, node: ast.AST) -> str
     return f"{'__shared__ ' * (kind.space == SHARED)}{type_} {spelled}{sides};"
 
 
-def _add_constant_array(writer: Writer, name: str, kind: Array, node: ast.Call) -> None:
+def _add_constant_array(
+    writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
+) -> None:
     """const.array_like: the array stands above, under its own name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
@@ -213,7 +217,7 @@ def _add_constant_array(writer: Writer, name: str, kind: Array, node: ast.Call) 
     )
 
 
-def _list_sides(writer: Writer, node: ast.Call, kind: Array) -> list[str]:
+def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
     """The extents of a static array, with the names that the reader gave them."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
     parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
@@ -222,7 +226,7 @@ def _list_sides(writer: Writer, node: ast.Call, kind: Array) -> list[str]:
     return [writer.to.expr(part).text for part in parts]
 
 
-def _write_view(writer: Writer, node: ast.AST) -> str:
+def _write_view(writer: UnitWriter, node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return writer.to.expr(node).text
     base = writer.to.expr(node.value).text
@@ -231,7 +235,7 @@ def _write_view(writer: Writer, node: ast.AST) -> str:
     return f"{base} + {writer.to.index(node.slice.lower).within(SUM)}"
 
 
-def _write_augmented(writer: Writer, one: ast.AugAssign) -> str:
+def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
     target, op = one.target, type(one.op)
     if isinstance(target, ast.Name):
         type_ = writer.type_of(target.id)
@@ -241,7 +245,7 @@ def _write_augmented(writer: Writer, one: ast.AugAssign) -> str:
         place, type_ = found.text, found.type
     whole = writer.to.value(one.whole, type_)
     # a = a + x as a += x, where C then computes the same.
-    left = writer.to.expr(one.whole.left) if type_ != "half" else C("", 0, "")
+    left = writer.to.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{left.text} {sign} "
     same = left.type == type_ and whole.precedence < UNARY and place == left.text
@@ -256,7 +260,7 @@ def _write_augmented(writer: Writer, one: ast.AugAssign) -> str:
     return f"{place} {sign}= {rest};"
 
 
-def _write_return(writer: Writer, one: ast.Return) -> str:
+def _write_return(writer: UnitWriter, one: ast.Return) -> str:
     kind = writer.unit.returns
     if one.value is None or kind is None:
         return "return;"

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from ...csource.diagnostics import CompileError, Diagnostic
-from ..language.kernel import Source
+from ..language.kernel import FunctionSource
 
 
 class TranslationError(CompileError):
@@ -16,7 +16,12 @@ class TranslationError(CompileError):
     """
 
     def __init__(
-        self, message: str, hint: str, function: str, source: Source, node: ast.AST
+        self,
+        message: str,
+        hint: str,
+        function: str,
+        source: FunctionSource,
+        node: ast.AST,
     ) -> None:
         self.line = getattr(node, "lineno", source.first)
         column = getattr(node, "col_offset", 0)
@@ -36,7 +41,7 @@ class TranslationError(CompileError):
         return self.args[0]
 
 
-def describe_place(source: Source, line: int) -> str:
+def describe_place(source: FunctionSource, line: int) -> str:
     """`kernels.py, line 12`; of a notebook's cell just the line."""
     name = Path(source.file).name
     if not name or "ipykernel" in source.file or name.startswith("<"):

@@ -18,14 +18,14 @@ from .text import (
     PRODUCT,
     SUM,
     UNARY,
-    C,
+    CExpression,
     cast,
     join_operands,
     number,
     write_whole,
 )
-from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural_type
-from .unit import UNKNOWN, Cuda, Extent, Function, Unit
+from .types import FLOAT, INT, MOST, ArrayType, ScalarType, by_c, natural_type
+from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
 class Expressions:
@@ -44,13 +44,13 @@ class Expressions:
 
     # ---- types ----
 
-    def type(self, kind: Scalar, key: Any = None) -> str:
+    def type(self, kind: ScalarType, key: Any = None) -> str:
         """The C type of a value; key: the variable that a weak float lies in."""
         if kind == FLOAT and key is not None and not self.output.is_double(key):
             return "float"
         return kind.c
 
-    def kind(self, node: ast.AST) -> Scalar:
+    def kind(self, node: ast.AST) -> ScalarType:
         """The type that was inferred."""
         return self.unit.types[node]
 
@@ -61,7 +61,7 @@ class Expressions:
 
     # ---- entries ----
 
-    def value(self, node: ast.AST, type_: str, stored: bool = True) -> C:
+    def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
         """The expression as a C type. stored: it is assigned, which converts."""
         kind = self.kind(node)
         if kind == FLOAT:
@@ -78,7 +78,7 @@ class Expressions:
             found = cast("float", found)  # which is the only way into and out of it
         return cast(type_, found)
 
-    def _fits(self, node: ast.AST, found: C) -> None:
+    def _fits(self, node: ast.AST, found: CExpression) -> None:
         if found.type != "int":
             self.unit.fail(
                 f"{found.text.rstrip('ul')} does not fit into an int, which ends at "
@@ -87,17 +87,17 @@ class Expressions:
                 node,
             )
 
-    def test(self, node: ast.AST) -> C:
+    def test(self, node: ast.AST) -> CExpression:
         """A condition."""
         return self.expr(node)
 
-    def index(self, node: ast.AST) -> C:
+    def index(self, node: ast.AST) -> CExpression:
         """A whole number as an index."""
         return self.expr(node)
 
     # ---- Python's floats ----
 
-    def write_weak(self, node: ast.AST, type_: str) -> C:
+    def write_weak(self, node: ast.AST, type_: str) -> CExpression:
         """A Python float as the C type that it meets: rounded once, at the end."""
         if type_ == "half":
             return cast("half", self.write_weak(node, "float"))
@@ -113,7 +113,7 @@ class Expressions:
             return write_choice(self, node, type_)
         if isinstance(node, ast.Name) and self.unit.is_local(node.id):
             self.output.wants((self.unit, node.id), type_)
-            found = C(
+            found = CExpression(
                 self.name(node.id), PRIMARY, self.type(FLOAT, (self.unit, node.id))
             )
             return found if found.type == type_ else cast(type_, found)
@@ -123,22 +123,22 @@ class Expressions:
             self.output.wants((self.unit.calls[node], ""), type_)
             found = self.expr(node)
             return found if found.type == type_ else cast(type_, found)
-        if isinstance(node, ast.Call) and self.unit.meaning(node.func) == Function(
+        if isinstance(node, ast.Call) and self.unit.meaning(node.func) == KnownFunction(
             "float"
         ):
             return self.value(node.args[0], type_, False)
         found = self.expr(node)
         return found if found.type == type_ else cast(type_, found)
 
-    def negate(self, operand: C) -> C:
+    def negate(self, operand: CExpression) -> CExpression:
         text = operand.within(UNARY)
         text = f"({text})" if text.startswith("-") else text
         literal = operand.literal and operand.precedence == PRIMARY
-        return C(f"-{text}", UNARY, operand.type, literal)
+        return CExpression(f"-{text}", UNARY, operand.type, literal)
 
     # ---- every kind of node ----
 
-    def expr(self, node: ast.AST, wraps: bool = False) -> C:
+    def expr(self, node: ast.AST, wraps: bool = False) -> CExpression:
         """The expression as C computes it.
 
         wraps: only its low bits are wanted, so that no cast back to signed is needed.
@@ -151,68 +151,68 @@ class Expressions:
         """A local's or parameter's name in C."""
         return self.output.name(self.unit, name)
 
-    def _Constant(self, node: ast.Constant) -> C:
+    def _Constant(self, node: ast.Constant) -> CExpression:
         value = node.value
         if isinstance(value, bool):
-            return C("true" if value else "false", PRIMARY, "bool")
+            return CExpression("true" if value else "false", PRIMARY, "bool")
         if isinstance(value, float):
             return number(value, "double")
         return write_whole(value, self.output.segment(self.unit, node))
 
-    def _Name(self, node: ast.Name) -> C:
+    def _Name(self, node: ast.Name) -> CExpression:
         unit = self.unit
         if node.id in unit.extents:
             unit.extent(unit.extents[node.id][0])
-            return C(self.name(node.id), PRIMARY, "int")
+            return CExpression(self.name(node.id), PRIMARY, "int")
         if unit.is_local(node.id):
             kind = unit.variables[node.id]
-            if isinstance(kind, Array):
-                return C(self.name(node.id), PRIMARY, "array")
+            if isinstance(kind, ArrayType):
+                return CExpression(self.name(node.id), PRIMARY, "array")
             if kind == FLOAT:
                 return self.write_weak(node, "double")
-            return C(self.name(node.id), PRIMARY, kind.c)
+            return CExpression(self.name(node.id), PRIMARY, kind.c)
         return self._global(node, "double")
 
-    def _global(self, node: ast.AST, weak: str) -> C:
+    def _global(self, node: ast.AST, weak: str) -> CExpression:
         found = self.unit.meaning(node)
-        if isinstance(found, Cuda):
+        if isinstance(found, LanguageName):
             return self._thread(found.path)
         return self.output.constant(self.unit, node, found, weak)
 
-    def _thread(self, path: str) -> C:
+    def _thread(self, path: str) -> CExpression:
         if path == "laneid":
             self.output.helper("laneid")
-            return C("laneid()", PRIMARY, "int")
+            return CExpression("laneid()", PRIMARY, "int")
         if path == "warpsize":
-            return C("warpSize", PRIMARY, "int")
-        return C(path, PRIMARY, "unsigned")
+            return CExpression("warpSize", PRIMARY, "int")
+        return CExpression(path, PRIMARY, "unsigned")
 
-    def _Attribute(self, node: ast.Attribute) -> C:
+    def _Attribute(self, node: ast.Attribute) -> CExpression:
         unit = self.unit
         if unit.meaning(node) is not UNKNOWN:
             return self._global(node, "double")
         side = unit.side(node)
         if side:
-            return C(unit.extent(side), PRIMARY, "int")
+            return CExpression(unit.extent(side), PRIMARY, "int")
         kind = unit.types[node.value]
         if node.attr == "ndim":
             return write_whole(kind.ndim)
         sides = [self.side(kind, i) for i in range(kind.ndim)]
-        return C(" * ".join(sides), PRODUCT, "int")
+        return CExpression(" * ".join(sides), PRODUCT, "int")
 
-    def side(self, kind: Array, axis: int) -> str:
+    def side(self, kind: ArrayType, axis: int) -> str:
         """How long an array is along an axis."""
         if kind.shape:
             return str(kind.shape[axis])
         return self.unit.extent(Extent(kind.root, axis))
 
-    def _Subscript(self, node: ast.Subscript) -> C:
+    def _Subscript(self, node: ast.Subscript) -> CExpression:
         unit = self.unit
         if calls.is_grid(unit, node.value):
             return self.grid(node.value, node.slice.value)
         side = unit.side(node)
         if side:
-            return C(unit.extent(side), PRIMARY, "int")
+            return CExpression(unit.extent(side), PRIMARY, "int")
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             kind = unit.types[node.value.value]
             return write_whole(kind.shape[node.slice.value])
@@ -229,19 +229,19 @@ class Expressions:
             base = base.value
         return self.element(base, indices)
 
-    def element(self, base: ast.AST, indices: list[ast.expr]) -> C:
+    def element(self, base: ast.AST, indices: list[ast.expr]) -> CExpression:
         """base[indices], row-major."""
         kind = self.unit.types[base]
         name = self.expr(base).text
         if kind.shape:
             text = "".join(f"[{self.index(one).text}]" for one in indices)
-            return C(f"{name}{text}", PRIMARY, kind.dtype.c)
+            return CExpression(f"{name}{text}", PRIMARY, kind.dtype.c)
         at = self.index(indices[0])
         for axis, one in enumerate(indices[1:], 1):
             if at.text == "0":
                 at = self.index(one)
                 continue
-            side = C(self.side(kind, axis), PRIMARY, "int")
+            side = CExpression(self.side(kind, axis), PRIMARY, "int")
             row = join_operands(at, "*", side, PRODUCT, natural_type(at.type, "int"))
             more = self.index(one)
             if more.text == "0":
@@ -251,27 +251,29 @@ class Expressions:
                 row, more = self._signed_pair(row, more, indices)
             # No brackets around a sum: of whole numbers, it is the same without.
             text = f"{row.text} + {more.within(SUM)}"
-            at = C(text, SUM, natural_type(row.type, more.type))
-        return C(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
+            at = CExpression(text, SUM, natural_type(row.type, more.type))
+        return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
 
-    def _signed_pair(self, a: C, b: C, nodes: list[ast.expr]) -> tuple[C, C]:
+    def _signed_pair(
+        self, a: CExpression, b: CExpression, nodes: list[ast.expr]
+    ) -> tuple[CExpression, CExpression]:
         if all(self.sure(one) for one in nodes):
             return a, b
         return self.signed(a), self.signed(b)
 
-    def grid(self, call: ast.Call, axis: int) -> C:
+    def grid(self, call: ast.Call, axis: int) -> CExpression:
         """cuda.grid or cuda.gridsize along an axis."""
         x = calls.AXES[axis]
         if self.unit.meaning(call.func).path == "gridsize":
-            return C(f"gridDim.{x} * blockDim.{x}", PRODUCT, "unsigned")
+            return CExpression(f"gridDim.{x} * blockDim.{x}", PRODUCT, "unsigned")
         text = f"blockIdx.{x} * blockDim.{x} + threadIdx.{x}"
-        return C(text, SUM, "unsigned")
+        return CExpression(text, SUM, "unsigned")
 
-    def signed(self, value: C) -> C:
+    def signed(self, value: CExpression) -> CExpression:
         """An unsigned value of threads and sizes as an int."""
         return cast("int", value) if value.type == "unsigned" else value
 
-    def _Call(self, node: ast.Call) -> C:
+    def _Call(self, node: ast.Call) -> CExpression:
         return call(self, node)
 
 

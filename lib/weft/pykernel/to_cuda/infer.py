@@ -19,14 +19,14 @@ import numpy as np
 from ..language import messages
 from . import calls
 from .statements import walk_block
-from .types import BOOL, F64, FLOAT, INT, Array, Scalar, Unknown, join, promote
+from .types import BOOL, F64, FLOAT, INT, ArrayType, ScalarType, Unknown, join, promote
 from .unit import (
     ANY,
     UNKNOWN,
-    Cuda,
-    Function,
-    Program,
+    KnownFunction,
+    LanguageName,
     Span,
+    TranslatedUnits,
     Unit,
     constant_type,
     merge,
@@ -130,13 +130,13 @@ _NOT_HERE = {
 }
 
 
-def infer(program: Program) -> None:
+def infer(program: TranslatedUnits) -> None:
     """Find the types of every unit; TranslationError where there are none."""
     for _ in range(100):
         program.changed = False
         unknown: list[tuple[Unit, ast.AST]] = []
         for unit in list(program.units):
-            Walk(unit, unknown).function()
+            TypeWalk(unit, unknown).function()
         if not program.changed:
             break
     for unit, node in unknown:
@@ -147,7 +147,7 @@ def infer(program: Program) -> None:
         )
 
 
-class Walk:
+class TypeWalk:
     """One pass over a unit."""
 
     def __init__(self, unit: Unit, unknown: list) -> None:
@@ -164,16 +164,16 @@ class Walk:
 
     # ---- expressions ----
 
-    def scalar(self, node: ast.AST) -> Scalar:
+    def scalar(self, node: ast.AST) -> ScalarType:
         """The type of an expression that must be a number."""
         kind = self.expr(node)
-        if not isinstance(kind, Scalar):
+        if not isinstance(kind, ScalarType):
             self.unit.fail(
                 f"{ast.unparse(node)} is an array, not a number", _ELEMENT, node
             )
         return kind
 
-    def whole(self, node: ast.AST, what: str) -> Scalar:
+    def whole(self, node: ast.AST, what: str) -> ScalarType:
         """The type of an expression that must be a whole number."""
         kind = self.scalar(node)
         if not kind.whole:
@@ -236,7 +236,7 @@ class Walk:
 
     def _global(self, node: ast.AST):
         found = self.unit.meaning(node)
-        if isinstance(found, Cuda):
+        if isinstance(found, LanguageName):
             made = calls.type_attribute(found.path)
             if made is None:
                 what, hint = "cuda is no value", messages.LISTED
@@ -244,7 +244,7 @@ class Walk:
                     what, hint = messages.explain_unknown(found.path)
                 self.unit.fail(what, hint, node)
             return made
-        if isinstance(found, (Function, Scalar)):
+        if isinstance(found, (KnownFunction, ScalarType)):
             self.unit.fail(f"{ast.unparse(node)} is a function", "call it", node)
         return self._value(found, node)
 
@@ -255,12 +255,12 @@ class Walk:
         if self.unit.side(node):
             return INT, (0, None)
         base = self.expr(node.value)
-        if isinstance(base, Array) and node.attr in ("size", "ndim"):
+        if isinstance(base, ArrayType) and node.attr in ("size", "ndim"):
             return INT, (0, None)
-        if isinstance(base, Scalar) and node.attr in ("shape", "size", "ndim"):
+        if isinstance(base, ScalarType) and node.attr in ("shape", "size", "ndim"):
             self._no_shape(node)
         hint = "arrays have shape, size and ndim here"
-        if isinstance(base, Array) and node.attr == "shape":
+        if isinstance(base, ArrayType) and node.attr == "shape":
             hint = f"write {ast.unparse(node)}[0], or unpack it: m, n = x.shape"
         self.unit.fail(f".{node.attr} does not become CUDA C", hint, node)
 
@@ -276,7 +276,7 @@ class Walk:
             return self._value(self.constant_index(found, node), node)
         base, indices = self.chain(node)
         kind = self.expr(base)
-        if not isinstance(kind, Array):
+        if not isinstance(kind, ArrayType):
             self.unit.fail(
                 f"{ast.unparse(base)} is a number, not an array",
                 "only arrays have elements",
@@ -302,10 +302,10 @@ class Walk:
 
     def _static_side(self, node: ast.Subscript):
         kind = self.expr(node.value.value)
-        if not isinstance(kind, Array):
+        if not isinstance(kind, ArrayType):
             self._no_shape(node.value)
         index = getattr(node.slice, "value", None)
-        shape = kind.shape if isinstance(kind, Array) else ()
+        shape = kind.shape if isinstance(kind, ArrayType) else ()
         if isinstance(index, int) and -len(shape) <= index < len(shape):
             return INT, (shape[index],) * 2
         self.unit.fail(
@@ -333,7 +333,7 @@ class Walk:
             base = base.value
         return base, indices
 
-    def indices(self, kind: Array, indices: list[ast.expr], node: ast.AST) -> None:
+    def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
         """Check an element's indices."""
         for one in indices:
             if isinstance(one, ast.Slice):

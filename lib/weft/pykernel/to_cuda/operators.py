@@ -19,11 +19,11 @@ from .text import (
     SHIFT,
     SUM,
     UNARY,
-    C,
+    CExpression,
     cast,
     join_operands,
 )
-from .types import F16, FLOAT, INT, U32, Scalar, natural_type, promote
+from .types import F16, FLOAT, INT, U32, ScalarType, natural_type, promote
 
 if TYPE_CHECKING:
     from .expressions import Expressions
@@ -52,7 +52,7 @@ _COMPARISONS = {
 }
 
 
-def write_operand(to: Expressions, node: ast.AST, kind: Scalar) -> C:
+def write_operand(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
     """An operand of an operation in the type `kind`."""
     own = to.kind(node)
     if own == FLOAT:
@@ -67,13 +67,13 @@ def write_operand(to: Expressions, node: ast.AST, kind: Scalar) -> C:
     return to.expr(node)
 
 
-def _widen_half(to: Expressions, node: ast.AST, kind: Scalar) -> C:
+def _widen_half(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
     if kind == F16:
         return cast("half", to.value(node, "float", False))
     return cast(kind.c, to.expr(node))
 
 
-def write_binary(to: Expressions, node: ast.BinOp, wraps: bool = False) -> C:
+def write_binary(to: Expressions, node: ast.BinOp, wraps: bool = False) -> CExpression:
     op = type(node.op)
     kind = to.kind(node)
     if op is ast.Pow:
@@ -104,14 +104,18 @@ def write_binary(to: Expressions, node: ast.BinOp, wraps: bool = False) -> C:
     return found if wraps else _narrow_result(to, found, kind)
 
 
-def _write_operand(to: Expressions, node: ast.AST, kind: Scalar, wraps: bool) -> C:
+def _write_operand(
+    to: Expressions, node: ast.AST, kind: ScalarType, wraps: bool
+) -> CExpression:
     own = to.kind(node)
     if wraps and own.whole and isinstance(node, ast.BinOp):
         return to.expr(node, own.bits >= kind.bits)
     return write_operand(to, node, kind)
 
 
-def _meet_types(to: Expressions, a: C, b: C, kind: Scalar) -> tuple[C, C]:
+def _meet_types(
+    to: Expressions, a: CExpression, b: CExpression, kind: ScalarType
+) -> tuple[CExpression, CExpression]:
     """Two operands that C computes with in the type `kind`, cast if need be."""
     wanted = {kind.c}
     if kind.whole and kind.bits <= 32:
@@ -130,14 +134,18 @@ def _meet_types(to: Expressions, a: C, b: C, kind: Scalar) -> tuple[C, C]:
     return cast(target, a), cast(target, b)
 
 
-def _narrow_result(to: Expressions, found: C, kind: Scalar) -> C:
+def _narrow_result(
+    to: Expressions, found: CExpression, kind: ScalarType
+) -> CExpression:
     """What C computed in int, as the smaller type that Python has."""
     if kind.whole and kind.bits < 32 and kind.kind != "b":
         return cast(kind.c, found)
     return found
 
 
-def _write_shift(to: Expressions, node: ast.BinOp, kind: Scalar, sign: str) -> C:
+def _write_shift(
+    to: Expressions, node: ast.BinOp, kind: ScalarType, sign: str
+) -> CExpression:
     a = to.expr(node.left)
     if sign == ">>" and not to.sure(node.left):
         a = to.signed(a)
@@ -145,7 +153,7 @@ def _write_shift(to: Expressions, node: ast.BinOp, kind: Scalar, sign: str) -> C
     variable = not isinstance(node.right, ast.Constant)
     unsigned = kind == U32 or (to.shifts_unsigned and kind == INT)
     if literal and unsigned and variable and a.type == "int":
-        a = C(f"{a.text}u", PRIMARY, "unsigned", True)
+        a = CExpression(f"{a.text}u", PRIMARY, "unsigned", True)
     elif natural_type(a.type, a.type) != kind.c and kind.bits >= 32 and kind != INT:
         a = cast(kind.c, a)
     b = to.expr(node.right)
@@ -154,13 +162,15 @@ def _write_shift(to: Expressions, node: ast.BinOp, kind: Scalar, sign: str) -> C
     )
 
 
-def _write_floor(to: Expressions, node: ast.BinOp, op: type, kind: Scalar) -> C:
+def _write_floor(
+    to: Expressions, node: ast.BinOp, op: type, kind: ScalarType
+) -> CExpression:
     word = "floor_div" if op is ast.FloorDiv else "floor_mod"
     if not kind.whole:
         target = kind.c
         to.output.helper(word, target)
         a, b = (to.value(n, target, False) for n in (node.left, node.right))
-        return C(f"{word}({a.text}, {b.text})", PRIMARY, target)
+        return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
     a, b = write_operand(to, node.left, kind), write_operand(to, node.right, kind)
     if kind.kind == "u" or (to.sure(node.left) and to.sure(node.right)):
         a, b = _meet_types(to, a, b, kind)
@@ -171,16 +181,16 @@ def _write_floor(to: Expressions, node: ast.BinOp, op: type, kind: Scalar) -> C:
     a, b = (
         x
         if natural_type(x.type, "bool") == target
-        else C(f"{x.text}ll", PRIMARY, target)
+        else CExpression(f"{x.text}ll", PRIMARY, target)
         if x.literal and target == "long long" and x.text.isdigit()
         else cast(target, x)
         for x in (a, b)
     )
-    found = C(f"{word}({a.text}, {b.text})", PRIMARY, target)
+    found = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
     return _narrow_result(to, found, kind)
 
 
-def _write_power(to: Expressions, node: ast.BinOp, kind: Scalar) -> C:
+def _write_power(to: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpression:
     exponent = node.right
     times = getattr(exponent, "value", None)
     if times in (2, 3) and isinstance(exponent, ast.Constant) and is_simple(node.left):
@@ -192,12 +202,14 @@ def _write_power(to: Expressions, node: ast.BinOp, kind: Scalar) -> C:
     if not kind.whole:
         a, b = (to.value(n, kind.c, False) for n in (node.left, node.right))
         word = "powf" if kind.c == "float" else "pow"
-        return C(f"{word}({a.text}, {b.text})", PRIMARY, kind.c)
+        return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, kind.c)
     target = kind.c if kind.bits >= 32 else "int"
     to.output.helper("power", target)
     a = to.value(node.left, target, False)
     b = to.value(exponent, "int", False)
-    return _narrow_result(to, C(f"power({a.text}, {b.text})", PRIMARY, target), kind)
+    return _narrow_result(
+        to, CExpression(f"power({a.text}, {b.text})", PRIMARY, target), kind
+    )
 
 
 def _copy_types(to: Expressions, made: ast.BinOp, like: ast.BinOp) -> None:
@@ -207,16 +219,16 @@ def _copy_types(to: Expressions, made: ast.BinOp, like: ast.BinOp) -> None:
     to.unit.spans[made] = to.unit.spans[like]
 
 
-def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> C:
+def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> CExpression:
     kind = to.kind(node)
     if isinstance(node.op, ast.Not):
         operand = to.expr(node.operand)
-        return C(f"!{operand.within(UNARY)}", UNARY, "bool")
+        return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind == FLOAT:
         return to.write_weak(node, "double")
     operand = to.expr(node.operand)
     if isinstance(node.op, ast.Invert) and kind.kind == "b":
-        return C(f"!{operand.within(UNARY)}", UNARY, "bool")
+        return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind.kind == "i" and not wraps:
         operand = to.signed(operand)
     if isinstance(node.op, ast.UAdd):
@@ -225,12 +237,16 @@ def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> C:
         operand.type if operand.type == "half" else natural_type(operand.type, "bool")
     )
     if isinstance(node.op, ast.Invert):
-        return _narrow_result(to, C(f"~{operand.within(UNARY)}", UNARY, type_), kind)
+        return _narrow_result(
+            to, CExpression(f"~{operand.within(UNARY)}", UNARY, type_), kind
+        )
     found = to.negate(operand)
-    return _narrow_result(to, C(found.text, UNARY, type_, found.literal), kind)
+    return _narrow_result(
+        to, CExpression(found.text, UNARY, type_, found.literal), kind
+    )
 
 
-def write_boolean(to: Expressions, node: ast.BoolOp) -> C:
+def write_boolean(to: Expressions, node: ast.BoolOp) -> CExpression:
     sign, precedence = ("&&", AND) if isinstance(node.op, ast.And) else ("||", OR)
     found = to.expr(node.values[0])
     for one in node.values[1:]:
@@ -238,7 +254,7 @@ def write_boolean(to: Expressions, node: ast.BoolOp) -> C:
     return found
 
 
-def write_compare(to: Expressions, node: ast.Compare) -> C:
+def write_compare(to: Expressions, node: ast.Compare) -> CExpression:
     nodes = [node.left, *node.comparators]
     for one in nodes[1:-1]:
         if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not is_simple(one):
@@ -256,7 +272,7 @@ def write_compare(to: Expressions, node: ast.Compare) -> C:
 
 def _write_comparison(
     to: Expressions, op: ast.cmpop, left: ast.AST, right: ast.AST
-) -> C:
+) -> CExpression:
     x, y = to.kind(left), to.kind(right)
     kind = promote(x, y)
     a, b = write_operand(to, left, kind), write_operand(to, right, kind)
@@ -268,7 +284,9 @@ def _write_comparison(
     return join_operands(a, sign, b, precedence, "bool")
 
 
-def _give_same_sign(to: Expressions, left, a: C, right, b: C) -> tuple[C, C]:
+def _give_same_sign(
+    to: Expressions, left, a: CExpression, right, b: CExpression
+) -> tuple[CExpression, CExpression]:
     """Operands of a comparison of whole numbers: as numbers, not as bits."""
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))
@@ -298,21 +316,21 @@ def _give_same_sign(to: Expressions, left, a: C, right, b: C) -> tuple[C, C]:
     )
 
 
-def write_conditional(to: Expressions, node: ast.IfExp) -> C:
+def write_conditional(to: Expressions, node: ast.IfExp) -> CExpression:
     kind = to.kind(node)
     return write_choice(to, node, kind.c)
 
 
-def write_choice(to: Expressions, node: ast.IfExp, type_: str) -> C:
+def write_choice(to: Expressions, node: ast.IfExp, type_: str) -> CExpression:
     test = to.test(node.test)
     a = _write_branch(to, node.body, type_)
     b = _write_branch(to, node.orelse, type_)
     nested = isinstance(node.body, ast.IfExp)
     text = f"{test.within(OR)} ? {a.within(CHOICE + nested)} : {b.within(CHOICE)}"
-    return C(text, CHOICE, type_)
+    return CExpression(text, CHOICE, type_)
 
 
-def _write_branch(to: Expressions, node: ast.AST, type_: str) -> C:
+def _write_branch(to: Expressions, node: ast.AST, type_: str) -> CExpression:
     found = to.value(node, type_, False)
     return cast("int", found) if found.enum else found
 

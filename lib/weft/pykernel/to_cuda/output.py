@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .text import PRIMARY, RESERVED, C, is_cudas, number, write_whole
+from .text import PRIMARY, RESERVED, CExpression, is_cudas, number, write_whole
 from .types import F16, FLOAT, MOST, of_dtype
 from .unit import Unit, constant_type
 
@@ -125,7 +125,7 @@ def _write_typed(text: str, type_: str) -> str:
     return re.sub(r"\bT\b", type_, text)
 
 
-class Output:
+class TranslationOutput:
     """Collected while the units are written, which is repeated until it is stable.
 
     A Python float lies in a float as long as nobody wants more of it: what is
@@ -199,7 +199,7 @@ class Output:
 
     # ---- constants ----
 
-    def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> C:
+    def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> CExpression:
         """A global that is a number, by its name; of math and NumPy by its value."""
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
@@ -208,7 +208,7 @@ class Output:
         name = node.attr if isinstance(node, ast.Attribute) else node.id
         return self._named(unit, name, value, weak)
 
-    def _named(self, unit: Unit, name: str, value: Any, weak: str) -> C:
+    def _named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
         kind = constant_type(value)
         if not kind.whole and not math.isfinite(value):
             # NVRTC takes no `static const float NAME = INFINITY;`: it is no constant.
@@ -219,25 +219,25 @@ class Output:
         self.constants[name] = value
         if kind == FLOAT:
             self.wants(("constant", name), weak)
-            return C(name, PRIMARY, self._weak_type(name))
+            return CExpression(name, PRIMARY, self._weak_type(name))
         if kind.whole and kind.weak and kind.kind == "i":
             if -MOST <= int(value) <= MOST:
-                return C(name, PRIMARY, "int", enum=True)
-            return C(name, PRIMARY, write_whole(value).type)
-        return C(name, PRIMARY, kind.c)
+                return CExpression(name, PRIMARY, "int", enum=True)
+            return CExpression(name, PRIMARY, write_whole(value).type)
+        return CExpression(name, PRIMARY, kind.c)
 
     def _weak_type(self, name: str) -> str:
         return "double" if ("constant", name) in self.doubles else "float"
 
-    def _literal(self, value: Any, weak: str) -> C:
+    def _literal(self, value: Any, weak: str) -> CExpression:
         if isinstance(value, float) and not isinstance(value, np.generic):
             return number(value, weak)
         return self.literal(value)
 
-    def literal(self, value: Any) -> C:
+    def literal(self, value: Any) -> CExpression:
         """A number as a literal of its own type."""
         if isinstance(value, (bool, np.bool_)):
-            return C("true" if value else "false", PRIMARY, "bool")
+            return CExpression("true" if value else "false", PRIMARY, "bool")
         if isinstance(value, np.floating):
             return number(value, of_dtype(value.dtype).c)
         if isinstance(value, float):

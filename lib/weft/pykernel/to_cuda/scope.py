@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .types import Scalar
+from .types import ScalarType
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -180,7 +180,7 @@ def warn(unit: Unit) -> None:
     names = {
         name
         for name in unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
-        if isinstance(unit.variables.get(name), Scalar)
+        if isinstance(unit.variables.get(name), ScalarType)
     }
     for one in find_unbound(unit.tree, names):
         name, function = one.node.id, unit.function.__name__

@@ -8,8 +8,8 @@ from typing import Any
 from ..language import messages
 from ..language.kernel import LOOP_HINT
 from . import arrays, calls
-from .types import INT, Array, Scalar, Unknown, join, note_write
-from .unit import ANY, Cuda, Span, merge
+from .types import INT, ArrayType, ScalarType, Unknown, join, note_write
+from .unit import ANY, LanguageName, Span, merge
 
 _WORDS = {
     ast.Try: ("try", "check what may go wrong with an if"),
@@ -54,7 +54,7 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
             return
         if not isinstance(one.value, ast.Call):
             found = unit.meaning(one.value)
-            if isinstance(found, Cuda) and found.path:
+            if isinstance(found, LanguageName) and found.path:
                 unit.fail(*messages.explain_unknown(found.path), one)
             compared = isinstance(one.value, ast.Compare)
             hint = (
@@ -107,20 +107,20 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
             target,
         )
     old = unit.variables.get(name)
-    if isinstance(kind, Array):
-        if isinstance(old, Array) and old != kind:
+    if isinstance(kind, ArrayType):
+        if isinstance(old, ArrayType) and old != kind:
             unit.fail(
                 f"{name} is now one array, now another",
                 "give each its own name",
                 target,
             )
-        if isinstance(old, Scalar):
+        if isinstance(old, ScalarType):
             unit.fail(f"{name} is a number and an array", "use two names", target)
         if old is None:
             walk.changed()
         unit.variables[name] = kind
         return
-    if isinstance(old, Array):
+    if isinstance(old, ArrayType):
         unit.fail(f"{name} is an array and a number", "use two names", target)
     new = kind if old is None else join(old, kind)
     if new is None:
@@ -145,7 +145,7 @@ def store(walk: Any, target: ast.Subscript) -> None:
     """Note that an element is written."""
     kind = walk.expr(target)
     base, _ = walk.chain(target)
-    if not isinstance(kind, Scalar):
+    if not isinstance(kind, ScalarType):
         walk.unit.fail("an array is assigned to", "write one element", target)
     note_write(walk, walk.unit.types[base], target)
 

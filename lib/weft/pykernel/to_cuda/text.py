@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..language.kernel import Source
+from ..language.kernel import FunctionSource
 
 # Precedence in C, as far as kernels use it.
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
@@ -66,7 +66,7 @@ def is_cudas(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class C:
+class CExpression:
     """An expression. precedence: of its outermost operator; type: in C.
 
     literal: a number as it stands, which suits any type. enum: a constant's bare name.
@@ -83,23 +83,25 @@ class C:
         return self.text if self.precedence >= precedence else f"({self.text})"
 
 
-def cast(type_: str, value: C) -> C:
+def cast(type_: str, value: CExpression) -> CExpression:
     """(type)value"""
-    return C(f"({type_}){value.within(UNARY)}", UNARY, type_)
+    return CExpression(f"({type_}){value.within(UNARY)}", UNARY, type_)
 
 
-def number(value: float, type_: str) -> C:
+def number(value: float, type_: str) -> CExpression:
     """A literal of float or double."""
     value = float(value)
     if math.isnan(value):
-        return C("NAN", PRIMARY, type_)
+        return CExpression("NAN", PRIMARY, type_)
     single = float(np.float32(value)) if type_ == "float" else value
     if math.isinf(single):
         text = "-INFINITY" if single < 0 else "INFINITY"
-        return C(text, UNARY if single < 0 else PRIMARY, type_)
+        return CExpression(text, UNARY if single < 0 else PRIMARY, type_)
     text = _write_digits(value, type_)
     suffix = "f" if type_ == "float" else ""
-    return C(text + suffix, UNARY if text.startswith("-") else PRIMARY, type_, True)
+    return CExpression(
+        text + suffix, UNARY if text.startswith("-") else PRIMARY, type_, True
+    )
 
 
 def _write_digits(value: float, type_: str) -> str:
@@ -115,31 +117,33 @@ def _write_digits(value: float, type_: str) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def write_whole(value: int, source: str = "") -> C:
+def write_whole(value: int, source: str = "") -> CExpression:
     """A literal of a whole number, in the notation of the source."""
     text = source.replace("_", "").lower()
     if not text.startswith(("0x", "0b")):
         text = str(value)
     if -(2**31) < value < 2**31:
-        return C(text, UNARY if value < 0 else PRIMARY, "int", True)
+        return CExpression(text, UNARY if value < 0 else PRIMARY, "int", True)
     if value == -(2**31):
-        return C("(-2147483647 - 1)", PRIMARY, "int", True)
+        return CExpression("(-2147483647 - 1)", PRIMARY, "int", True)
     if 0 < value < 2**32:
-        return C(f"{text}u", PRIMARY, "unsigned", True)
+        return CExpression(f"{text}u", PRIMARY, "unsigned", True)
     if value > 2**63 - 1:
-        return C(f"{text}ull", PRIMARY, "unsigned long long", True)
+        return CExpression(f"{text}ull", PRIMARY, "unsigned long long", True)
     if value == -(2**63):
-        return C("(-9223372036854775807ll - 1)", PRIMARY, "long long", True)
-    return C(f"{text}ll", UNARY if value < 0 else PRIMARY, "long long", True)
+        return CExpression("(-9223372036854775807ll - 1)", PRIMARY, "long long", True)
+    return CExpression(f"{text}ll", UNARY if value < 0 else PRIMARY, "long long", True)
 
 
-def join_operands(left: C, sign: str, right: C, precedence: int, type_: str) -> C:
+def join_operands(
+    left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
+) -> CExpression:
     """left sign right, with the brackets that compilers ask for besides C's own."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
     tight = precedence
 
-    def operand(one: C, right_side: bool) -> str:
+    def operand(one: CExpression, right_side: bool) -> str:
         follows = one.precedence == precedence and not right_side
         if bits and one.precedence not in (UNARY, PRIMARY) and not follows:
             return f"({one.text})"
@@ -153,7 +157,7 @@ def join_operands(left: C, sign: str, right: C, precedence: int, type_: str) -> 
         return text
 
     text = f"{operand(left, False)} {sign} {operand(right, True)}"
-    return C(text, precedence, type_)
+    return CExpression(text, precedence, type_)
 
 
 def find_closing(text: str, at: int) -> int:
@@ -229,7 +233,7 @@ class Comment:
     alone: bool
 
 
-def list_comments(source: Source) -> list[Comment]:
+def list_comments(source: FunctionSource) -> list[Comment]:
     """The comments of a function in their order, those for tools left out."""
     found = []
     text = source.text

@@ -24,7 +24,7 @@ MOST = 2**31 - 1  # what C's int holds
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarType:
     """A number. kind: b (bool), i, u or f; bits of one; weak: Python's own."""
 
     kind: str
@@ -49,14 +49,14 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayType:
     """An array: its elements, its dimensions, where it lies.
 
     shape: a static array's extents; () for one that came as an argument or is
     dynamic. root: the parameter or local whose memory it is.
     """
 
-    dtype: Scalar
+    dtype: ScalarType
     ndim: int
     space: str = GLOBAL
     shape: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Array:
 class Argument:
     """A parameter's type. sized: a whole number known not to be negative."""
 
-    type: Scalar | Array
+    type: ScalarType | ArrayType
     sized: bool = False
 
     def __str__(self) -> str:
@@ -91,25 +91,29 @@ _C = {
     ("f", 32): "float",
     ("f", 64): "double",
 }
-_BY_C = {c: Scalar(*key) for key, c in _C.items()}
-INT, FLOAT, BOOL = Scalar("i", 32, True), Scalar("f", 64, True), Scalar("b", 8, True)
-F16, F32, F64 = Scalar("f", 16), Scalar("f", 32), Scalar("f", 64)
+_BY_C = {c: ScalarType(*key) for key, c in _C.items()}
+INT, FLOAT, BOOL = (
+    ScalarType("i", 32, True),
+    ScalarType("f", 64, True),
+    ScalarType("b", 8, True),
+)
+F16, F32, F64 = ScalarType("f", 16), ScalarType("f", 32), ScalarType("f", 64)
 I32, I64, U32, U64 = (
-    Scalar(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
+    ScalarType(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
 )
 
 
-def of_dtype(dtype: Any) -> Scalar | None:
+def of_dtype(dtype: Any) -> ScalarType | None:
     """The type of an array's elements; None: one that kernels do not take."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
         return None
-    found = Scalar(dtype.kind, 8 * dtype.itemsize)
+    found = ScalarType(dtype.kind, 8 * dtype.itemsize)
     return found if (found.kind, found.bits) in _C else None
 
 
-def promote(a: Scalar, b: Scalar) -> Scalar | None:
+def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
     """The type of a + b; None: int64 and uint64 have none that holds both.
 
     NumPy's promotion (NEP 50), except that a bool counts as an int.
@@ -125,10 +129,10 @@ def promote(a: Scalar, b: Scalar) -> Scalar | None:
     found = np.promote_types(_numpy_dtype(a), _numpy_dtype(b))
     if found.kind == "f" and a.whole and b.whole:
         return None
-    return Scalar(found.kind, 8 * found.itemsize)
+    return ScalarType(found.kind, 8 * found.itemsize)
 
 
-def join(a: Scalar, b: Scalar) -> Scalar | None:
+def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
     """The type of a variable that is now an a, now a b."""
     if a == b:
         return a
@@ -148,16 +152,16 @@ def natural_type(a: str, b: str) -> str:
     return (x if x.kind == "u" else y).c
 
 
-def by_c(c: str) -> Scalar:
+def by_c(c: str) -> ScalarType:
     """The strong type with this name in C."""
     return _BY_C[c]
 
 
-def _promote(t: Scalar) -> Scalar:
+def _promote(t: ScalarType) -> ScalarType:
     return I32 if t.whole and t.bits < 32 else t
 
 
-def _numpy_dtype(t: Scalar) -> np.dtype:
+def _numpy_dtype(t: ScalarType) -> np.dtype:
     return np.dtype(f"{t.kind}{t.bits // 8}")
 
 
@@ -200,7 +204,7 @@ def of_argument(name: str, value: Any) -> Argument:
             f"{name} has {array.nbytes // array.itemsize} elements, at most {MOST}: "
             f"indices are C's int"
         )
-    return Argument(Array(_element_type(name, array.dtype), len(array.shape)))
+    return Argument(ArrayType(_element_type(name, array.dtype), len(array.shape)))
 
 
 _SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
@@ -224,10 +228,12 @@ def parse(name: str, given: Any) -> Argument:
         element = _element_type(name, found[1])
         if found[2] is None:
             return _number(element)
-        return Argument(Array(element, found[2].count(",") + 1))
+        return Argument(ArrayType(element, found[2].count(",") + 1))
     if type(given).__module__.startswith("numba") and hasattr(given, "name"):
         if hasattr(given, "ndim"):
-            return Argument(Array(_element_type(name, given.dtype.name), given.ndim))
+            return Argument(
+                ArrayType(_element_type(name, given.dtype.name), given.ndim)
+            )
         return _number(_element_type(name, given.name.replace("boolean", "bool")))
     if isinstance(given, np.dtype) or (
         isinstance(given, type) and issubclass(given, np.generic)
@@ -236,7 +242,7 @@ def parse(name: str, given: Any) -> Argument:
     return of_argument(name, given)
 
 
-def _number(kind: Scalar) -> Argument:
+def _number(kind: ScalarType) -> Argument:
     """A whole number that is passed is a Python int to the kernel, if it fits."""
     if kind.kind == "b":
         return Argument(BOOL)
@@ -245,7 +251,7 @@ def _number(kind: Scalar) -> Argument:
     return Argument(kind)
 
 
-def _element_type(name: str, dtype: Any) -> Scalar:
+def _element_type(name: str, dtype: Any) -> ScalarType:
     found = of_dtype(dtype)
     if found is None:
         if str(dtype).startswith(("complex", "void")):
@@ -260,7 +266,7 @@ def _element_type(name: str, dtype: Any) -> Scalar:
     return found
 
 
-def rebase_array(array: Array, root: str) -> Array:
+def rebase_array(array: ArrayType, root: str) -> ArrayType:
     """The array as the memory of the parameter or local `root`."""
     return replace(array, root=root)
 
@@ -272,7 +278,7 @@ class Unknown(Exception):
         self.node = node
 
 
-def note_write(walk: Any, array: Array, node: ast.AST) -> None:
+def note_write(walk: Any, array: ArrayType, node: ast.AST) -> None:
     """Note that an array's memory is written."""
     if array.space == "const":
         walk.unit.fail(

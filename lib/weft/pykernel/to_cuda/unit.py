@@ -17,23 +17,23 @@ import numpy as np
 
 from ... import cuda as language
 from ..language import messages
-from ..language.kernel import PythonKernel, Source, source_of, value_of
+from ..language.kernel import FunctionSource, PythonKernel, source_of, value_of
 from .desugar import Desugar
 from .errors import TranslationError
 from .scope import Scope
 from .text import list_comments
-from .types import BOOL, FLOAT, INT, Argument, Array, Scalar, of_dtype
+from .types import BOOL, FLOAT, INT, Argument, ArrayType, ScalarType, of_dtype
 
 
 @dataclass(frozen=True)
-class Cuda:
+class LanguageName:
     """A name of the language: "threadIdx.x", "shared.array", "" for cuda itself."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class Function:
+class KnownFunction:
     """A function that has a counterpart in C: "math.sqrt", "min", ..."""
 
     name: str
@@ -43,25 +43,25 @@ UNKNOWN = object()
 
 _OWN = {id(value): name for name, value in vars(language).items() if name[0] != "_"}
 _FUNCTIONS = {
-    value: Function(f"math.{name}")
+    value: KnownFunction(f"math.{name}")
     for name, value in vars(math).items()
     if callable(value)
 }
 _NUMPYS = "sqrt exp log sin cos tan tanh sinh cosh floor ceil trunc"
 _BUILTINS = "abs min max round int float bool len range print divmod pow"
 for _name in _NUMPYS.split():
-    _FUNCTIONS[getattr(np, _name)] = Function(f"np.{_name}")
+    _FUNCTIONS[getattr(np, _name)] = KnownFunction(f"np.{_name}")
 for _name in _BUILTINS.split():
-    _FUNCTIONS[getattr(builtins, _name)] = Function(_name)
+    _FUNCTIONS[getattr(builtins, _name)] = KnownFunction(_name)
 
 
 def find_meaning(value: Any) -> Any:
     """A value as what it means in a kernel: Cuda, Function, Scalar, or itself."""
     if isinstance(value, types.ModuleType):
-        return Cuda("") if _is_cuda(value.__name__) else value
+        return LanguageName("") if _is_cuda(value.__name__) else value
     name = _OWN.get(id(value), "")
     if name and value is getattr(language, name, None) and not isinstance(value, int):
-        return Cuda(name)
+        return LanguageName(name)
     if isinstance(value, (bool, int, float, np.generic)):
         return value
     try:
@@ -78,9 +78,11 @@ def find_meaning(value: Any) -> Any:
 
 def attribute_meaning(base: Any, name: str) -> Any:
     """What base.name means; UNKNOWN if base has no such name."""
-    if isinstance(base, Cuda):
-        return Cuda(f"{base.path}.{name}" if base.path else name)
-    if isinstance(base, types.ModuleType) or not isinstance(base, (Function, Scalar)):
+    if isinstance(base, LanguageName):
+        return LanguageName(f"{base.path}.{name}" if base.path else name)
+    if isinstance(base, types.ModuleType) or not isinstance(
+        base, (KnownFunction, ScalarType)
+    ):
         try:
             return find_meaning(getattr(base, name))
         except AttributeError:
@@ -88,7 +90,7 @@ def attribute_meaning(base: Any, name: str) -> Any:
     return UNKNOWN
 
 
-def constant_type(value: Any) -> Scalar | None:
+def constant_type(value: Any) -> ScalarType | None:
     """The type of a global that is a number; None: it is none."""
     if isinstance(value, bool):
         return BOOL
@@ -128,10 +130,14 @@ class Unit:
     """
 
     def __init__(
-        self, program: Program, function: Any, name: str, arguments: list[Argument]
+        self,
+        program: TranslatedUnits,
+        function: Any,
+        name: str,
+        arguments: list[Argument],
     ) -> None:
         self.program, self.function, self.name = program, function, name
-        self.source: Source = source_of(function)
+        self.source: FunctionSource = source_of(function)
         self.comments = list_comments(self.source)
         self.tree = Desugar(self.source, function.__name__).function()
         self.scope = Scope(self.tree)
@@ -142,8 +148,10 @@ class Unit:
         self.ranges: dict[str, Span] = {}
         for parameter, argument in zip(self.parameters, arguments):
             kind = argument.type
-            if isinstance(kind, Array):
-                kind = Array(kind.dtype, kind.ndim, kind.space, kind.shape, parameter)
+            if isinstance(kind, ArrayType):
+                kind = ArrayType(
+                    kind.dtype, kind.ndim, kind.space, kind.shape, parameter
+                )
             self.variables[parameter] = kind
             self.ranges[parameter] = (0, None) if argument.sized else ANY
         self.arguments = arguments
@@ -190,7 +198,7 @@ class Unit:
 
     def meaning_is_number(self, node: ast.Name) -> bool:
         """Whether a name is no array of this function, so far as is known."""
-        return not isinstance(self.variables.get(node.id), Array)
+        return not isinstance(self.variables.get(node.id), ArrayType)
 
     # ---- sides of arrays ----
 
@@ -234,7 +242,7 @@ class Unit:
         if not isinstance(array, ast.Name) or not isinstance(axis, int):
             return None
         kind = self.variables.get(array.id)
-        if array.id not in self.parameters or not isinstance(kind, Array):
+        if array.id not in self.parameters or not isinstance(kind, ArrayType):
             return None
         if isinstance(node, ast.Attribute) and kind.ndim != 1:
             return None
@@ -274,7 +282,7 @@ class Unit:
         return name
 
 
-class Program:
+class TranslatedUnits:
     """A kernel and the helpers that it calls, each for the types it is called with."""
 
     def __init__(self, kernel: PythonKernel, arguments: list[Argument]) -> None:
@@ -305,7 +313,7 @@ class Program:
         if same:
             pairs = zip(kinds, (a.type for a in same[0].arguments))
             kind = next((k for k, other in pairs if k != other), None)
-            name += f"_{kind.dtype if isinstance(kind, Array) else kind or 'more'}"
+            name += f"_{kind.dtype if isinstance(kind, ArrayType) else kind or 'more'}"
         taken, number = {u.name for u in self.units}, 2
         base = name
         while name in taken:

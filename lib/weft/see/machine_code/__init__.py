@@ -20,7 +20,7 @@ from typing import Any
 
 from . import assembly, compilation
 from .compilation import demangle, select_kernels, source_for
-from .listing import Kernel, View
+from .listing import KernelListing, View
 from .profile import Profile, profile
 from .residency import Occupancy, occupancy
 
@@ -60,7 +60,9 @@ def _build_view(
     text = getattr(made, language)
     list_kernels, read = _READERS[language]
     shown = [
-        Kernel(demangle(asked, name), read(text, name), made.usage.get(name), source)
+        KernelListing(
+            demangle(asked, name), read(text, name), made.usage.get(name), source
+        )
         for asked, name in select_kernels(source, made, list_kernels(text))
     ]
     return View(language, arch, shown)

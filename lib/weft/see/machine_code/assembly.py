@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .instructions import Code, Instruction, find_loops
+from .instructions import Instruction, KernelCode, find_loops
 
 _HEAD = re.compile(r"^[^\S\n]*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b", re.M)
 _NAME = re.compile(r"\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$.]+)")
@@ -26,7 +26,7 @@ def list_ptx_kernels(text: str) -> list[str]:
     return [name for kind, name, _ in _split_functions(text) if kind == "entry"]
 
 
-def read_ptx(text: str, kernel: str) -> Code:
+def read_ptx(text: str, kernel: str) -> KernelCode:
     """One kernel, and behind it the functions that it calls. KeyError if it is none."""
     found = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
@@ -43,7 +43,7 @@ def read_ptx(text: str, kernel: str) -> Code:
         own = "" if name == kernel else name
         code += _parse_instructions(found[name][1], files, own)
     whole = "\n".join(found[name][1] for name in wanted)
-    return Code(kernel, "ptx", code, whole, find_loops(code))
+    return KernelCode(kernel, "ptx", code, whole, find_loops(code))
 
 
 def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
@@ -155,7 +155,7 @@ def list_sass_kernels(text: str) -> list[str]:
     return [name.rstrip(",") for name in _SECTION.findall(text)]
 
 
-def read_sass(text: str, kernel: str) -> Code:
+def read_sass(text: str, kernel: str) -> KernelCode:
     """One kernel with its subroutines. KeyError if there is none of that name."""
     own = _find_section(text, kernel)
     code: list[Instruction] = []
@@ -179,7 +179,7 @@ def read_sass(text: str, kernel: str) -> Code:
             if name.startswith("$"):
                 function = re.sub(r"^.*\$(?=\w)", "", name)
     code = _strip_padding(code)
-    return Code(kernel, "sass", code, own, find_loops(code))
+    return KernelCode(kernel, "sass", code, own, find_loops(code))
 
 
 def _find_section(text: str, kernel: str) -> str:

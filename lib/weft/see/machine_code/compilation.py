@@ -36,7 +36,7 @@ from ...cells.gpu.nvrtc import Usage
 from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel, reading
-from ...pykernel.to_cuda.cuda_c import Runner
+from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
 from . import assembly
 
@@ -46,7 +46,7 @@ _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
 @dataclass
-class Compiled:
+class MachineCode:
     """PTX, and what ptxas made of it.
 
     lowered: the mangled name of each C++ name asked for, where that is known. usage:
@@ -96,15 +96,15 @@ def by_nvrtc(
     flags: Sequence[str],
     expressions: Sequence[str],
     headers: Mapping[str, str],
-) -> Compiled:
+) -> MachineCode:
     """A cell's source; what a launch on that GPU runs. Raises CompileError."""
     made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)
-    return Compiled(made.ptx, made.cubin, made.lowered, made.usage, why)
+    return MachineCode(made.ptx, made.cubin, made.lowered, made.usage, why)
 
 
-def by_nvcc(file: Path, arch: str) -> Compiled:
+def by_nvcc(file: Path, arch: str) -> MachineCode:
     """A file with kernels and host code, kept for as long as it does not change."""
     nvcc = build.nvcc()
     if not nvcc:
@@ -114,7 +114,7 @@ def by_nvcc(file: Path, arch: str) -> Compiled:
     return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
 
 
-def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
+def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> MachineCode:
     """A Python kernel as Numba compiles it for these arguments."""
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
@@ -123,7 +123,7 @@ def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
 
 
 @functools.lru_cache(16)
-def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
+def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCode:
     include = [f"-I{path}" for path in (file.parent, build.KERNELS, COMMON)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
@@ -145,12 +145,12 @@ def _read_stamp(file: Path) -> tuple[float, ...]:
 
 
 @functools.lru_cache(16)
-def _assemble(text: str, arch: str, *flags: str) -> Compiled:
+def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
     """PTX with the machine code that ptxas makes of it, where there is a ptxas."""
     tool = ptxas()
     if not tool:
         why = f"there is no ptxas, which makes machine code of PTX: {_NVCC}"
-        return Compiled(text, why=why)
+        return MachineCode(text, why=why)
     with tempfile.TemporaryDirectory() as folder:
         into, out = Path(folder) / "in.ptx", Path(folder) / "out.cubin"
         into.write_text(text)
@@ -159,7 +159,7 @@ def _assemble(text: str, arch: str, *flags: str) -> Compiled:
         log = _run_tool(command, "ptxas")
         cubin = out.read_bytes()
     usage, why = nvrtc.parse_usage(log), _explain_usage(tool, cubin, log)
-    return Compiled(text, cubin, usage=usage, why=why)
+    return MachineCode(text, cubin, usage=usage, why=why)
 
 
 def _explain_usage(tool: str, cubin: bytes, log: str) -> str:
@@ -191,7 +191,7 @@ def _run_tool(command: list[str], what: str) -> str:
 
 
 @dataclass
-class Source:
+class KernelSource:
     """One text to compile and the kernels wanted from it.
 
     name: what the reader calls it. compile(arch): with line information. wanted: the
@@ -201,7 +201,7 @@ class Source:
     """
 
     name: str
-    compile: Callable[[str], Compiled]
+    compile: Callable[[str], MachineCode]
     wanted: tuple[str, ...] = ()
     language: str = "cuda"
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class Source:
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
+def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
     """The Source of whatever a reader calls a kernel.
 
     args: of a Python kernel, such as a launch would have; of a path, the kernel's
@@ -234,7 +234,7 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         return _find_file_source(kernel, args)
     if isinstance(kernel, NumbaKernel):
         return _find_numba_source(kernel, args)
-    if isinstance(kernel, Runner):
+    if isinstance(kernel, TranslatedKernel):
         return _find_runner_source(kernel, args)
     if isinstance(kernel, (Kernel, Module)) and args:
         raise ArgumentError(
@@ -246,7 +246,7 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         return _find_cell_source(kernel.module, (kernel.expression,))
     if isinstance(kernel, Module):
         return _find_cell_source(kernel._cell, ())
-    return _find_runner_source(Runner(PythonKernel(kernel), "", None), args)
+    return _find_runner_source(TranslatedKernel(PythonKernel(kernel), "", None), args)
 
 
 def complete(kernel: Kernel) -> None:
@@ -258,19 +258,21 @@ def complete(kernel: Kernel) -> None:
         )
 
 
-def _find_cell_source(cell: Cell, wanted: tuple[str, ...]) -> Source:
+def _find_cell_source(cell: Cell, wanted: tuple[str, ...]) -> KernelSource:
     together = cell._together(wanted[0]) if wanted else cell.ordinary()
 
-    def compile(arch: str) -> Compiled:
+    def compile(arch: str) -> MachineCode:
         return by_nvrtc(
             cell.source, cell.name, arch, cell.flags, together, cell.headers
         )
 
     texts = {**cell.headers, stored.CELL: cell.source}
-    return Source(cell.name, compile, wanted or together, texts=texts)
+    return KernelSource(cell.name, compile, wanted or together, texts=texts)
 
 
-def _find_runner_source(runner: Runner, args: tuple[Any, ...]) -> Source:
+def _find_runner_source(
+    runner: TranslatedKernel, args: tuple[Any, ...]
+) -> KernelSource:
     made = runner._of(args) if args or not runner.kernel.parameters else runner._last
     if made is None:
         names = ", ".join(runner.kernel.parameters)
@@ -280,7 +282,7 @@ def _find_runner_source(runner: Runner, args: tuple[Any, ...]) -> Source:
         )
     translation, flags = made.translation, made.runner.flags
 
-    def compile(arch: str) -> Compiled:
+    def compile(arch: str) -> MachineCode:
         return by_nvrtc(
             *(translation.text, translation.name, arch, words.split(flags)),
             *((translation.name,), {}),
@@ -294,23 +296,23 @@ def _find_runner_source(runner: Runner, args: tuple[Any, ...]) -> Source:
     }
     texts = {stored.CELL: translation.text}
     name = runner.__name__
-    return Source(name, compile, (translation.name,), "python", texts, moved)
+    return KernelSource(name, compile, (translation.name,), "python", texts, moved)
 
 
-def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> Source:
+def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> KernelSource:
     if not args and kernel.parameters:
         raise ArgumentError(
             f"{kernel.name}: Numba compiles it for the types of its arguments: give "
             f"them too, ptx(numba_jit({kernel.name}), {', '.join(kernel.parameters)})"
         )
 
-    def compile(arch: str) -> Compiled:
+    def compile(arch: str) -> MachineCode:
         return by_numba(kernel, args, arch)
 
-    return Source(kernel.name, compile, language="python")
+    return KernelSource(kernel.name, compile, language="python")
 
 
-def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> Source:
+def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> KernelSource:
     if any(not isinstance(name, str) for name in args):
         raise ArgumentError(f"{path}: want the names of kernels behind it, not {args}")
     found = [p for p in (Path(path), ROOT / path) if p.is_file()]
@@ -318,10 +320,10 @@ def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> Source:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
     file = found[0].resolve()
 
-    def compile(arch: str) -> Compiled:
+    def compile(arch: str) -> MachineCode:
         return by_nvcc(file, arch)
 
-    return Source(str(path), compile, tuple(args))
+    return KernelSource(str(path), compile, tuple(args))
 
 
 def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
@@ -341,7 +343,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
 
 
 def select_kernels(
-    source: Source, made: Compiled, names: list[str]
+    source: KernelSource, made: MachineCode, names: list[str]
 ) -> list[tuple[str, str]]:
     """(name asked for, mangled name) of the kernels to show."""
     if not source.wanted:

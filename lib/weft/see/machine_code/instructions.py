@@ -60,7 +60,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Loop:
+class CodeLoop:
     """A loop: the indices of its instructions, its head and how deep it lies (0, 1..).
 
     hot: no other loop lies inside it.
@@ -73,21 +73,21 @@ class Loop:
 
 
 @dataclass
-class Code:
+class KernelCode:
     """A kernel's instructions in one language, "ptx" or "sass", and its loops."""
 
     kernel: str
     language: str
     instructions: list[Instruction]
     text: str
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[CodeLoop] = field(default_factory=list)
 
     @property
-    def hot(self) -> list[Loop]:
+    def hot(self) -> list[CodeLoop]:
         """The innermost loops, in the order of the code."""
         return [loop for loop in self.loops if loop.hot]
 
-    def counts(self, loop: Loop | None = None) -> dict[str, int]:
+    def counts(self, loop: CodeLoop | None = None) -> dict[str, int]:
         """How many instructions of each kind: of one pass of a loop, or of all."""
         those = self.instructions
         if loop is not None:
@@ -124,7 +124,7 @@ def told(counts: dict[str, int]) -> str:
     return ", ".join(words) or "nothing"
 
 
-def find_loops(code: Sequence[Instruction]) -> list[Loop]:
+def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
     """Every loop, by its head; `hot` are those that hold no other."""
     after = list_successors(code)
     before: list[list[int]] = [[] for _ in code]
@@ -138,7 +138,7 @@ def find_loops(code: Sequence[Instruction]) -> list[Loop]:
             if at in order and to in order and _is_dominator(to, at, parent, order):
                 found.setdefault(to, {to}).update(_find_body(to, at, before))
     # A kernel ends in a branch to itself, which nothing reaches.
-    made = [Loop(head, frozenset(body)) for head, body in sorted(found.items())]
+    made = [CodeLoop(head, frozenset(body)) for head, body in sorted(found.items())]
     return [
         replace(
             loop,

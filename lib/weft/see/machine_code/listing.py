@@ -17,8 +17,8 @@ from ...base.style import FAULT, READ, SHARED, WRITTEN
 from ...base.text import count_things
 from ...cells.gpu.nvrtc import Usage
 from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
-from .compilation import Source
-from .instructions import Code, Instruction, Loop, told
+from .compilation import KernelSource
+from .instructions import CodeLoop, Instruction, KernelCode, told
 
 SHORT = 48  # instructions: a kernel without a loop is shown whole up to here
 NAMES = {"ptx": "PTX", "sass": "SASS"}
@@ -30,21 +30,23 @@ _MEMORY = {
 
 
 @dataclass
-class Part:
+class ListingPart:
     """Neighbouring instructions that are shown, or folded, together."""
 
     indices: list[int]
-    loop: Loop | None
+    loop: CodeLoop | None
     opened: bool
 
 
-class Kernel:
+class KernelListing:
     """One kernel of a view: its code, what it needs, its loops and their counts.
 
     name: the reader's. usage: registers, shared and other memory; None if unknown.
     """
 
-    def __init__(self, name: str, code: Code, usage: Usage | None, source: Source):
+    def __init__(
+        self, name: str, code: KernelCode, usage: Usage | None, source: KernelSource
+    ):
         self.name, self.code, self.usage, self.source = name, code, usage, source
         for one in code.instructions:
             one.file, one.line = source.place(one.file, one.line)
@@ -69,20 +71,22 @@ class Kernel:
             ]
         )
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ListingPart]:
         """The instructions in their order, cut where a loop begins or ends."""
-        inside: dict[int, Loop] = {}
+        inside: dict[int, CodeLoop] = {}
         for loop in self.code.hot:
             inside |= dict.fromkeys(loop.body, loop)
         short = not self.code.hot and len(self.code.instructions) <= SHORT
         own = (i for i, _ in enumerate(self.code.instructions))
         cut = groupby(own, lambda i: (inside.get(i), self._find_function(i)))
         return [
-            Part(list(indices), loop, short or (loop is not None and not function))
+            ListingPart(
+                list(indices), loop, short or (loop is not None and not function)
+            )
             for (loop, function), indices in cut
         ]
 
-    def title(self, part: Part) -> str:
+    def title(self, part: ListingPart) -> str:
         """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
         count, function = len(part.indices), self._find_function(part.indices[0])
         where = _write_lines(self.code.lines(part.indices))
@@ -96,7 +100,9 @@ class Kernel:
         counts = told(self.code.counts(part.loop)) if a_pass else ""
         return f"{in_a}loop{at}: {what}{a_pass}{f': {counts}' * bool(counts)}"
 
-    def groups(self, part: Part) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
+    def groups(
+        self, part: ListingPart
+    ) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
         """The part's instructions by the source line that they are of."""
         those = [self.code.instructions[i] for i in part.indices]
         some: list[Instruction] = []
@@ -121,7 +127,7 @@ class View:
     kernels: one each. arch: "sm_90". text: all of the code, as NVIDIA's tools write it.
     """
 
-    def __init__(self, language: str, arch: str, kernels: list[Kernel]) -> None:
+    def __init__(self, language: str, arch: str, kernels: list[KernelListing]) -> None:
         self.language, self.arch, self.kernels = language, arch, kernels
 
     @property
@@ -131,10 +137,10 @@ class View:
     def __repr__(self) -> str:
         return "\n\n".join(map(self._write_text, self.kernels))
 
-    def _write_head(self, kernel: Kernel) -> str:
+    def _write_head(self, kernel: KernelListing) -> str:
         return f"{kernel.name} · {NAMES[self.language]} · {self.arch}"
 
-    def _write_text(self, kernel: Kernel) -> str:
+    def _write_text(self, kernel: KernelListing) -> str:
         out = [f"{self._write_head(kernel)} · {kernel.needs()}"]
         for part in kernel.parts():
             title = kernel.title(part)
@@ -152,13 +158,13 @@ class View:
     def _repr_html_(self) -> str:
         return make_page([self._render_kernel(kernel) for kernel in self.kernels])
 
-    def _render_kernel(self, kernel: Kernel) -> str:
+    def _render_kernel(self, kernel: KernelListing) -> str:
         parts = "".join(self._render_part(kernel, part) for part in kernel.parts())
         needs = f'<span style="{FAINT}"> · {escape(kernel.needs())}</span>'
         made = f"{NAMES[self.language]} for {self.arch}{needs}"
         return f"{write_title(kernel.name, [], made)}{parts}"
 
-    def _render_part(self, kernel: Kernel, part: Part) -> str:
+    def _render_part(self, kernel: KernelListing, part: ListingPart) -> str:
         rows = []
         for place, those in kernel.groups(part):
             rows += [

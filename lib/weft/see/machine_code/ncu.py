@@ -25,7 +25,7 @@ from typing import Any
 
 from ...base.errors import KernelError
 from ...base.paths import ROOT
-from ...report.counters import Counters, Place
+from ...report.counters import CostPlace, Counters
 
 TIMEOUT = 300.0  # seconds for one run of ncu
 _PLACES = (
@@ -189,7 +189,7 @@ class Metric:
             return None
         return self.ours_of(counters.places)
 
-    def ours_of(self, places: Iterable[Place]) -> int:
+    def ours_of(self, places: Iterable[CostPlace]) -> int:
         """The sum over those of the places that it is about."""
         return sum(
             getattr(place, self.what)

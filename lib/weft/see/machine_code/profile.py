@@ -30,7 +30,7 @@ HEAD = ("", "CPU", "ncu", "difference")
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricRow:
     """One metric: the CPU's number and ncu's, None where one has none."""
 
     metric: Metric
@@ -71,14 +71,15 @@ class Profile:
         self.name, self.report, self.why = name, report, why
         counters = report.counters or Counters()
         self.rows = [
-            Row(one, one.ours(counters), one.theirs(theirs or {})) for one in ncu.ALL
+            MetricRow(one, one.ours(counters), one.theirs(theirs or {}))
+            for one in ncu.ALL
         ]
 
     def shown(self) -> list[list[str]]:
         """The rows that say something, as text."""
         return [row.cells() for row in self.rows if row.said]
 
-    def __getitem__(self, name: str) -> Row:
+    def __getitem__(self, name: str) -> MetricRow:
         """The row of a metric, by its name here."""
         for row in self.rows:
             if row.metric.name == name:
@@ -111,7 +112,7 @@ class Profile:
             [html.write_title(self.name, []), *why, html.make_table([head, *body])]
         )
 
-    def _write_row(self, row: Row) -> list[str]:
+    def _write_row(self, row: MetricRow) -> list[str]:
         name, *numbers = row.cells()[: self._count_columns]
         cells = [html.make_cell(n, look=html.FAINT * (n == "same")) for n in numbers]
         return [html.make_cell(name, "left", hint=row.metric.formula), *cells]

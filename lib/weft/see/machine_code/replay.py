@@ -19,7 +19,7 @@ from ...cells.module import Kernel
 from ...csource import signature
 from ...pykernel.language.kernel import PythonKernel
 from ...pykernel.numba import NumbaKernel
-from ...pykernel.to_cuda.cuda_c import Runner
+from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import config
 from .compilation import complete
 
@@ -42,8 +42,8 @@ def record(
         about |= dict(headers=cell.headers, expression=kernel.expression)
         params, name = kernel.params, kernel.__name__
     else:
-        runner = kernel if isinstance(kernel, Runner) else None
-        runner = runner or Runner(PythonKernel(kernel), "", None)
+        runner = kernel if isinstance(kernel, TranslatedKernel) else None
+        runner = runner or TranslatedKernel(PythonKernel(kernel), "", None)
         shape = runner.kernel.config(key)
         about, params, args = _translate_kernel(runner, args)
         name = about["expression"]

@@ -13,7 +13,7 @@ from ...report.model import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows, taken
 from .foot import findings_of, foot, marks
-from .layout import Layout, Moment, fills, ground, layout_of, names, words
+from .layout import AccessLayout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
 from .scene import MOMENTS, Scene
 from .svg import Drawing, Slider, label
@@ -127,7 +127,11 @@ def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
 
 
 def _draw_frame(
-    scene: Scene, layout: Layout, time: int, who: tuple[int, int] | None, kept: dict
+    scene: Scene,
+    layout: AccessLayout,
+    time: int,
+    who: tuple[int, int] | None,
+    kept: dict,
 ) -> list[str]:
     """The parts of one position of the sliders; equal ones are kept once."""
     moment = _build_moment(scene, time, who)
@@ -205,7 +209,7 @@ def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
     return name
 
 
-def _draw_threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
+def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]:
     """The threads, and strongest the one that is singled out."""
     out = []
     block_of = moment.scene.trace.block
@@ -223,7 +227,7 @@ def _draw_threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
     return out
 
 
-def _draw_base(scene: Scene, layout: Layout) -> str:
+def _draw_base(scene: Scene, layout: AccessLayout) -> str:
     """What stays whatever the sliders say."""
     trace = scene.trace
     out = [panel.drawn() for panel in layout.panels]
@@ -237,7 +241,7 @@ def _draw_base(scene: Scene, layout: Layout) -> str:
     return "".join(out)
 
 
-def _draw_now(scene: Scene, layout: Layout, time: int) -> str:
+def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
     """The timeline with the interval that is shown."""
     numbers = scene.intervals
     room = WIDTH - LEFT - EDGE

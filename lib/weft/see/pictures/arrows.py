@@ -17,7 +17,7 @@ from .grid import Grid
 from .layout import (
     NAMES,
     WORDS,
-    Layout,
+    AccessLayout,
     Moment,
     axis_labels,
     lines_of,
@@ -34,7 +34,7 @@ BOXES = 12  # along the arrows between an array and the threads
 APART = 24.0  # pixels between what is there and what is put there
 
 
-def taken(layout: Layout, scene: Scene, height: float) -> list[Frame]:
+def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
     """What holds something at some stop of the sliders, arrows included.
 
     height: of the picture, which ends there.

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.style import FAULT, WIDTH
 from ...base.text import round_number
-from ...pykernel.sim.record import Array
+from ...pykernel.sim.record import TracedArray
 from ...report.model import Finding
 from . import svg
 from .grid import Grid
@@ -89,7 +89,7 @@ def findings_of(scene: Scene) -> list[Finding]:
     return sorted(scene.findings, key=elsewhere)
 
 
-def outside(scene: Scene, array: Array) -> tuple[float, float]:
+def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
     """Pixels for a cell that is not there, before the first and behind the last."""
     flat = [
         ravel_flat(f.index, array.shape)

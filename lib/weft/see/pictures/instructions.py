@@ -46,7 +46,7 @@ Place = tuple  # (interval, (line of a loop, turn), ..., (line, site))
 
 
 @dataclass(frozen=True)
-class Step:
+class WarpStep:
     """One step of a warp: which site, in which interval, by which lanes."""
 
     site: int
@@ -80,7 +80,7 @@ def steps_of(
     loops: Sequence[tuple[int, int]],
     warp: int,
     every: bool = False,
-) -> list[Step]:
+) -> list[WarpStep]:
     """The steps of one warp of one block, in order.
 
     intervals: of that block. Without STEP sites among them, accesses count as steps;
@@ -102,7 +102,7 @@ def steps_of(
             place = (part.number, *_follow_lanes(stack, site, sites[site].line, loops))
             lanes.setdefault(place, set()).add(thread % WARP)
     return [
-        Step(place[-1][1], place[0], np.array(sorted(lanes[place])))
+        WarpStep(place[-1][1], place[0], np.array(sorted(lanes[place])))
         for place in sorted(lanes)
     ]
 
@@ -257,7 +257,7 @@ ARITHMETIC, STORE, BARRIER = "arithmetic", "store", "barrier"
 
 
 @dataclass(frozen=True)
-class Instruction:
+class IssuedInstruction:
     """What a warp issues: GLOBAL, SHARED (loads), ARITHMETIC, STORE or BARRIER.
 
     after: the numbers of the warp's instructions whose results it needs. line: of the
@@ -269,7 +269,7 @@ class Instruction:
     line: int = 0
 
 
-Program = tuple[Instruction, ...]
+Program = tuple[IssuedInstruction, ...]
 
 
 def programs(trace: Trace, report: Report | None, most: int) -> list[list[Program]]:
@@ -324,7 +324,7 @@ class _Writer:
 
     def program(self, ways: Sequence[Sequence[int]]) -> Program:
         """The instructions of a warp that goes these ways between its barriers."""
-        self.out: list[Instruction] = []
+        self.out: list[IssuedInstruction] = []
         self.made: dict[str, tuple[int, ...]] = {}
         self.decided: tuple[int, ...] = ()
         self.ahead: list[Statement] = []  # of the piece of code that was entered last
@@ -446,10 +446,10 @@ class _Writer:
         before = {*after, *self.decided}
         if kind in self.stored:
             before.add(self.stored[kind])
-        self.out.append(Instruction(kind, tuple(sorted(before)), line))
+        self.out.append(IssuedInstruction(kind, tuple(sorted(before)), line))
         self.decided = ()
         return len(self.out) - 1
 
 
-__all__ = ["ARITHMETIC", "BARRIER", "GLOBAL", "SHARED", "STORE", "Instruction"]
+__all__ = ["ARITHMETIC", "BARRIER", "GLOBAL", "SHARED", "STORE", "IssuedInstruction"]
 __all__ += ["Program", "programs"]

@@ -18,7 +18,7 @@ from ...pykernel.sim.warp import WARP
 from . import svg
 from .foot import findings_of, sentences
 from .grid import Grid
-from .instructions import Step, loops_of, steps_of
+from .instructions import WarpStep, loops_of, steps_of
 from .panels import EDGE, LEFT
 from .scene import Scene
 from .svg import Drawing, Slider, box, label, num
@@ -82,7 +82,7 @@ def _write_name(scene: Scene, block: int, warp: int) -> str:
 
 
 def _draw_frame(
-    scene: Scene, steps: Sequence[Step], block: int, warp: int
+    scene: Scene, steps: Sequence[WarpStep], block: int, warp: int
 ) -> tuple[str, float]:
     there = min(WARP, scene.threads - warp * WARP)
     active = sum(len(step.lanes) for step in steps)
@@ -111,14 +111,16 @@ def _draw_frame(
     return "".join(out), y + 8
 
 
-def _list_rows(steps: Sequence[Step]) -> list[tuple[int, int | None, np.ndarray, int]]:
+def _list_rows(
+    steps: Sequence[WarpStep],
+) -> list[tuple[int, int | None, np.ndarray, int]]:
     """(site, interval, share of its steps in which each lane is active, steps)."""
 
-    def shares(of: Sequence[Step]) -> np.ndarray:
+    def shares(of: Sequence[WarpStep]) -> np.ndarray:
         lanes = np.concatenate([s.lanes for s in of])
         return np.bincount(lanes, minlength=WARP) / len(of)
 
-    runs: list[list[Step]] = []
+    runs: list[list[WarpStep]] = []
     for step in steps:  # turns of a loop by the same lanes are one row
         last = runs[-1][-1] if runs else step
         same = (step.site, step.interval) == (last.site, last.interval)
@@ -128,7 +130,7 @@ def _list_rows(steps: Sequence[Step]) -> list[tuple[int, int | None, np.ndarray,
             runs.append([step])
     if len(runs) <= MOST:
         return [(r[0].site, r[0].interval, shares(r), len(r)) for r in runs]
-    by: dict[int, list[Step]] = {}
+    by: dict[int, list[WarpStep]] = {}
     for step in steps:
         by.setdefault(step.site, []).append(step)
     return [(site, None, shares(of), len(of)) for site, of in by.items()]

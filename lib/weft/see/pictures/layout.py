@@ -301,7 +301,7 @@ def name_lines(
 
 
 @dataclass
-class Layout:
+class AccessLayout:
     """Where it all stands.
 
     grids: the threads of each block. block: the one block, if it has axes. names: x
@@ -317,7 +317,7 @@ class Layout:
     bottom: float
 
 
-def layout_of(scene: Scene) -> Layout:
+def layout_of(scene: Scene) -> AccessLayout:
     """Arrays above, below and beside the threads, as they fit."""
     trace = scene.trace
     inputs, outputs, shared = _group_arrays(scene)
@@ -354,7 +354,7 @@ def layout_of(scene: Scene) -> Layout:
             made, y = stack(group, "below", y + 34)
             panels += made
     strip = y + 16 if len(scene.intervals) > 1 else 0.0
-    return Layout(panels, grids, block, names, strip, y + (52 if strip else 10))
+    return AccessLayout(panels, grids, block, names, strip, y + (52 if strip else 10))
 
 
 def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:

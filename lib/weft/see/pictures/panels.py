@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...base.style import WIDTH
-from ...pykernel.sim.record import Array
+from ...pykernel.sim.record import TracedArray
 from . import svg
 from .grid import LARGEST, Grid, fit, fit_line
 from .svg import label, width_of
@@ -36,7 +36,7 @@ class Panel:
     """
 
     number: int
-    array: Array
+    array: TracedArray
     grid: Grid
     place: str
     flat: bool
@@ -237,7 +237,7 @@ class Wish:
     """An array that is to be drawn, before its place is known."""
 
     number: int
-    array: Array
+    array: TracedArray
     lines: int
     gutter: float
     said: str = ""

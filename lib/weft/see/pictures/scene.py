@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...pykernel.sim.record import LOCAL, Array, Trace
+from ...pykernel.sim.record import LOCAL, Trace, TracedArray
 from ...report.model import Finding, Report
 from .threads import name_of, places
 from .touches import Touches, ravel, touches
@@ -123,12 +123,12 @@ def scene(
     )
 
 
-def _is_wanted(array: Array, arrays: Sequence[str] | None) -> bool:
+def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
     return array.space != LOCAL if arrays is None else array.name in arrays
 
 
 def _choose_blocks(
-    trace: Trace, report: Report | None, arrays: Sequence[Array], found: Touches
+    trace: Trace, report: Report | None, arrays: Sequence[TracedArray], found: Touches
 ) -> tuple[int, ...]:
     """All blocks if there is room for them; else a faulty one, or the first at work."""
     count = int(np.prod(trace.grid))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.style import PALE, THREAD, WIDTH
-from ...pykernel.sim.record import Array, Trace
+from ...pykernel.sim.record import Trace, TracedArray
 from . import svg
 from .grid import Grid, fit
 from .panels import EDGE, LEFT, Panel, Wish, beside
@@ -58,7 +58,7 @@ def panel(trace: Trace, block: int, top: float) -> Panel:
     x, y, z = trace.block
     shape = (z, y, x) if z > 1 else (y, x)
     index = ", ".join(str(i) for i in unravel(block, trace.grid)[: 3 if z > 1 else 2])
-    array = Array("threads", "", shape, np.dtype("int32"), True)
+    array = TracedArray("threads", "", shape, np.dtype("int32"), True)
     names = axis_names(trace, block)
     gutter = 7.0 * len(str(y - 1)) + 22 + 6.8 * len(names[1])
     wish = Wish(-1, array, 0, gutter, f"blockIdx = ({index})")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.text import count_things
-from ...pykernel.sim.record import ATOMIC, READ, WRITE, Array, Trace
+from ...pykernel.sim.record import ATOMIC, READ, WRITE, Trace, TracedArray
 
 Index3 = tuple[int, int, int]
 
@@ -131,7 +131,7 @@ def block_name(block: int, trace: Trace) -> str:
     return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
 
 
-def size_of(array: Array) -> str:
+def size_of(array: TracedArray) -> str:
     """ "6 x 8", "15"."""
     return " × ".join(str(n) for n in array.shape) or "1"
 

@@ -55,7 +55,7 @@ CPU = {  # ATen's operators that most of a network's time goes to
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelRow:
     """One kernel of one run of fn. raw: its whole name; us: all its calls together."""
 
     name: Name
@@ -71,7 +71,7 @@ class TorchKernels:
     ghost: what was measured elsewhere, to be shown beside; note: what it is.
     """
 
-    rows: list[Row]
+    rows: list[KernelRow]
     device: str
     target: str
     note: str = ""
@@ -137,7 +137,7 @@ class TorchKernels:
         said += f" on {self.device}: {shares}"
         return f"{self.note}: {said}" if self.note else said
 
-    def _select_shown(self) -> list[Row]:
+    def _select_shown(self) -> list[KernelRow]:
         """The first rows, and all others as one."""
         if len(self.rows) <= SHOWN:
             return self.rows
@@ -145,7 +145,7 @@ class TorchKernels:
         calls, us = sum(r.calls for r in rest), sum(r.us for r in rest)
         names = ", ".join(dict.fromkeys(row.name.short for row in rest))
         other = Name(f"{len(rest)} others", "", "")
-        return [*self.rows[: SHOWN - 1], Row(other, names, calls, us)]
+        return [*self.rows[: SHOWN - 1], KernelRow(other, names, calls, us)]
 
     def _list_columns(self) -> Iterable[str]:
         return self._write_cells()[0] if self.rows else ("kernel",)
@@ -231,7 +231,7 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
     results = read_json(path)
     first = results["rows"][0]
     rows = [
-        Row(explain(row["kernel"]), row["kernel"], row["calls"], row["us"])
+        KernelRow(explain(row["kernel"]), row["kernel"], row["calls"], row["us"])
         for row in results["rows"]
         if (row["rung"], row["precision"]) == (first["rung"], first["precision"])
     ]
@@ -241,7 +241,7 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
     return TorchKernels(rows, first["device"], "cuda", note)
 
 
-def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[Row]:
+def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Kernels, copies and fills, from a profile's events."""
     found: dict[str, list[float]] = {}
     for event in events:
@@ -249,12 +249,12 @@ def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[Row]:
             continue
         found.setdefault(event.name, []).append(event.time_range.elapsed_us())
     return _sort_rows(
-        Row(explain(name), name, len(times) / repeat, sum(times) / repeat)
+        KernelRow(explain(name), name, len(times) / repeat, sum(times) / repeat)
         for name, times in found.items()
     )
 
 
-def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[Row]:
+def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Operators with the time that each spent outside of those that it called."""
     rows = []
     for one in averages:
@@ -263,13 +263,15 @@ def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[Row]:
         short = one.key.removeprefix("aten::")
         what, library = CPU.get(short, ("", ""))
         name = Name(short, what, library or "ATen")
-        rows.append(Row(name, one.key, one.count / repeat, one.self_cpu_time_total))
+        rows.append(
+            KernelRow(name, one.key, one.count / repeat, one.self_cpu_time_total)
+        )
     return _sort_rows(
-        Row(row.name, row.raw, row.calls, row.us / repeat) for row in rows
+        KernelRow(row.name, row.raw, row.calls, row.us / repeat) for row in rows
     )
 
 
-def _sort_rows(rows: Iterable[Row]) -> list[Row]:
+def _sort_rows(rows: Iterable[KernelRow]) -> list[KernelRow]:
     return sorted(rows, key=lambda row: -row.us)
 
 
