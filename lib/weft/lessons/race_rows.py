@@ -22,7 +22,7 @@ from ..benchmarks.race import plot_batches, plot_ladder
 from ..benchmarks.race.command import compare_best
 from ..benchmarks.race.inside import conv2_back, draw_conv2_back
 from ..benchmarks.race.race import race, rungs_of
-from ..benchmarks.race.work import Part, find_limits, find_roof, floor_us, sum_parts
+from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
 from ..mnist import Cnn, trainer
 from ..mnist.data import Split
 from ..see.figures.view import show_figure
@@ -79,15 +79,15 @@ class RaceRows:
         roofs = (row for row in self.every if row["measure"] == "roof")
         return next((row for row in roofs if row["precision"] == precision), None)
 
-    def parts_of(self, row: Row) -> list[Part]:
+    def parts_of(self, row: Row) -> list[StepPart]:
         """The sections of a step's row, with what limits each."""
         return find_limits(row, self.roof_of(row["precision"]), self._launch_us)
 
-    def step_of(self, row: Row) -> Part:
+    def step_of(self, row: Row) -> StepPart:
         """The same of the whole step."""
         return sum_parts(self.parts_of(row))
 
-    def conv2_back_of(self, precision: str, batch: int = 64) -> Part | None:
+    def conv2_back_of(self, precision: str, batch: int = 64) -> StepPart | None:
         """conv2's backward in our fastest step, per 64 images, if it was measured."""
         row, roof = self.fastest(precision, batch), self.roof_of(precision)
         return conv2_back(row, roof, self._launch_us) if row and roof else None
@@ -212,7 +212,7 @@ class RaceRows:
         title = f"{row['rung']}, batch {row['batch']}, {row['device']}"
         show_figure(plot_ladder.plot_limits(self.parts_of(row), title, bool(self.here)))
 
-    def show_conv2_back(self, parts: Mapping[str, Part]) -> None:
+    def show_conv2_back(self, parts: Mapping[str, StepPart]) -> None:
         """Show conv2's backward pass, with a bar for each of its times."""
         card = self.every[0]["device"] if self.every else ""
         show_figure(draw_conv2_back(parts, card, here=bool(self.here)))
