@@ -27,15 +27,15 @@ static __global__ void work(float *y, const float *x, int n) {
     if (i < n) y[i] = 2 * x[i] + 1;
 }
 
-/* Elements of y that are not 2 x + 1. */
+/* Count the elements of y that are not 2 x + 1. */
 static int wrong(const float *y, const float *x) {
     int count = 0;
     for (int i = 0; i < COUNT; i++) count += y[i] != 2 * x[i] + 1;
     return count;
 }
 
-/* The host's x to the device, y from it and back to the host, in PARTS parts
- * that go round the streams. Queued: returns before it is done. */
+/* Copy the host's x to the device, compute y, and copy it back, in PARTS parts
+ * that take turns on the streams. Queue it all and return before it is done. */
 static void queue_all(float *y, const float *x, float *d_y, float *d_x,
                       const cudaStream_t *streams, int stream_count) {
     const size_t bytes = PART * sizeof(float);
@@ -51,7 +51,7 @@ static void queue_all(float *y, const float *x, float *d_y, float *d_x,
     }
 }
 
-/* Milliseconds of queue_all(), between an event before and one after it. */
+/* Return the milliseconds of queue_all(), between events before and after. */
 static float time_all(float *y, const float *x, float *d_y, float *d_x,
                       const cudaStream_t *streams, int stream_count) {
     cudaEvent_t begin, end;
@@ -69,10 +69,10 @@ static float time_all(float *y, const float *x, float *d_y, float *d_x,
     return ms;
 }
 
-/* What a stream calls on the host when it gets there. No CUDA call in here. */
+/* A callback on the host, called by a stream. It may not make CUDA calls. */
 static void report(void *data) { ++*(int *)data; }
 
-/* Let each stream tell the host when its queue is done. */
+/* Let each stream call the host when its queue is done. */
 static void count_streams(const cudaStream_t *streams, int stream_count) {
     int *done = (int *)calloc(stream_count, sizeof(int));
     int sum = 0;
@@ -84,7 +84,7 @@ static void count_streams(const cudaStream_t *streams, int stream_count) {
     free(done);
 }
 
-/* From pageable or pinned host memory, on one stream and on PARTS. */
+/* Time copies of pageable or pinned host memory, on one stream and on PARTS. */
 static void with_copies(const char *kind, float *y, float *x) {
     cudaStream_t streams[PARTS];
     float *d_x, *d_y;
@@ -103,7 +103,7 @@ static void with_copies(const char *kind, float *y, float *x) {
     for (int i = 0; i < PARTS; i++) CHECK(cudaStreamDestroy(streams[i]));
 }
 
-/* One address for both sides: no copies in the program. */
+/* Use one address on both sides, so the program copies nothing. */
 static void unified(void) {
     float *x, *y;
     CHECK(cudaMallocManaged(&x, COUNT * sizeof(float)));

@@ -11,7 +11,7 @@ from weft.benchmarks.graphs import command as bench_graphs
 from weft.benchmarks.graphs import command as bench_timelines
 from weft.benchmarks.graphs import plot as plot_graphs
 from weft.benchmarks.plot_bodies import load_elsewhere
-from weft.see.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
+from weft.see.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
     "C, a launch each",
@@ -177,4 +177,4 @@ def test_lessons_rank_calls_and_name_the_card_as_the_committed_rows_do():
     assert graph["us"] >= fused["us"] and pdl["us_low"] > fused["us_high"]
     fused, graph, pdl = (row_of[rung, 64] for rung in ("fused", "graph", "pdl"))
     assert pdl["us_high"] < graph["us_low"] < graph["us_high"] < fused["us_low"]
-    assert "a call of one step gains nothing by a graph" in read_source("14")
+    assert "a call of one step gains nothing from a graph" in read_source("14")

@@ -1,4 +1,4 @@
-"""The puzzle that lesson 03 shows how a puzzle works with: it is in no group."""
+"""The puzzle that lesson 03 uses as its example. It is in no group."""
 
 from weft import cuda
 
@@ -18,9 +18,12 @@ def negate(out, a):
 
 
 puzzle = Puzzle(
+    name="example",
     title="Negate",
-    text="Store each number of `a` in `out` with the other sign. There is one block, "
-    "with a thread for each number.",
+    text=(
+        "Store each number of `a` in `out` with the opposite sign. There is one block, "
+        "with a thread for each number."
+    ),
     spec=spec,
     answer=negate,
     checks=dict(
@@ -32,8 +35,8 @@ puzzle = Puzzle(
     drawn=dict(n=4),
     launch=(1, 4),
     hints=[
-        "Every thread runs the same line, each with another `i`.",
-        "It reads one number and stores one, at the same place.",
+        "Every thread runs the same line, each with a different `i`.",
+        "It reads one number and stores one at the same place.",
     ],
     better="One read and one write for each thread.",
 )

@@ -79,7 +79,7 @@ def first_block_only(out, a):
         out[i] = np.cos(a[i])
 
 
-@wrong("divergence", says="at least 8.*stores neighbours computes both", where=False)
+@wrong("divergence", says="at least 8.*to adjacent places computes both", where=False)
 def both_and_choose(out, a):
     i = cuda.grid(1)
     v = a[i]

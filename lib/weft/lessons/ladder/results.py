@@ -33,9 +33,9 @@ from ...benchmarks.matmul.series import (
     size_of,
 )
 from ...benchmarks.tensor.command import STALLS
-from ...see.figures.view import show_figure
 from ...see.machine_code import sass
 from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
+from ...see.view import show_figure
 from ...timing.peaks import ceilings
 from ...toolchain.build import nvcc
 from .code import rung_name, rung_path
