@@ -11,7 +11,7 @@ from weft.benchmarks.graphs import command as bench_graphs
 from weft.benchmarks.graphs import command as bench_timelines
 from weft.benchmarks.graphs import plot as plot_graphs
 from weft.benchmarks.plot_bodies import load_elsewhere
-from weft.see.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
+from weft.see.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
     "C, a launch each",

@@ -14,7 +14,7 @@ from weft.benchmarks.tensor import command as bench_tensor
 from weft.benchmarks.tensor import command as bench_tensor_limits
 from weft.benchmarks.tensor import command as bench_tensor_sums
 from weft.benchmarks.tensor import plot as plot_tensor
-from weft.see.figures import sketches as tensor_view
+from weft.see import sketches as tensor_view
 
 
 def committed():
@@ -153,7 +153,7 @@ def test_a_ring_hides_a_latency_that_its_places_cover():
 
 def test_drawings_show_what_they_say(monkeypatch):
     made = []
-    monkeypatch.setattr("weft.see.figures.view.show_figure", made.append)
+    monkeypatch.setattr("weft.see.view.show_figure", made.append)
     tensor_view.bits({"fp32": (8, 23), "tf32": (8, 10), "bf16": (8, 7)})
     tensor_view.fragments({"c": tensor_view.owners("c")[0]}, lane=5)
     assert tensor_view.ring(stages=4, places=2, latency=1) > 0.5

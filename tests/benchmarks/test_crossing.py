@@ -3,7 +3,7 @@
 import pytest
 
 from weft.benchmarks import crossing
-from weft.benchmarks.crossing import find_crossing, lowest_times
+from weft.benchmarks.plot_bodies import find_crossing, lowest_times
 
 SIZES = [4**power for power in range(3, 12)]
 

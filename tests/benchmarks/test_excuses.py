@@ -10,7 +10,7 @@ from weft.benchmarks import counters as bench_counters
 from weft.benchmarks.counters import Excuse, find_excuse
 from weft.report.counters import CostPlace, Counters
 from weft.see.inspect import inspect
-from weft.see.machine_code import assembly, ncu
+from weft.see.machine_code import instructions, ncu
 
 
 def test_a_difference_is_excused_as_far_as_its_reason_explains_it():
@@ -29,7 +29,7 @@ def test_a_difference_is_excused_as_far_as_its_reason_explains_it():
 def _code(*lines: str, at: int = 0):
     """Instructions of the machine, on a line of k.cu."""
     rows = "\n".join(f"        /*{i:04x}*/  {t} ;" for i, t in enumerate(lines))
-    found = assembly.read_sass(f"//--- .text.k ---\n{rows}\n", "k").instructions
+    found = instructions.read_sass(f"//--- .text.k ---\n{rows}\n", "k").instructions
     return [replace(one, file="k.cu", line=at) for one in found]
 
 

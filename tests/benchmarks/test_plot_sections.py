@@ -27,7 +27,7 @@ from weft.benchmarks.race.work import (
     sum_parts,
 )
 from weft.mnist import Cnn, initial_weights, load
-from weft.see.figures.view import mosaic
+from weft.see.view import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
 CONV2 = 2 * 9 * 32 * 64 * 196  # flops of a product of an image

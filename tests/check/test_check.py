@@ -457,7 +457,7 @@ def test_a_kernel_is_known_by_the_names_it_uses():
         c[0] = 1
 
     kinds = [type(make_runners(f, True, None)[0]).__name__ for f in (kernel, plain)]
-    assert kinds == ["Simulated", "InPlace"]
+    assert kinds == ["SimulatedRunner", "InPlaceRunner"]
 
 
 def test_a_verdict_shows_itself_in_a_notebook():

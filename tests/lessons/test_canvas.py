@@ -26,7 +26,7 @@ from weft.lessons.widgets.canvas import (
 from weft.mnist import Twin, initial_weights
 from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
-from weft.see.figures.view import mosaic
+from weft.see.view import mosaic
 
 
 def some_model(device: str = "cpu") -> Cnn:

@@ -5,9 +5,8 @@ import pytest
 
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
-from weft.puzzles.cells import make_cells
 from weft.puzzles.groups import GROUPS
-from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS
+from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS, make_cells
 
 PYTHON = """\
 def double(x):

@@ -19,6 +19,7 @@ MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
     "04_numba": (1, 12),
     "05_c_and_cffi": (3, 7),
     "06_cuda_c": (1, 7),
+    "07a_memory": (1, 7),
     "07c_tools": (2, 6),
     "08a_matmul_tiles": (1, 10),
     "08b_matmul_pipeline": (1, 12),

@@ -62,7 +62,7 @@ class Record:
     def note(self, loss, gradients, exact, decided) -> None:
         self.loss.append(abs(loss - decided.loss) / decided.loss)
         self.plain.append(exact.errors(loss, gradients)["gradient_error"])
-        alike = mnist.twin.Step(decided.loss, decided.gradients)
+        alike = mnist.twin.TrainingStep(decided.loss, decided.gradients)
         errors = alike.errors(loss, gradients)["gradient_errors"]
         for name, error in errors.items():
             self.alike.setdefault(name, []).append(error)

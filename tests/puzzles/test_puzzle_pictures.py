@@ -11,9 +11,8 @@ import pytest
 
 from weft import cuda, load_cuda, numba_jit, puzzles
 from weft.base.style import FAULT, WIDTH
-from weft.puzzles.goal import arrange_arrays, draw_goal
+from weft.puzzles.goal import arrange_arrays, draw_goal, launch_of, launch_words
 from weft.puzzles.instance import COULD, NOW, find_dependences, make_instance
-from weft.puzzles.launches import launch_of, launch_words
 
 NAMES = [puzzle.name for puzzle in puzzles]
 

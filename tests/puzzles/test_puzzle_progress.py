@@ -19,10 +19,15 @@ from weft import ArgumentError, load_cuda, predict, puzzles
 from weft.base import store
 from weft.base.store import Kept
 from weft.puzzles import table
-from weft.puzzles.cells import describe_puzzle, make_cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
 from weft.puzzles.groups import GROUPS, LESSONS, number_of
-from weft.puzzles.lessons import list_core_puzzles, list_lessons, puzzle_minutes
+from weft.puzzles.lessons import (
+    describe_puzzle,
+    list_core_puzzles,
+    list_lessons,
+    make_cells,
+    puzzle_minutes,
+)
 from weft.puzzles.progress import (
     OPEN,
     SIGNS,

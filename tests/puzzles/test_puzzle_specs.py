@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from weft import puzzles, sim
-from weft.puzzles.execution import compact
-from weft.puzzles.memory import quantise
+from weft.puzzles import execution, memory
 
 
 @pytest.mark.parametrize("n", [1, 32, 33, 97, 1100])
@@ -21,21 +20,23 @@ def test_the_two_launches_of_a_scan_give_running_sums_of_the_whole(n):
 
 @pytest.mark.parametrize("n, kept", [(1, 1), (48, 26), (100, 41), (320, 200)])
 def test_compacted_blocks_begin_where_a_scan_of_their_counts_says(n, kept):
-    a = compact.signed(np.random.default_rng(0), n, kept)
-    begin = compact.first_places(n, kept)
+    a = execution.signed(np.random.default_rng(0), n, kept)
+    begin = execution.first_places(n, kept)
     parts = [part[part > 0] for part in np.split(a, range(32, n, 32))]
     assert len(begin) == len(parts) and (a > 0).sum() == kept
     for first, part in zip(begin, parts):
-        assert np.array_equal(compact.spec(a)[first : first + len(part)], part)
+        assert np.array_equal(
+            execution.spec_compact(a)[first : first + len(part)], part
+        )
 
 
 def rows(seed, shape=(9, 40)):
-    return quantise.rows_of_many_kinds(np.random.default_rng(seed), shape)
+    return memory.rows_of_many_kinds(np.random.default_rng(seed), shape)
 
 
 def test_what_was_quantised_comes_back_within_half_a_scale():
     x = rows(0).astype(np.float32).astype(np.float64)
-    q, scale, back = quantise.spec(x)
+    q, scale, back = memory.spec_quantise(x)
     assert q.min() == -127 <= q.max() <= 127
     assert (np.abs(back - x) <= scale[:, None] / 2 * (1 + 1e-12)).all()
 
@@ -44,8 +45,8 @@ def test_rounding_may_decide_only_next_to_a_half():
     x = rows(1)
     x[0] = 0
     x[0, :3] = 12.7, 0.25, 0.3  # 127, 2.5 and 3 scales of 0.1
-    want = dict(zip(("q", "scale", "back"), quantise.spec(x)))
-    allowed = quantise.bound(x, want)
+    want = dict(zip(("q", "scale", "back"), memory.spec_quantise(x)))
+    allowed = memory.bound(x, want)
     assert allowed["q"][0, 1] == 1 and allowed["back"][0, 1] >= want["scale"][0]
     assert allowed["q"][0, 2] == 0 and allowed["back"][0, 2] < 1e-6
     exact = want["scale"] == 1  # rows of halves and of zeros

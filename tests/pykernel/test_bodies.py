@@ -33,7 +33,7 @@ from weft.pykernel import bodies
 from weft.pykernel.bodies import THREADS, TILE
 from weft.pykernel.sim import sim
 from weft.pykernel.to_cuda.cuda_c import cuda_c
-from weft.see.figures.beside import beside
+from weft.see.view import beside
 from weft.toolchain.native import NULL
 
 

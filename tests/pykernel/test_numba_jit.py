@@ -24,8 +24,8 @@ from weft.base.errors import ArgumentError, KernelError
 from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
-from weft.pykernel.language.kernel import PythonKernel
-from weft.pykernel.numba import arguments, errors, meaning, on_gpu, reading, simulator
+from weft.pykernel.language import PythonKernel
+from weft.pykernel.numba import arguments, meaning, on_gpu, reading, simulator
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -806,7 +806,7 @@ def test_what_the_linker_says_of_shared_memory():
         "ERROR_PTX_COMPILE (4)\nLinker error log: ptxas error   : Entry function "
         "'_ZN4fill' uses too much shared data (0x27100 bytes, 0xc000 max)\n"
     )
-    found = errors.explain("fill", meaning.read(fill), said)
+    found = reading.explain("fill", meaning.read(fill), said)
     assert str(found).startswith("fill: its shared arrays need 160000 bytes, a block")
     assert "49152" in str(found) and "\n" not in str(found)
 

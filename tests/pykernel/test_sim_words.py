@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from numpy import float32
 
 from weft import ArgumentError, cuda, cuda_c, numba_jit, sim
-from weft.pykernel.language import messages
+from weft.pykernel import language
 from weft.pykernel.sim.log import Log
 from weft.pykernel.sim.record import WRITE, Site
 from weft.pykernel.to_cuda import TranslationError
@@ -91,11 +91,11 @@ def test_the_error_says_what_was_probably_meant(kernel, said, runner):
     ],
 )
 def test_a_name_is_near_another(name, meant):
-    assert messages.find_near_name(name) == meant
+    assert language.find_near_name(name) == meant
 
 
 def test_a_function_of_math_is_named():
-    assert messages.explain_unknown("sqrt")[1] == "did you mean math.sqrt?"
+    assert language.explain_unknown("sqrt")[1] == "did you mean math.sqrt?"
 
 
 # ---- arrays taken for numbers, and numbers for arrays --------------------------

@@ -9,7 +9,7 @@ import pytest
 from weft import cuda, cuda_c, load_cuda, numba_jit
 from weft.base.errors import ArgumentError, BuildError, KernelError
 from weft.cells.gpu import nvrtc
-from weft.see.machine_code import assembly, ptx, sass
+from weft.see.machine_code import instructions, ptx, sass
 from weft.see.machine_code.instructions import told
 from weft.toolchain import tools
 from weft.toolchain.build import nvcc
@@ -241,7 +241,7 @@ $__internal_0_$__slow:
 
 def test_loops_are_those_of_the_control_flow_not_every_jump_back():
     """A slow path behind the end jumps back, and is no loop; nor is the last branch."""
-    code = assembly.read_sass(SASS, "_Z1kv")
+    code = instructions.read_sass(SASS, "_Z1kv")
     assert [one.opcode for one in code.instructions][-1] == "RET.REL.NODEC"
     outer, inner = code.loops
     assert (outer.depth, outer.hot, sorted(outer.body)) == (0, False, [1, 2, 3, 4])
@@ -250,7 +250,7 @@ def test_loops_are_those_of_the_control_flow_not_every_jump_back():
 
 
 def test_a_place_is_the_readers_own_line_also_where_a_header_was_inlined():
-    code = assembly.read_sass(SASS, "_Z1kv").instructions
+    code = instructions.read_sass(SASS, "_Z1kv").instructions
     assert [one.line for one in code[:3]] == [3, 2, 6]
     assert {one.file for one in code} == {"/tmp/cell"}
     assert code[1].bits == 128 and code[1].kind == "global load"
@@ -288,8 +288,8 @@ $L__BB0_2:
 
 
 def test_ptx_is_read_with_calls_tables_and_inlined_headers():
-    assert assembly.list_ptx_kernels(PTX) == ["_Z1kPf"]
-    code = assembly.read_ptx(PTX, "_Z1kPf")
+    assert instructions.list_ptx_kernels(PTX) == ["_Z1kPf"]
+    code = instructions.read_ptx(PTX, "_Z1kPf")
     names = [one.opcode for one in code.instructions]
     want = ["ld.param.u64", "ld.global.v4.f32", "call.uni", "brx.idx", "ret"]
     assert names == want

@@ -13,7 +13,7 @@ import torch
 
 from weft import ArgumentError, nvtx_range, sim
 from weft.mnist import PythonCnn, Split
-from weft.see.traces import timeline
+from weft.see import timeline
 from weft.toolchain import build
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import pytest
 from IPython import display
 
 from weft.base.errors import ArgumentError
-from weft.see.figures.sketches import rounds, tiles, warps
+from weft.see.sketches import rounds, tiles, warps
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 

@@ -8,7 +8,7 @@ import torch
 
 from weft import timeline as timeline_of
 from weft.base.errors import ArgumentError
-from weft.see.traces.timeline import (
+from weft.see.timeline import (
     HOST,
     KERNEL,
     OTHER,

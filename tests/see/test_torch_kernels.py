@@ -9,11 +9,9 @@ import torch
 
 from weft import ArgumentError, torch_kernels
 from weft.benchmarks import torch_kernels as bench
-from weft.see.traces.kernel_names import bare, explain
+from weft.see.kernel_names import bare, explain
 
-module = importlib.import_module(
-    "weft.see.traces.torch_kernels"
-)  # the function hides it
+module = importlib.import_module("weft.see.torch_kernels")  # the function hides it
 VECTORIZED = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 NAMES = {  # name -> short, library, tile, layout, precision, made for
     "ampere_sgemm_128x64_tn": ("gemm", "cuBLAS", "128x64", "tn", "fp32, FMA", "8.0"),
@@ -122,7 +120,7 @@ def test_the_operators_of_the_cpu_are_those_that_ran(monkeypatch):
 
 def test_a_long_table_ends_with_a_row_for_the_others():
     rows = [
-        module.Row(explain(f"kernel_{i}(int)"), f"kernel_{i}(int)", 1, 100.0 - i)
+        module.KernelRow(explain(f"kernel_{i}(int)"), f"kernel_{i}(int)", 1, 100.0 - i)
         for i in range(30)
     ]
     text = repr(module.TorchKernels(rows, "a card", "cuda"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.base import style
-from weft.see.figures import view
+from weft.see import view
 
 LISTING = """\
 out 0x7ffe0f08 8 0x7ffe1000

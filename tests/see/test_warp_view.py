@@ -5,8 +5,8 @@ import pytest
 from IPython import display
 
 from weft import cuda, sim
-from weft.see.figures import sketches as warp_view
-from weft.see.figures.sketches import sectors_of, turns_of
+from weft.see import sketches as warp_view
+from weft.see.sketches import sectors_of, turns_of
 
 T = np.arange(32)
 RANDOM = np.random.default_rng(0).integers(0, 400, 32)

@@ -16,10 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -154,6 +150,8 @@ INCH = 72  # points of an SVG
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure of that many SVG points, which no notebook shows twice."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
@@ -168,6 +166,8 @@ def write_caption(figure: Figure, text: str) -> None:
 
 def mark_powers(axes: Axes, high: float) -> None:
     """Ticks at 10, 30, 100, ... up to `high` as plain numbers."""
+    from matplotlib.ticker import NullLocator
+
     low = axes.get_xlim()[0]
     ticks = [
         digit * 10**power

@@ -7,7 +7,7 @@ bodies, launch, edit   one body by every runner; a launch; from an edit to its r
 sim, simt, check       what running kernels on a CPU costs
 counters               is the count right; how far Nsight Compute may differ from it
 sanitizer              NVIDIA's compute-sanitizer over every rung
-plot_bodies, plot_transpose, crossing  charts; where two of their lines cross
+plot_bodies, plot_transpose  charts
 readme, sentences      blocks of results for README and docs/results.md
 phrases                numbers, times and devices in their sentences
 """

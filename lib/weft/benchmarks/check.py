@@ -21,7 +21,7 @@ from ..cells.cpu.launch import open_runtime
 from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
 from ..timing import device_name, summarize
-from ..timing.samples import clock_for
+from ..timing.timers import clock_for
 from ..toolchain import build
 from . import edit
 

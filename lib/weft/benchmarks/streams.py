@@ -20,7 +20,7 @@ from typing import Any
 from ..base import device as devices
 from ..base.paths import ROOT
 from ..timing.results import device_name
-from ..timing.samples import summarize
+from ..timing.timers import summarize
 from ..toolchain.build import find_tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"

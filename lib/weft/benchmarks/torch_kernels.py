@@ -18,7 +18,7 @@ import torch
 from ..mnist.data import Split
 from ..mnist.twin import TwinTrainer, precision
 from ..mnist.weights import initial_weights
-from ..see.traces.torch_kernels import torch_kernels
+from ..see.torch_kernels import torch_kernels
 
 BATCH, REPEAT = 64, 20
 PRECISIONS = ("fp32", "tf32")

@@ -26,7 +26,7 @@ from ..cells.cpu.launch import open_runtime
 from ..cells.module import select_only_kernel
 from ..cells.structs import find_scalar
 from ..csource import signature
-from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
+from ..pykernel.language import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim
 from .cases import LaunchShape, count_dimensions
 

@@ -95,9 +95,8 @@ from jupytext.myst import notebook_to_myst
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
-from ..puzzles.cells import make_cells
 from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
-from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source
+from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
 from . import course, first_cell, glossary
 
 ANSWER = "<!-- answer -->"

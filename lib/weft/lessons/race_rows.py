@@ -25,7 +25,7 @@ from ..benchmarks.race.race import race, rungs_of
 from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
 from ..mnist import Cnn, trainer
 from ..mnist.data import Split
-from ..see.figures.view import show_figure
+from ..see.view import show_figure
 
 Row = dict[str, Any]
 PRECISIONS = ("fp32", "tf32", "bf16")

@@ -21,8 +21,8 @@ import torch
 from ..base.errors import ArgumentError, OutOfMemory
 from ..pykernel import bodies
 from ..pykernel.bodies import THREADS, blocks_for
-from ..see.traces.timeline import nvtx_range
-from ..timing.samples import Marks
+from ..see.timeline import nvtx_range
+from ..timing.marks import Marks
 from ..toolchain import native
 from .data import MEAN, STD
 from .rungs import NUMBA

@@ -27,7 +27,7 @@ from ..base.device import count_cores
 from ..base.errors import ArgumentError
 from ..timing import Timing, device_name, in_rounds
 from ..timing.results import compare_with_torch, first_line
-from ..timing.samples import SLOWEST, STEPS, count_steps
+from ..timing.timers import SLOWEST, STEPS, count_steps
 from ..toolchain import native
 from . import data
 from .data import epoch_order

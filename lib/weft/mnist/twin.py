@@ -33,7 +33,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.errors import ArgumentError
-from ..timing.samples import Marks
+from ..timing.marks import Marks
 from .data import MEAN, STD, Split
 from .rungs import PRECISIONS
 from .trainer import EVALUATION_BATCH

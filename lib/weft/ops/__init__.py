@@ -13,8 +13,8 @@ Bad input raises native.ArgumentError (a ValueError) with the numbers in it.
 
 op, plan             a Python function with gradients, from what describes an op and
                      from the launchers that kernels/weft.h declares
-cases/               a file per op: its twin in PyTorch, shapes, cases to check
-case                 one call, its answers, and how close is close enough
+cases/               a file per op: its twin in PyTorch, shapes, cases to check, and
+                     how close to float64 is close enough
 products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
 check                every rung against float64, with poisoned outputs; a backward

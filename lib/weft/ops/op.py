@@ -18,7 +18,7 @@ from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import write_value
 from .calls import Array, same_kind, wants_gradients
-from .case import Answer, Case, Tensors
+from .cases import Answer, Case, Tensors
 from .plan import ANY, LEADING, CallPlan, Differentiable, Extents
 
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..report.program import LISTINGS, ProgramReport
+from ..report.model import LISTINGS, ProgramReport
 from ..report.raw import Files, program_report
 from ..report.text import colour_report
 from ..timing import machine

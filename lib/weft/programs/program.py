@@ -208,7 +208,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
-    with build.running.make_pool() as pool:
+    with tools.make_pool() as pool:
         jobs = [pool.submit(_compile_object, program, s) for s in program.sources]
         objects = [job.result() for job in jobs]
     objects.append((build._compile_object(start, flavour), [str(start)], set()))
@@ -262,7 +262,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
-    done = build.running.run([*command, "-E", str(source)])
+    done = tools.run([*command, "-E", str(source)])
     if done.returncode:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
@@ -320,7 +320,7 @@ def _one_pass(program: Program, source: str, more: list[str]):
     command = _compile(program, "c++", program.std) + _list_macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
     command += ["-DSIMT_CHECK"] if program.check else []
-    done = build.running.run([*command, "-include", f"{SIMT}/program.h", source])
+    done = tools.run([*command, "-include", f"{SIMT}/program.h", source])
     if done.returncode:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))

@@ -10,23 +10,22 @@
     puzzles.guards.show(kernel)      a picture of what the kernel does
     puzzles.guards.reset()           the stub again
 
-A puzzle is a file in the folder of its group; GROUPS has them in an order in which each
-can be solved from what came before. This module is read as a collection: it iterates
+A group of puzzles is a module; GROUPS has them in an order in which each can be solved
+from what came before. This module is read as a collection: it iterates
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
-    groups, lessons       which puzzles there are, and their stubs; lessons, minutes
+    groups                which puzzles there are, and their stubs
+    lessons               a group as cells of a notebook; lessons and their minutes
     errors                what a notebook shows of an answer, right or wrong
-    cells                 a group as cells of a notebook
     instance, goal        the case that is drawn; the picture of what is asked
     answered              the picture of what an answer does, and what it gave
-    launches              the launch in either, in words and as circles
     score, counts         what an answer costs beside the best known; limits
     sizes                 the sizes that an answer is tried at
     progress, table       what is solved, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle to show how they work
-    threads/ grids/ tiles/ counting/ sums/ memory/ execution/    the puzzles
+    threads, grids, tiles, counting, sums, memory, execution    the puzzles
 """
 
 from __future__ import annotations

@@ -36,9 +36,8 @@ from ..see.pictures.values import (
     stacked,
 )
 from .answers import PuzzleAnswer, is_stub, parse_answer
-from .goal import draw_goal, narrow_dtype, write_element
+from .goal import draw_goal, launch_of, launch_words, narrow_dtype, write_element
 from .instance import Instance, make_instance
-from .launches import launch_of, launch_words
 
 IMAGE = 400  # elements of rows and columns from which on they are seen as an image
 SMALL = 10.0  # pixels of a cell of an image

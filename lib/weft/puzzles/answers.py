@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import cells as jit
 from ..base.errors import ArgumentError
 from ..csource import signature
-from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
+from ..pykernel.language import PythonKernel, plain_function, source_of
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -154,8 +154,8 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """ArgumentError where the name is that of another puzzle's kernel (if loaded)."""
     if answer.name == puzzle.kernel_name:
         return
-    for module in [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]:
-        other = vars(module).get("puzzle")
+    groups = [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]
+    for other in [value for group in groups for value in vars(group).values()]:
         if getattr(other, "kernel_name", None) == answer.name:
             name = other.name
             raise ArgumentError(

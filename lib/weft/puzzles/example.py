@@ -18,6 +18,7 @@ def negate(out, a):
 
 
 puzzle = Puzzle(
+    name="example",
     title="Negate",
     text=(
         "Store each number of `a` in `out` with the opposite sign. There is one block, "

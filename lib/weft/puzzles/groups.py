@@ -105,7 +105,8 @@ def load(name: str) -> Puzzle:
     """The puzzle of this name; KeyError with the names there are."""
     if name not in GROUP_OF:
         raise KeyError(describe_unknown(name))
-    return importlib.import_module(f".{GROUP_OF[name]}.{name}", __package__).puzzle
+    group = importlib.import_module(f".{GROUP_OF[name]}", __package__)
+    return getattr(group, name.upper())
 
 
 def describe_unknown(name: str) -> str:

@@ -32,7 +32,7 @@ from .errors import (
     short_errors,
 )
 from .goal import draw_goal
-from .groups import LESSONS, make_stub, number_of, remove_marks
+from .groups import GROUPS, LESSONS, make_stub, number_of, remove_marks
 from .progress import note_solved as remember
 from .progress import read_progress
 from .score import score
@@ -175,8 +175,9 @@ class Puzzle:
 
     @cached_property
     def spec_text(self) -> str:
-        """The reference's source."""
-        return _read_source(self.spec)
+        """The reference's source, in which it is called spec."""
+        text = _read_source(self.spec)
+        return re.sub(rf"\b{self.spec.__name__}\b", "spec", text)
 
     @cached_property
     def cuda_c_answer(self) -> str:
@@ -310,14 +311,13 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """The group and the name of a puzzle: its folder and its file in this package.
+    """The group and the name of a puzzle: the group is its module in this package.
 
-    Elsewhere, in a notebook, it has no group and the name of its kernel.
+    Elsewhere, in a notebook, it has no group and, unless given, its kernel's name.
     """
-    *above, file = answer.__module__.split(".")
-    group = above[-1] if above[:-1] == ["weft", "puzzles"] else ""
-    own = above[:2] == ["weft", "puzzles"]
-    return group, name or (file if own else answer.__name__)
+    package, _, module = answer.__module__.rpartition(".")
+    group = module if package == "weft.puzzles" and module in GROUPS else ""
+    return group, name or answer.__name__
 
 
 def _read_source(function: Callable[..., Any]) -> str:

@@ -42,8 +42,7 @@ from .text import (
 )
 
 if TYPE_CHECKING:
-    from .model import Finding, Report
-    from .program import ProgramReport
+    from .model import Finding, ProgramReport, Report
 
 
 def highlight_text(text: str, language: str = "cuda") -> str:

@@ -19,7 +19,7 @@ from ..base.paths import COMMON, KERNELS, SIMT
 from . import symbols
 from .counters import CostPlace, Counters
 from .cures import IN_PLACE, UPDATE, guard, in_c, of_one_warp
-from .model import Finding, Listing, Report
+from .model import Finding, Listing, ProgramReport, Report
 from .places import (
     Index,
     find_column,
@@ -31,7 +31,6 @@ from .places import (
     plain_callee,
     split_subscript,
 )
-from .program import ProgramReport
 from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")

@@ -25,8 +25,7 @@ from .cures import in_python as cure_of
 from .places import text_before, write_index
 
 if TYPE_CHECKING:
-    from .model import Finding, Report
-    from .program import ProgramReport
+    from .model import Finding, ProgramReport, Report
 
 SHOWN = 8  # findings; what follows is rarely news
 

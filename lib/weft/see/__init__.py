@@ -3,6 +3,8 @@
 inspect        one launch under the watch build: faults and costs, line by line
 machine_code/  PTX, SASS, occupancy, Nsight Compute
 pictures/      drawings of launches: show(), latency()
-traces/        what ran, and when: timeline(), torch_kernels(), NVTX
-figures/       drawings of arrays, warps, bits, and of two texts side by side
+view           figures, images, arrays with their values, texts side by side
+sketches       small drawings of warps, bits and the glossary's ideas
+timeline       what ran when, on which stream: timeline(), nvtx_range()
+torch_kernels  the kernels that PyTorch ran; kernel_names explains their names
 """

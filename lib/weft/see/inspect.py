@@ -23,8 +23,7 @@ from ..cells.cpu.watched import TIMEOUT, raw_report, tell
 from ..cells.module import Kernel, Launch, select_only_kernel
 from ..pykernel.sim import sim
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel
-from ..report.model import Report
-from ..report.program import ProgramReport
+from ..report.model import ProgramReport, Report
 from ..report.raw import Files, program_report
 from ..toolchain import build, native
 

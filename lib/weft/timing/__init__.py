@@ -2,15 +2,16 @@
 
 It can be called, as weft.bench(f, x): see timers.py.
 
-timers, samples    how long a call takes, and how sure that is; in so many samples
+timers             how long a call takes, and how sure that is
 clocks             by which clock; the GPU's own clock, temperature, power
 results            the JSON of every measurement, and tables
 peaks              what this machine can do at best, cuBLAS included
+marks              when the sections of a step end
 """
 
 from ..base.lazy import callable_as
 from .results import commit, device_name, machine, read_json, table, write_json
-from .samples import BAND, STATISTIC, Timing, in_rounds, summarize, time_call
+from .timers import BAND, STATISTIC, Timing, in_rounds, summarize, time_call
 
 __all__ = [
     "BAND",

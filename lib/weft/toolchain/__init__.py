@@ -1,8 +1,7 @@
 """Compilers, and the libraries that they build.
 
 build         kernels/ to lib/libweft_*.so, one library per op and target
-tools         finds nvcc, g++ and disassemblers, and what they build for
-running       runs a compiler so that nothing of it is left behind
+tools         finds nvcc, g++ and disassemblers, and runs them
 keys          the cache keys: hashes of the files that decide a result
 native        the compiled kernels, callable through cffi
 config        the [grid, block] of a launch

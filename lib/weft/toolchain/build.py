@@ -26,9 +26,8 @@ from ..base import device, store
 from ..base.errors import BuildError
 from ..base.paths import KERNELS, ROOT
 from ..csource.rewriter import rewrite as rewriter
-from . import keys, running
-from .running import version_of
-from .tools import find_tool, live_sm, nvcc, vendor_headers
+from . import keys, tools
+from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
@@ -313,12 +312,12 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     waiting = functools.partial(
         _report_progress, f"waiting for another process to build {name}"
     )
-    with store.lock_file(lock, running.limit(), waiting):
+    with store.lock_file(lock, tools.limit(), waiting):
         if found := _find_library(file):  # by that process
             return found
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
         _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
-        with running.make_pool() as pool:
+        with tools.make_pool() as pool:
             objects = list(pool.map(lambda f: str(_compile_object(f, flavour)), files))
         _run(_linker_command(file, objects, flavour, needs), directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
@@ -359,9 +358,9 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
     Returns what it said besides.
     """
     with store.replace_file(output) as beside:
-        done = running.run([*command, "-o", str(beside)], stdin)
+        done = tools.run([*command, "-o", str(beside)], stdin)
         if done.returncode or not beside.stat().st_size:
-            raise BuildError(running.said_by(done))
+            raise BuildError(tools.said_by(done))
         os.chmod(beside, 0o755)
     return (done.stderr + done.stdout).strip()
 

@@ -13,7 +13,7 @@ sources     what can be tuned, with values for its constants: CUDA C, a Python k
 fit         compiled, left out where too few warps fit, timed in turn
 right       against the reference, before anything is timed
 session     all of that in turn, and what an earlier call found
-tuned       the winner and all rows, and pictures of them
+tuned       the winner and all rows; picture: drawn
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ..cells.arguments import Binder
 from ..csource import signature
 from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
 from ..csource.signature import Signature
-from ..toolchain import build
+from ..toolchain import build, tools
 from ..toolchain.tools import cpu_flags
 
 # A definition at the start of a line; static ones are not for others.
@@ -108,7 +108,7 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
         return path
     with store.replace_file(path) as beside:
         text = f'#line 1 "{CELL}"\n{source}'
-        done = build.running.run([*command, "-", "-lm", "-o", str(beside)], text)
+        done = tools.run([*command, "-", "-lm", "-o", str(beside)], text)
         if done.returncode:
             found = parse_gcc(done.stderr)
             raise CompileError(

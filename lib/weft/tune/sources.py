@@ -32,7 +32,7 @@ from ..cells import stored as words
 from ..cells.gpu import nvrtc
 from ..cells.module import Cell, Kernel, Module, select_only_kernel
 from ..csource import signature
-from ..pykernel.language.kernel import PythonKernel, plain_function
+from ..pykernel.language import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage

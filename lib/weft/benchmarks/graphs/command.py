@@ -51,7 +51,7 @@ from ...mnist.rungs import trainer
 from ...mnist.twin import TwinTrainer, precision
 from ...mnist.weights import initial_weights
 from ...programs.program import Program, build_executable
-from ...see.traces.timeline import KERNEL, Timeline, committed, timeline
+from ...see.timeline import KERNEL, Timeline, committed, timeline
 from ...timing import Timing, device_name, summarize, time_call
 from ...toolchain import build, native
 from ..transpose import _time

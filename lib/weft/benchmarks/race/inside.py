@@ -29,7 +29,7 @@ from ...base.style import (
     style,
 )
 from ...mnist.cnn import Cnn
-from ...see.figures.view import draw_image, mosaic, sheet
+from ...see.view import draw_image, mosaic, sheet
 from .plot_batches import BESIDE, time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts

@@ -39,7 +39,7 @@ from ...mnist.twin import RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize
 from ...timing.results import compare_with_torch, first_line, stamp_row
-from ...timing.samples import synchronize
+from ...timing.timers import synchronize
 from ...toolchain import native
 from .race import Row, Say, twins_of
 

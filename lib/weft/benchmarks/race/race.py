@@ -38,7 +38,7 @@ from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
 from ...timing.results import compare_with_torch, first_line, stamp_row
-from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_host
+from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from ...csource.rewriter import rewrite as rewriter
 from ...csource.signature import Param
 from ...report import symbols
 from ...report.model import CellSource
-from ...toolchain import build, keys
+from ...toolchain import build, keys, tools
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACROS, std_headers
 from . import unset
@@ -189,7 +189,7 @@ class _Made:
                 found = self._said(done, text)
                 library = beside.read_bytes()
                 if not library:
-                    raise BuildError(build.running.said_by(done))
+                    raise BuildError(tools.said_by(done))
                 if refused := unset.list_called(library):
                     found = [unset.refuse_call(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
@@ -202,7 +202,7 @@ class _Made:
         found = diagnostics.in_source(found, self.source, text)
         if done.returncode:
             if not done.stderr.strip():
-                raise BuildError(build.running.said_by(done))
+                raise BuildError(tools.said_by(done))
             found = diagnostics.with_error(found, done.stderr)
             raise CompileError(found, self.source, self.name, done.stderr)
         return found
@@ -274,7 +274,7 @@ def _run_gxx(
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK
-    return build.running.run([*command, "-o", str(output)], text)
+    return tools.run([*command, "-o", str(output)], text)
 
 
 # A cell has what NVRTC gives it without any #include, and nothing of the host's C

@@ -24,7 +24,7 @@ from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
 from ...benchmarks.matmul.race import Race, RaceOptions, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
 from ...ops.check import RungVerdict, require
-from ...report.program import ProgramReport
+from ...report.model import ProgramReport
 from ...see.inspect import WatchedTensor, report_watched, watch_flavour
 from ...toolchain import build, native
 from .code import rung_name, rung_path

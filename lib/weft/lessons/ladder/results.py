@@ -41,9 +41,9 @@ from ...benchmarks.matmul.series import (
 )
 from ...benchmarks.plot_bodies import load_elsewhere
 from ...benchmarks.tensor.command import STALLS
-from ...see.figures.view import show_figure
 from ...see.machine_code import ptx, sass
 from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
+from ...see.view import show_figure
 from ...timing.peaks import ceilings
 from ...toolchain.build import nvcc
 from ...toolchain.native import set_threads

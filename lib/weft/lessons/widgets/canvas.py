@@ -28,7 +28,7 @@ from ...base.errors import ArgumentError
 from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
-from ...see.figures.view import choose_grid, draw_image, mosaic
+from ...see.view import choose_grid, draw_image, mosaic
 
 try:
     import anywidget

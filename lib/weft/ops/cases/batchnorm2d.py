@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from ..case import Answer, Case, U, autograd, column, random, sum_bound
 from ..op import Bench, Op
+from . import Answer, Case, U, autograd, column, random, sum_bound
 
 
 def batchnorm2d(x, weight, bias, eps=1e-5):

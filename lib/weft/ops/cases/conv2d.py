@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch.nn.functional as F
 
-from ..case import Answer, Case, absolute, autograd, random, sum_bound
 from ..op import Bench, Op
+from . import Answer, Case, absolute, autograd, random, sum_bound
 
 
 def conv2d(x, weight, bias=None, padding=0):

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ...toolchain import native
-from ..case import Answer, Case, U
+from . import Answer, Case, U
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32
 GAP = 7.25  # what lies between the matrices of c, and must stay

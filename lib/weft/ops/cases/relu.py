@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from ..case import Answer, Case, random
 from ..op import Bench, Op
+from . import Answer, Case, random
 
 
 def relu(x):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from ..case import Answer, Case, U, random
 from ..op import Op
+from . import Answer, Case, U, random
 
 
 def sgd(param, grad, lr):

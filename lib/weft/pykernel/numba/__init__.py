@@ -6,10 +6,9 @@ simulator, which is another process here.
 
     arguments         what Numba takes, where it lies, and launches without Numba
     meaning           what the names in a kernel mean; names of cuda that are none
-    errors            Numba's messages, each as one sentence
     simulator, child  the other process, from here and from inside
     gpu               launches on a GPU
-    reading           types and PTX, which need no GPU
+    reading           types and PTX, which need no GPU, and Numba's errors in a sentence
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...toolchain.config import LaunchConfig
-from ..language.kernel import PythonKernel, plain_function
+from ..language import PythonKernel, plain_function
 from . import arguments, gpu, meaning, reading, simulator
 
 _KEPT = "__weft_numba__"

@@ -35,7 +35,7 @@ from ...cells.arguments import describe
 from ...cells.cpu import arena
 from ...cells.gpu import driver, launch
 from ...toolchain.config import LaunchConfig
-from ..language.messages import explain_unfit
+from ..language import explain_unfit
 
 _CODES = {
     **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},

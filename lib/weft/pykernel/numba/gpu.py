@@ -22,8 +22,8 @@ from ...cells.gpu import driver
 from ...cells.gpu import launch as launches
 from ...toolchain import native
 from ...toolchain.config import LaunchConfig
-from ..language.kernel import PythonKernel
-from . import arguments, errors, meaning
+from ..language import PythonKernel
+from . import arguments, meaning, reading
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
 _NUMBERS = frozenset(
@@ -198,7 +198,7 @@ class NumbaLaunch:
 
     def fail(self, error: Exception) -> None:
         """Raise what `error`, of Numba or of the driver, means."""
-        raise errors.explain(self.name, self.target.part, error) from None
+        raise reading.explain(self.name, self.target.part, error) from None
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

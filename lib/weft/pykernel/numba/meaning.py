@@ -36,8 +36,15 @@ import numpy as np
 from ... import cuda
 from ... import cuda as language
 from ...base.errors import ArgumentError
-from ..language import messages
-from ..language.kernel import plain_function, source_of
+from ..language import (
+    VECTORS,
+    explain_unknown,
+    find_near_name,
+    list_names,
+    plain_function,
+    source_of,
+    without_cuda,
+)
 
 CUDA_NAME = "__cuda__"  # what the module is called in the new code
 
@@ -106,8 +113,8 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
             path, base = f"{base.attr}.{path}", base.value
         if not isinstance(base, ast.Name) or base.id not in modules or _is_known(path):
             continue
-        if messages.find_near_name(path) or path.split(".")[0] in messages.VECTORS:
-            what, hint = messages.explain_unknown(path)
+        if find_near_name(path) or path.split(".")[0] in VECTORS:
+            what, hint = explain_unknown(path)
             text = source.line(node.lineno).strip()
             raise ArgumentError(
                 f"{function.__name__}, line {node.lineno}: {what} ({hint}): {text}"
@@ -116,14 +123,14 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
 
 def explain_undefined(name: str) -> str:
     """What to say of a name that means nothing."""
-    if language := messages.without_cuda(name):
+    if language := without_cuda(name):
         return f"{name} is not defined: a kernel writes cuda.{language}"
     return f"{name} is not defined"
 
 
 def _is_known(path: str) -> bool:
     """Whether it is in the language, or in Numba's own module."""
-    return path in messages.list_names() or any(
+    return path in list_names() or any(
         _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
     )
 
@@ -132,7 +139,7 @@ def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
     except Exception:  # weft.cuda's own names say that they are for kernels
-        return module is cuda and path in messages.VECTORS
+        return module is cuda and path in VECTORS
     return module is not None
 
 

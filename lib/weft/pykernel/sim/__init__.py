@@ -5,7 +5,7 @@ memory, numbers, warp    what threads find: arrays, C's arithmetic, other thread
 rewrite, program         the kernel with its accesses noted and its waits as yields
 syntax, names            ... its trees, what it may not have, what its names mean
 intrinsics               ... what the language becomes, its own arrays included
-elements, accesses       ... its assignments, its reads and writes of elements
+elements                 ... its assignments, its reads and writes of elements
 plain_loops, walks       ... its loops whose accesses are noted all at once
 record, log, layout      what is recorded: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
@@ -22,7 +22,7 @@ from ...base.arrays import ORDERS
 from ...base.errors import ArgumentError
 from ...report.html import show
 from ...report.model import Report
-from ..language.kernel import PythonKernel
+from ..language import PythonKernel
 from . import memory
 from .launch import SimulatedLaunch, bind_arguments
 from .program import RewrittenKernel

@@ -17,8 +17,8 @@ import numpy as np
 from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
-from ..language import messages
-from ..language.kernel import FunctionSource
+from .. import language
+from ..language import FunctionSource
 from .memory import HALF, has
 from .record import AccessPlace, Variant
 from .rewrite import THREAD
@@ -211,7 +211,7 @@ def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
     ]
     if not chain:
         return error
-    if isinstance(error, NameError) and (name := messages.without_cuda(error.name)):
+    if isinstance(error, NameError) and (name := language.without_cuda(error.name)):
         made = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
         made.name = error.name
         return made

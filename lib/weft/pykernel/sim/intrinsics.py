@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..language import messages
-from ..language.kernel import FunctionSource, with_constants
+from .. import language
+from ..language import FunctionSource, with_constants
 from . import names
 from .record import ATOMIC, FENCE
 from .syntax import add, load, make_constant, make_product, make_refusal
@@ -137,7 +137,7 @@ def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
         made = form(rewriter, path, node)
         if made is not None:
             return made
-    what, hint = messages.explain_unknown(path)
+    what, hint = language.explain_unknown(path)
     if rewrite_attribute(rewriter, path) is not None:
         what, hint = f"cuda.{path} is no function", "leave out its brackets"
     return rewriter.refuse(node, f"{what} ({hint})")
@@ -157,7 +157,7 @@ def _bind_arguments(
         rewriter.refuse(
             node,
             f"cuda.{path} takes {count} argument{'s' * (count != 1)} by position, "
-            f"{given} {'is' if given == 1 else 'are'} given ({messages.call(path)})",
+            f"{given} {'is' if given == 1 else 'are'} given ({language.call(path)})",
         )
     return [rewriter.visit(arg) for arg in node.args]
 

@@ -17,7 +17,7 @@ from ...report.cures import IN_PLACE, UPDATE
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_turns
-from ..language.kernel import FunctionSource
+from ..language import FunctionSource
 from .blocks import MANY, Between, Meeting
 from .counters import SiteSums
 from .layout import CODES, Batch, MemoryLayout

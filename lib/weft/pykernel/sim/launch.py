@@ -17,12 +17,11 @@ from ...base.errors import ArgumentError, KernelFault
 from ...report.model import Finding, Report
 from ...report.places import unflatten, write_index
 from ...toolchain.config import LaunchConfig
-from ..language.kernel import PythonKernel
+from ..language import PythonKernel
 from . import faults, memory, warp
-from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
-from .memory import ArrayView
+from .memory import CASTS, Accesses, ArrayView
 from .names import ANY, POSITIVE, WHOLE, list_rebound
 from .numbers import NUMBERS, math_function
 from .plain_loops import LoopShapes

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ... import cuda
-from ..language.kernel import value_of
+from ..language import value_of
 
 UNKNOWN = object()
 # Functions of these are called as they are; those of anybody else are rewritten.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ..language.kernel import FunctionSource, PythonKernel, source_of, value_of
+from ..language import FunctionSource, PythonKernel, source_of, value_of
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .names import ANY, Kinds

@@ -15,8 +15,8 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Any
 
-from ..language import messages
-from ..language.kernel import LOOP_HINT, as_range
+from .. import language
+from ..language import LOOP_HINT, as_range
 from . import elements, intrinsics, names
 from .elements import find_entity
 from .numbers import TYPES, converted
@@ -241,12 +241,12 @@ class Rewriter(ast.NodeTransformer):
         """The value of a name of the language; number: which cannot be a vector's."""
         made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
-            self.refuse(node, "{} ({})".format(*messages.explain_unknown(path)))
+            self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
         return place_node(made, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         for side in (node.left, node.right):
-            if self.path(side) in messages.VECTORS:
+            if self.path(side) in language.VECTORS:
                 self.intrinsic(self.path(side) or "", side, number=True)
         return self.generic_visit(node)
 

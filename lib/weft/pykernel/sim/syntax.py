@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ..language.kernel import FunctionSource
+from ..language import FunctionSource
 
 # The refused piece of syntax: what it is called, and the way to write it.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {

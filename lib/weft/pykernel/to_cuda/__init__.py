@@ -38,8 +38,8 @@ fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of f
 are not rounded exactly: within a few units of the last place. On a GPU a * b + c is one
 rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
 
-    types, errors                   what values are; what has no place in C
-    desugar, scope                  assignments one by one; where locals are declared
+    types                           what values are; what has no place in C
+    scope                           assignments one by one; where locals are declared
     unit                            a function for its argument types, and its names
     infer, statements               types, least and largest values of everything
     calls, arrays                   ... of what is called
@@ -59,13 +59,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError
 from ...csource import signature
-from ..language.kernel import PythonKernel
+from ..language import PythonKernel
 from .emit import UnitWriter
-from .errors import TranslationError
 from .infer import infer
 from .output import TranslationOutput
 from .scope import warn
-from .types import Argument, of_argument, parse
+from .types import Argument, TranslationError, of_argument, parse
 from .unit import TranslatedUnits
 
 if TYPE_CHECKING:

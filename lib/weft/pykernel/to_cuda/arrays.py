@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..language.kernel import with_constants
+from ..language import with_constants
 from .types import CONST, F64, LOCAL, SHARED, ArrayType, ScalarType, of_dtype
 from .unit import KnownFunction, LanguageName, Unit, write_dotted
 

@@ -6,7 +6,7 @@ import ast
 import types as python_types
 from typing import Any
 
-from ..language import messages
+from ..language import LISTED, call, explain_unknown, list_names
 from .arrays import evaluate_constant
 from .types import (
     BOOL,
@@ -60,13 +60,11 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
     ):
         wanted = " or ".join(map(str, counts))
         found = unit.meaning(node.func)
-        language = (
-            isinstance(found, LanguageName) and found.path in messages.list_names()
-        )
+        language = isinstance(found, LanguageName) and found.path in list_names()
         unit.fail(
             f"{ast.unparse(node.func)} takes {wanted} "
             f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
-            messages.call(found.path) if language else "count the arguments",
+            call(found.path) if language else "count the arguments",
             node,
         )
 
@@ -112,10 +110,10 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
         return _type_atomic(walk, path[7:], node)
     if path in ("shared.array", "local.array", "const.array_like"):
         what, hint = f"cuda.{path} stands alone on its line", f"name = cuda.{path}(...)"
-    elif path in messages.list_names():
-        what, hint = f"cuda.{path}() does not become CUDA C", messages.LISTED
+    elif path in list_names():
+        what, hint = f"cuda.{path}() does not become CUDA C", LISTED
     else:
-        what, hint = messages.explain_unknown(path)
+        what, hint = explain_unknown(path)
     unit.fail(what, hint, node)
 
 
@@ -127,7 +125,7 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         values = args[1:]
     else:
         if name not in (*ATOMICS, "cas"):
-            unit.fail(*messages.explain_unknown(f"atomic.{name}"), node)
+            unit.fail(*explain_unknown(f"atomic.{name}"), node)
         count(unit, node, 4 if name == "cas" else 3)
         index = args[1].elts if isinstance(args[1], ast.Tuple) else [args[1]]
         values = args[2:]

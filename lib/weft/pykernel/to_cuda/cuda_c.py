@@ -26,7 +26,7 @@ from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
 from ...report.html import highlight_text
 from ...toolchain.config import LaunchConfig
-from ..language.kernel import PythonKernel, source_of, value_of
+from ..language import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument
 

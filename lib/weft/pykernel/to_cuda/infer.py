@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..language import messages
+from .. import language
 from . import calls
 from .statements import walk_block
 from .types import BOOL, F64, FLOAT, INT, ArrayType, ScalarType, Unknown, join, promote
@@ -239,9 +239,9 @@ class TypeWalk:
         if isinstance(found, LanguageName):
             made = calls.type_attribute(found.path)
             if made is None:
-                what, hint = "cuda is no value", messages.LISTED
+                what, hint = "cuda is no value", language.LISTED
                 if found.path:
-                    what, hint = messages.explain_unknown(found.path)
+                    what, hint = language.explain_unknown(found.path)
                 self.unit.fail(what, hint, node)
             return made
         if isinstance(found, (KnownFunction, ScalarType)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..language import messages
-from ..language.kernel import LOOP_HINT
+from .. import language
+from ..language import LOOP_HINT
 from . import arrays, calls
 from .types import INT, ArrayType, ScalarType, Unknown, join, note_write
 from .unit import ANY, LanguageName, Span, merge
@@ -55,7 +55,7 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
         if not isinstance(one.value, ast.Call):
             found = unit.meaning(one.value)
             if isinstance(found, LanguageName) and found.path:
-                unit.fail(*messages.explain_unknown(found.path), one)
+                unit.fail(*language.explain_unknown(found.path), one)
             compared = isinstance(one.value, ast.Compare)
             hint = (
                 "= assigns, == compares" if compared else "assign it, or leave it out"

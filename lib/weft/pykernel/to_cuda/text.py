@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..language.kernel import FunctionSource
+from ..language import FunctionSource
 
 # Precedence in C, as far as kernels use it.
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)

@@ -1,4 +1,6 @@
-"""The types of a kernel's values, as NumPy 2 and the simulator have them.
+"""The types of a kernel's values, and the error for what has none in C.
+
+What cannot be translated, said at its own line with the way to write it.
 
 A strong type is NumPy's (float32, int64, ...). A weak one is Python's own int, float
 or bool: it takes the type of the strong one it meets, and is computed as Python does
@@ -10,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,49 @@ import torch
 
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ..language.messages import explain_unfit
+from ...csource.diagnostics import CompileError, Diagnostic
+from ..language import FunctionSource, explain_unfit
+
+
+class TranslationError(CompileError):
+    """A kernel, or a helper that it calls, does not become CUDA C.
+
+    line, column: in the file or cell, from 1; hint: how to write it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str,
+        function: str,
+        source: FunctionSource,
+        node: ast.AST,
+    ) -> None:
+        self.line = getattr(node, "lineno", source.first)
+        column = getattr(node, "col_offset", 0)
+        text = source.line(self.line)
+        self.column = len(text.encode()[:column].decode(errors="replace")) + 1
+        self.hint, self.function = hint, function
+        one = Diagnostic("", self.line, column + 1, "error", message)
+        super().__init__([one], source.text, function)
+        shown = f"{describe_place(source, self.line)}, in {function}: error: {message}"
+        if text.strip():
+            indent = len(text) - len(text.lstrip())
+            shown += f"\n    {text.strip()}"
+            shown += f"\n    {' ' * max(self.column - 1 - indent, 0)}^"
+        self.args = (shown + (f"\n  hint: {hint}" if hint else ""),)
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+def describe_place(source: FunctionSource, line: int) -> str:
+    """`kernels.py, line 12`; of a notebook's cell just the line."""
+    name = Path(source.file).name
+    if not name or "ipykernel" in source.file or name.startswith("<"):
+        return f"line {line}"
+    return f"{name}, line {line}"
+
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
 MOST = 2**31 - 1  # what C's int holds

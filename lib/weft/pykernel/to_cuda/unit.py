@@ -16,13 +16,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import cuda as language
-from ..language import messages
-from ..language.kernel import FunctionSource, PythonKernel, source_of, value_of
-from .desugar import Desugar
-from .errors import TranslationError
-from .scope import Scope
+from ..language import FunctionSource, PythonKernel, source_of, value_of, without_cuda
+from .scope import Desugar, Scope
 from .text import list_comments
-from .types import BOOL, FLOAT, INT, Argument, ArrayType, ScalarType, of_dtype
+from .types import (
+    BOOL,
+    FLOAT,
+    INT,
+    Argument,
+    ArrayType,
+    ScalarType,
+    TranslationError,
+    of_dtype,
+)
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ class Unit:
             return find_meaning(value_of(self.function, node.id))
         except LookupError:
             hint = "assign it before, or define it above the kernel"
-            if language := messages.without_cuda(node.id):
+            if language := without_cuda(node.id):
                 hint = f"write cuda.{language}"
             self.fail(f"{node.id} is not defined", hint, node)
 

@@ -5,8 +5,7 @@ occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
 compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
-assembly      parse PTX and SASS into instructions
-instructions  instructions, their kinds, and the loops that contain them
+instructions  parse PTX and SASS into instructions, their kinds and their loops
 listing       display a kernel's instructions, folded
 residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters beside the simulator's
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import assembly, compilation
+from . import compilation, instructions
 from .compilation import demangle, select_kernels, source_for
 from .listing import KernelListing, View
 from .profile import Profile, profile
@@ -46,8 +45,8 @@ def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
 
 
 _READERS = {
-    "ptx": (assembly.list_ptx_kernels, assembly.read_ptx),
-    "sass": (assembly.list_sass_kernels, assembly.read_sass),
+    "ptx": (instructions.list_ptx_kernels, instructions.read_ptx),
+    "sass": (instructions.list_sass_kernels, instructions.read_sass),
 }
 
 

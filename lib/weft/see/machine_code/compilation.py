@@ -34,11 +34,11 @@ from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
 from ...cells.module import Cell, Kernel, Module
-from ...pykernel.language.kernel import PythonKernel, source_of
+from ...pykernel.language import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel, reading
 from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
-from . import assembly
+from . import instructions
 
 DEFAULT = "sm_90"  # where there is no GPU
 _FOR_PTXAS = "-Xptxas="  # what nvcc hands on
@@ -183,9 +183,9 @@ def ptxas() -> str | None:
 
 
 def _run_tool(command: list[str], what: str) -> str:
-    done = build.running.run(command, folder=store.cache_folder())
+    done = tools.run(command, folder=store.cache_folder())
     if done.returncode:
-        said = build.running.said_by(done)
+        said = tools.said_by(done)
         raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")
     return done.stderr + done.stdout
 
@@ -330,7 +330,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
     """Return (name, Usage) of the only kernel, compiled for an architecture."""
     source = source_for(kernel, args)
     made = source.compile(arch)
-    found = select_kernels(source, made, assembly.list_ptx_kernels(made.ptx))
+    found = select_kernels(source, made, instructions.list_ptx_kernels(made.ptx))
     if len(found) != 1:
         names = ", ".join(demangle(*one) for one in found)
         raise ArgumentError(

@@ -17,7 +17,7 @@ from ...cells import stored
 from ...cells.gpu import loader as gpu
 from ...cells.module import Kernel
 from ...csource import signature
-from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.language import PythonKernel
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import config

@@ -1,8 +1,8 @@
 """Pictures of a launch as SVG: who touches what, how often, when, and which lanes.
 
 show                 show(): a launch, and its picture
-touches, scene       the accesses of a launch as a table, and what of them is drawn
-svg, grid, threads   marks, sliders, and where cells and threads are
+touches, scene       the accesses of a launch as a table; threads, and what is drawn
+svg, grid            marks, sliders, and where cells are
 access, layout       view="access": arrays, threads, and what the sliders move
 panels, arrows       ... one array or several; arrows between them
 heat, lanes          the other views; lanes has the timeline, too

@@ -10,12 +10,21 @@ import numpy as np
 from ...base.style import WIDTH
 from ...base.text import count_things
 from ...report.model import Finding
-from . import svg, threads
+from . import svg
 from .arrows import Hidden, arrows, taken
 from .foot import findings_of, foot, marks
 from .layout import AccessLayout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
-from .scene import MOMENTS, Scene
+from .scene import (
+    MOMENTS,
+    Scene,
+    draw_block_sides,
+    draw_thread,
+    draw_thread_axes,
+    draw_thread_frames,
+    draw_threads,
+    name_thread_axes,
+)
 from .svg import Drawing, Slider, label
 from .touches import Touches, block_name, ravel, sentence
 
@@ -218,12 +227,12 @@ def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]
         key = (moment.interval, block, strength)
         if key not in kept:  # the same for every thread that is singled out
             active = np.unique(moment.of.of(block=block).thread)
-            kept[key] = threads.drawn(grid, active, block_of, block, strength)
+            kept[key] = draw_threads(grid, active, block_of, block, strength)
         out.append(kept[key])
     if moment.who is not None:
         block, thread = moment.who
         runs = len(moment.mine) > 0
-        out.append(threads.single(layout.grids[block], thread, runs))
+        out.append(draw_thread(layout.grids[block], thread, runs))
     return out
 
 
@@ -231,13 +240,13 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
     """What stays whatever the sliders say."""
     trace = scene.trace
     out = [panel.drawn() for panel in layout.panels]
-    out.append(threads.frames(trace, layout.grids))
+    out.append(draw_thread_frames(trace, layout.grids))
     if layout.block:
         out += [layout.block.title(), layout.block.numbers()]
-        names = threads.axis_names(trace, scene.blocks[0])
-        out.append(threads.axes(layout.block, names))
+        names = name_thread_axes(trace, scene.blocks[0])
+        out.append(draw_thread_axes(layout.block, names))
     else:
-        out.append(threads.sides(trace, layout.grids))
+        out.append(draw_block_sides(trace, layout.grids))
     return "".join(out)
 
 

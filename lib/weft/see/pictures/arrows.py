@@ -25,9 +25,8 @@ from .layout import (
     name_lines,
 )
 from .panels import EDGE, LEFT, LINE, Panel, has_indices
-from .scene import Scene
+from .scene import SIDE, Scene
 from .svg import width_of
-from .threads import SIDE
 
 Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
 BOXES = 12  # along the arrows between an array and the threads

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import ArgumentError
 from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
 from ...base.text import count_things, write_thousands
-from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
 from . import svg
 from .instructions import programs

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.style import READ, SHARED, THREAD, WIDTH, WRITTEN
-from . import svg, threads
+from . import svg
 from .foot import outside
 from .grid import Grid, binned, picture
 from .panels import EDGE, LEFT, LINE, READABLE, Panel, Wish, beside, has_indices, stack
-from .scene import Scene
+from .scene import Scene, place_block, place_threads
 from .svg import label, num
 from .touches import Touches, axis_names, distinct, names_of
 
@@ -325,7 +325,7 @@ def layout_of(scene: Scene) -> AccessLayout:
     top = y + (30 if panels else 8)
     block = None
     if len(scene.blocks) == 1 and max(trace.block[1:]) > 1:
-        block = threads.panel(trace, scene.blocks[0], top)
+        block = place_block(trace, scene.blocks[0], top)
         grids = {scene.blocks[0]: block.grid}
         free = WIDTH - EDGE - block.left - block.width - 60
         wide = [wish for wish in shared if not wish.flat]
@@ -334,7 +334,7 @@ def layout_of(scene: Scene) -> AccessLayout:
             panels += beside(wide, "right", left, block.top, free, block.grid.side)
             shared = [wish for wish in shared if wish.flat]
     else:
-        grids = threads.places(trace, scene.blocks, top)
+        grids = place_threads(trace, scene.blocks, top)
     band = [*grids.values(), *(p.grid for p in panels if p.place == "right")]
     bottom = max(g.top + g.height for g in band) + 12
     if len(grids) > 1 and trace.block[1] > 1:

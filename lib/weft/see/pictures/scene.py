@@ -1,4 +1,7 @@
-"""What of a launch is drawn: which blocks, which threads, which arrays and moments."""
+"""Threads on a drawing, and what of a launch is drawn.
+
+What of a launch is drawn: which blocks, which threads, which arrays and moments.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,193 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ...base.style import PALE, THREAD, WIDTH
 from ...pykernel.sim.record import LOCAL, Trace, TracedArray
 from ...report.model import Finding, Report
-from .threads import name_of, places
-from .touches import Touches, ravel, touches
+from . import svg
+from .grid import Grid, fit
+from .panels import EDGE, LEFT, Panel, Wish, beside
+from .svg import label, num
+from .touches import Index3, Touches, ravel, short, touches, unravel
+
+SIDE = 26.0  # pixels of a thread in whose circle a number can stand
+NAMED = 46.0  # pixels for the name of one block of several
+
+
+@functools.lru_cache(maxsize=4096)
+def name_of(thread: int, block: Index3) -> str:
+    """The thread's index as far as its block has dimensions: "3", "3,0"."""
+    return short(unravel(thread, block), block)
+
+
+def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, Grid]:
+    """Where the threads of these blocks stand, by block; {} if they do not all fit.
+
+    One block of one dimension always fits: a row of threads, or rows of 32, its warps.
+    """
+    x, y, z = trace.block
+    room = WIDTH - LEFT - EDGE - 36
+    if len(blocks) == 1:
+        if x > 32:
+            return {blocks[0]: fit(x, 1, -(-x // 32), 32, room, 520, 20).at(LEFT, top)}
+        return {blocks[0]: fit(x, 1, 1, x, room, 520, 32).at(LEFT, top)}
+    across, down, deep = trace.grid
+    if deep > 1 or z > 1 or len(blocks) > 64:
+        return {}
+    name = NAMED if y == 1 else 0.0
+    apart = max(24.0 + name, 120.0 - SIDE * x if y > 1 else 0)
+    side = min(32.0, (room + 36 - apart * across) / (x * across))
+    if side < SIDE or down * (y * SIDE + 36) > 330:
+        return {}
+    out = {}
+    for block in blocks:
+        bx, by, _ = unravel(block, trace.grid)
+        made = Grid(x * y, 1, y, x, float(int(side)))
+        left = LEFT + name + bx * (made.width + apart)
+        out[block] = made.at(left, top + by * (made.height + (36 if y > 1 else 24)))
+    return out
+
+
+def place_block(trace: Trace, block: int, top: float) -> Panel:
+    """A single block of two or three dimensions, with its axes."""
+    x, y, z = trace.block
+    shape = (z, y, x) if z > 1 else (y, x)
+    index = ", ".join(str(i) for i in unravel(block, trace.grid)[: 3 if z > 1 else 2])
+    array = TracedArray("threads", "", shape, np.dtype("int32"), True)
+    names = name_thread_axes(trace, block)
+    gutter = 7.0 * len(str(y - 1)) + 22 + 6.8 * len(names[1])
+    wish = Wish(-1, array, 0, gutter, f"blockIdx = ({index})")
+    longest = name_of(x * y * z - 1, trace.block)
+    most = 32.0 if svg.width_of(longest, 11) < 25 and x * y * z <= 64 else 16.0
+    return beside([wish], "below", EDGE, top, 430, most, frame=7)[0]
+
+
+def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
+    """What the reader calls threadIdx.x, .y and .z: a local with that value."""
+    indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
+    of = [trace.names.get((block, t)) for t in range(len(indices))]
+    out = []
+    for axis, letter in enumerate("xyz"):
+        fits = [
+            name
+            for name in of[0] or ()
+            if trace.block[axis] > 1
+            and all(n and n.get(name) == i[axis] for n, i in zip(of, indices))
+        ]
+        # Of block 0, row is ty as well: the shorter name is the thread's own.
+        out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
+    return out[0], out[1], out[2]
+
+
+def draw_threads(
+    grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
+) -> str:
+    """A block's threads: those that act are full, the others pale."""
+    every = np.arange(grid.count)
+    idle = np.setdiff1d(every, active)
+    radius = _compute_radius(grid)
+    out = []
+    if len(active):
+        said = ",".join(map(str, active.tolist()))
+        out.append(
+            f'<path d="{_draw_circles(grid, active, radius)}" fill="{THREAD}" '
+            f'fill-opacity=".25" stroke="{THREAD}" data-block="{number}" '
+            f'data-threads="{said}"/>'
+        )
+    if len(idle):
+        out.append(
+            f'<path d="{_draw_circles(grid, idle, radius)}" fill="none" {PALE}/>'
+        )
+    texts = [name_of(int(t), block) for t in every]
+    if max(svg.width_of(text, 11) for text in texts) <= 2 * radius - 1:
+        acts = set(active.tolist())
+        for thread, text in enumerate(texts):
+            x, y = grid.middle(thread)
+            faint = thread not in acts
+            out.append(label(x, y + 4, text, 11, anchor="middle", faint=faint))
+    shown = "".join(out)
+    return f'<g opacity="{strength}">{shown}</g>' if strength < 1 else shown
+
+
+def draw_thread(grid: Grid, thread: int, runs: bool) -> str:
+    """The thread that is singled out."""
+    x, y = grid.middle(thread)
+    mark = svg.thread(x, y, _compute_radius(grid) + 0.5, runs=runs)
+    return mark.replace("<circle ", '<circle stroke-width="2.6" ', 1)
+
+
+def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
+    """The frame of each block, and the name of each of several."""
+    out = []
+    flat = trace.block[1] == trace.block[2] == 1
+    for block, grid in grids.items():
+        left, wide = grid.left - 6, grid.width + 10
+        index = short(unravel(block, trace.grid), trace.grid)
+        if len(grids) > 1 and flat:
+            left, wide = left - NAMED + 6, wide + NAMED - 6
+            y = grid.top + grid.side / 2
+            out.append(label(left + 8, y - 3, "block", 11, faint=True))
+            out.append(label(left + 8, y + 11, index, 11, mono=True, faint=True))
+        elif len(grids) > 1:
+            y = grid.top + grid.height + 18
+            named = f"block ({index})" if "," in index else f"block {index}"
+            out.append(label(left + 4, y, named, 11, faint=True))
+        out.append(svg.frame(left, grid.top - 6, wide, grid.height + 10))
+    return "".join(out)
+
+
+def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
+    """The name of it all left of the threads, and the warps right of their rows."""
+    first = next(iter(grids.values()))
+    y = first.top + min(first.side, 30) / 2 + 2
+    x = LEFT - 14
+    out = label(x, y, "threads", 14, anchor="end", mono=True, bold=True)
+    if len(grids) == 1:
+        index = short(unravel(next(iter(grids)), trace.grid), trace.grid)
+        name = f"({index.replace(',', ', ')})" if "," in index else index
+        text = f"blockIdx = {name}" if "," in index else f"blockIdx.x = {name}"
+        out += label(x, y + 15, text, 11, anchor="end", mono=True, faint=True)
+    if len(grids) == 1 and first.rows > 1 and trace.block[1] == 1 and first.side >= 11:
+        right = first.left + first.width + 12
+        for row in range(first.rows):
+            at = first.top + row * first.side + first.cell / 2 + 4
+            out += label(right, at, f"warp {row}", 11, faint=True)
+    return out
+
+
+def draw_thread_axes(panel: Panel, names: tuple[str, str, str]) -> str:
+    """Names along the sides of a block of two dimensions."""
+    grid = panel.grid
+    x = grid.left + grid.cols * grid.side / 2
+    y = grid.top + grid.rows * grid.side / 2 + 4
+    down = grid.top + grid.height + 23 + panel.frame
+    digits = 7.0 * len(str(grid.rows - 1)) + 10 + panel.frame
+    out = label(x, down, names[0], 11, anchor="middle", mono=True, bold=True)
+    if grid.rows > 1:
+        across = label(
+            grid.left - digits, y, names[1], 11, anchor="end", mono=True, bold=True
+        )
+        out += across
+    if grid.planes > 1:
+        deep = f"{names[2]} = 0 … {grid.planes - 1}, one plane after the other"
+        out += label(grid.left + grid.width + 16, grid.top + 12, deep, 11, faint=True)
+    return out
+
+
+def _compute_radius(grid: Grid) -> float:
+    return max(1.5, grid.side / 2 - (3 if grid.side > 15 else 1.2))
+
+
+def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
+    x, y = grid.corners(threads)
+    r, d = num(radius), num(2 * radius)
+    half = grid.cell / 2
+    return "".join(
+        f"M{num(a + half - radius)} {num(b + half)}a{r} {r} 0 1 0 {d} 0"
+        f"a{r} {r} 0 1 0 -{d} 0z"
+        for a, b in zip(x, y)
+    )
+
 
 MANY = 32  # threads: with more, some are chosen
 MOMENTS = 24  # barrier intervals that the slider stops at
@@ -133,7 +319,7 @@ def _choose_blocks(
     """All blocks if there is room for them; else a faulty one, or the first at work."""
     count = int(np.prod(trace.grid))
     shared = any(a.space == "shared" for a in arrays)
-    if not shared and count > 1 and places(trace, range(count), 0.0):
+    if not shared and count > 1 and place_threads(trace, range(count), 0.0):
         return tuple(range(count))
     for finding in report.findings if report else ():
         if finding.block and finding.array:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError, KernelFault
-from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
 from ...report.model import Report
 from . import access

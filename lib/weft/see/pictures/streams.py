@@ -13,7 +13,7 @@ from .panels import EDGE
 from .svg import box, label, num
 
 if TYPE_CHECKING:
-    from ..traces.timeline import Span, Timeline
+    from ..timeline import Span, Timeline
 
 LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
 ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows

@@ -17,12 +17,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import ArgumentError
-from ...base.paths import ROOT
-from ...base.text import round_number
-from ...report import html
-from ...timing import device_name, read_json, table
-from ...timing.clocks import is_named_range, start_profile
+from ..base.errors import ArgumentError
+from ..base.paths import ROOT
+from ..base.text import round_number
+from ..report import html
+from ..timing import device_name, read_json, table
+from ..timing.clocks import is_named_range, start_profile
 from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"

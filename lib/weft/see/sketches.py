@@ -31,8 +31,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...base.errors import ArgumentError
-from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, fade_colour
+from ..base.errors import ArgumentError
+from ..base.style import INK, READ, SHARED, THREAD, WRITTEN, fade_colour
 from .view import cells, figure, frame, sheet, thread
 
 CELL = 0.4  # inches, of a thread

@@ -35,10 +35,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import ArgumentError
-from ...base.paths import ROOT
-from ...timing import device_name, read_json
-from ...timing.clocks import start_profile
+from ..base.errors import ArgumentError
+from ..base.paths import ROOT
+from ..timing import device_name, read_json
+from ..timing.clocks import start_profile
 from .kernel_names import explain
 
 # What a span is.
@@ -113,13 +113,13 @@ class Timeline:
 
     def __repr__(self) -> str:
         # The pictures import PyTorch: slow where nothing is drawn.
-        from ..pictures import streams
+        from .pictures import streams
 
         return streams.account(self)
 
     def _repr_html_(self) -> str:
         # The pictures import PyTorch: slow where nothing is drawn.
-        from ..pictures import streams
+        from .pictures import streams
 
         return streams.draw({"": self})
 
@@ -136,7 +136,7 @@ class timelines(dict):
 
     def _repr_html_(self) -> str:
         # The pictures import PyTorch: slow where nothing is drawn.
-        from ..pictures import streams
+        from .pictures import streams
 
         return streams.draw(self, self.own_axis) if self else "nothing measured yet"
 

@@ -1,0 +1,395 @@
+"""The puzzles of lesson 02c: one result from many numbers.
+
+dot, prefix_sum, axis_sum    sums
+argmax, softmax              more than one pass over a row
+
+Dot: many products, one sum.
+
+Prefix sum, as GPU-Puzzles calls it: the sum of each block, by a tree.
+
+Axis sum: a block for each row.
+
+Argmax: the column of the largest number of a row.
+
+Softmax of a row: largest number, sum, quotient.
+"""
+
+import math
+
+import numpy as np
+from numpy import float32, int32
+
+from weft import cuda
+
+from ..check.cases import divide_up
+from .puzzle import Puzzle
+from .sizes import every_size
+
+
+def spec_dot(a, b):
+    return a @ b
+
+
+def dot_product(out, a, b, n):
+    """out[0] = a[0] * b[0] + a[1] * b[1] + ... One block of 8. About eight lines."""
+    s = cuda.shared.array(8, float32)
+    i = cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    if i < n:
+        s[i] = a[i] * b[i]
+    cuda.syncthreads()
+    if i == 0:
+        acc = float32(0)
+        for j in range(n):
+            acc += s[j]
+        out[0] = acc
+    ### END SOLUTION
+
+
+DOT = Puzzle(
+    name="dot",
+    title="Dot",
+    text=(
+        "`out[0]` is [the sum of the products](glossary.ipynb#dot-product) `a[i] * "
+        "b[i]`. There is one block of 8 threads, and `n` is at most 8. Each thread may "
+        "read one number of `a` and one of `b`, and `out` is written once."
+    ),
+    spec=spec_dot,
+    answer=dot_product,
+    checks=dict(
+        outputs={"out": "1"},
+        inputs={"a": "n", "b": "n"},
+        sizes=every_size([8, 1, 2, 3, 4, 5, 7], most=8),
+        launch=lambda n: (1, 8),
+        terms=lambda n: n,
+    ),
+    drawn=dict(n=8),
+    launch=(1, 8),
+    hints=[
+        "Every thread can compute its product alone, and store it where the others can "
+        "read it.",
+        "The sum needs all of the products: what must have happened before any thread "
+        "adds the first two?",
+        "With eight numbers a single thread may do the adding, in a local variable "
+        "that starts as `float32(0)`. It stores the sum in `out` at the end.",
+    ],
+    better=(
+        "Each number is read once and `out` written once. With so few products one "
+        "barrier is enough, if one thread adds them; a tree has more barriers."
+    ),
+    limits={
+        "reads.a": lambda n: n,
+        "reads.b": lambda n: n,
+        "writes.out": 1,
+        "lanes.a": 8,
+        "atomics": 0,
+    },
+    budget={"barriers": 4},  # of the lesson's tree
+)
+
+
+def spec_prefix_sum(a):
+    padded = np.pad(a, (0, -len(a) % 8))
+    return padded.reshape(-1, 8).sum(axis=1)
+
+
+def sum_blocks(out, a, n):
+    """out[block] = the sum of the block's numbers. Blocks of 8. About eleven lines."""
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    ### BEGIN SOLUTION
+    acc = a[i] if i < n else float32(0)
+    s[t] = acc
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            acc += s[t + half]
+            s[t] = acc
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = acc
+    ### END SOLUTION
+
+
+PREFIX_SUM = Puzzle(
+    name="prefix_sum",
+    title="Prefix sum",
+    text=(
+        "Each block of 8 threads adds up its 8 numbers of `a` and stores the sum in "
+        "`out`, one number for each block. The last block may have fewer numbers. "
+        "Halve the work from round to round: 8 numbers become 4 sums, then 2, then 1. "
+        "(The name comes from GPU-Puzzles: this is the first half of a [prefix "
+        "sum](glossary.ipynb#scan).)"
+    ),
+    spec=spec_prefix_sum,
+    answer=sum_blocks,
+    checks=dict(
+        outputs={"out": "cdiv(n, 8)"},
+        inputs={"a": "n"},
+        sizes=every_size([15, 8, 1, 2, 3, 7, 9, 16, 23], 203),
+        launch=lambda n: (divide_up(n, 8), 8),
+        terms=8,
+    ),
+    drawn=dict(n=15),
+    launch=(2, 8),
+    hints=[
+        "Store the numbers in `s`. Past the end of `a` store a zero, which changes no "
+        "sum.",
+        "In the first round, threads 0 to 3 each add the number four places further on "
+        "to their own. In the second, threads 0 and 1 add the number two places "
+        "further on. What comes next?",
+        "A round may begin only when every thread has finished the previous one. So "
+        "the barrier is in the loop, and not below an `if` that only some threads "
+        "enter.",
+    ],
+    better=(
+        "8 numbers take three rounds, with a barrier before each and none after the "
+        "last. A thread keeps its sum in a variable, and others read it in `s`."
+    ),
+    scored=dict(n=16),
+    limits={
+        "reads.a": lambda n: n,
+        "lanes.a": 8,
+        "shared_read_lanes": 2,  # of 4, 2 and 1: a thread that adds alone has 1
+    },
+)
+
+
+def spec_axis_sum(a):
+    return a.sum(axis=1)
+
+
+def sum_rows(out, a, cols):
+    """out[row] = the sum of row `row` of a. Blocks of 8. About eleven lines."""
+    s = cuda.shared.array(8, float32)
+    col = cuda.threadIdx.x
+    row = cuda.blockIdx.x
+    ### BEGIN SOLUTION
+    acc = a[row * cols + col] if col < cols else float32(0)
+    s[col] = acc
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if col < half:
+            acc += s[col + half]
+            s[col] = acc
+        half //= 2
+    if col == 0:
+        out[row] = acc
+    ### END SOLUTION
+
+
+AXIS_SUM = Puzzle(
+    name="axis_sum",
+    title="Axis sum",
+    text=(
+        "`a` has `rows` rows of `cols` numbers, and `out[row]` is the sum of row "
+        "`row`. Each row has a block of 8 threads, and `cols` is at most 8."
+    ),
+    spec=spec_axis_sum,
+    answer=sum_rows,
+    checks=dict(
+        outputs={"out": "rows"},
+        inputs={"a": ("rows", "cols")},
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)]
+            ],
+            most=(16, 8),
+        ),
+        launch=lambda rows: (rows, 8),
+        terms=8,
+    ),
+    drawn=dict(rows=4, cols=6),
+    launch=(4, 8),
+    scored=dict(rows=4, cols=8),
+    hints=[
+        "This is the previous puzzle, but each block's numbers begin elsewhere, and "
+        "there are `cols` of them. At which index of the flat array does row 1 begin?",
+        "A thread without a number (`col` not below `cols`) contributes a zero. The "
+        "next row begins right after the end of a row, so a read there would not be "
+        "reported as an error.",
+    ],
+    better=(
+        "Each number is read once. 8 numbers take three rounds, with a barrier before "
+        "each. A thread keeps its sum in a variable, and others read it in `s`."
+    ),
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
+)
+
+
+def spec_argmax(a):
+    return a.argmax(axis=1)
+
+
+def argmax_rows(out, a, cols):
+    """out[row] = column of the row's largest number. Blocks of 32. Sixteen lines."""
+    s = cuda.shared.array(32, float32)
+    at = cuda.shared.array(32, int32)
+    col = cuda.threadIdx.x
+    row = cuda.blockIdx.x
+    ### BEGIN SOLUTION
+    most = a[row * cols + col] if col < cols else float32(-np.inf)
+    place = col
+    s[col] = most
+    at[col] = place
+    half = 16
+    while half > 0:
+        cuda.syncthreads()
+        if col < half:
+            other, there = s[col + half], at[col + half]
+            if other > most or (other == most and there < place):
+                most, place = other, there
+            s[col] = most
+            at[col] = place
+        half //= 2
+    if col == 0:
+        out[row] = place
+    ### END SOLUTION
+
+
+def numbers(rng, shape):
+    """Few different values, so that many are equal; some rows all negative.
+
+    With enough rows, some contain fractions and some numbers far from zero.
+    """
+    whole = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
+    if shape[0] < 3:
+        return whole
+    return whole * rng.choice([1, 0.25, 1e30], (shape[0], 1))
+
+
+ARGMAX = Puzzle(
+    name="argmax",
+    title="Argmax",
+    text=(
+        "`out[row]` is [the column](glossary.ipynb#argmax) of the largest number in "
+        "row `row`. If that number occurs more than once, it is the first such column. "
+        "Each row has a block of 32 threads, and `cols` is at most 32."
+    ),
+    spec=spec_argmax,
+    answer=argmax_rows,
+    checks=dict(
+        outputs={"out": "int32[rows]"},
+        inputs={"a": ("rows", "cols")},
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)]
+            ],
+            most=(8, 32),
+        ),
+        launch=lambda rows: (rows, 32),
+        data={"a": numbers},
+    ),
+    drawn=dict(rows=2, cols=12),
+    launch=(2, 32),
+    scored=dict(rows=4, cols=32, launch=(4, 32)),
+    hints=[
+        "This is a tree like that of a sum, but instead of adding two numbers it keeps "
+        "the larger one, with its column in `at`.",
+        "Beyond the end of a row, use a number that never wins, not even against "
+        "negative numbers: `-np.inf`.",
+        "If both numbers are equal, compare their columns and keep the smaller one. In "
+        "a tree the left one of two need not be the first.",
+    ],
+    better=(
+        "Each number of `a` is read once, and numbers and columns go through the tree "
+        "together. 32 numbers take five rounds, with a barrier before each."
+    ),
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 32},
+)
+
+
+def spec_softmax(a):
+    e = np.exp(a - a.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def softmax_rows(out, a, cols):
+    """out (rows,cols) = softmax of each row of a. Blocks of 8. About eleven lines."""
+    s = cuda.shared.array(8, float32)
+    col = cuda.threadIdx.x
+    row = cuda.blockIdx.x
+    ### BEGIN SOLUTION
+    mine = a[row * cols + col] if col < cols else float32(0)
+    s[col] = mine
+    cuda.syncthreads()
+    if col < cols:
+        most = mine
+        for j in range(cols):
+            most = max(most, s[j])
+        total = float32(0)
+        for j in range(cols):
+            total += math.exp(s[j] - most)
+        out[row * cols + col] = math.exp(mine - most) / total
+    ### END SOLUTION
+
+
+def softmax_numbers(rng, shape):
+    """Around 0, far above and far below it, where exp() alone is inf or 0.
+
+    In every third row one number, the last or any, is far above all others.
+    """
+    rows, cols = shape
+    x = 3 * rng.standard_normal(shape) + rng.choice([0, 500, -500], (rows, 1))
+    for row in range(2, rows, 3):
+        x[row, rng.choice([cols - 1, rng.integers(cols)])] += 200
+    return x
+
+
+def bound(a, want):
+    """Of a difference d, its exp (4 units: 2 of the last place), a sum, a quotient."""
+    unit, out = 2.0**-24, want["out"]
+    d = a.max(axis=1, keepdims=True) - a  # rounded: exp's relative error is d units
+    mean = (out * d).sum(axis=1, keepdims=True)  # of that, in the sum
+    return 1.01 * unit * out * (d + mean + 4 + 4 + a.shape[1] + 1) + 1e-37
+
+
+SOFTMAX = Puzzle(
+    name="softmax",
+    title="Softmax",
+    text=(
+        "Each number of a row becomes its `math.exp`, [divided by the "
+        "sum](glossary.ipynb#softmax) of the row's `exp`s. First subtract the row's "
+        "largest number from all of them: `exp(500)` is too large for a float32. Each "
+        "row has a block of 8 threads, and `cols` is at most 8."
+    ),
+    spec=spec_softmax,
+    answer=softmax_rows,
+    checks=dict(
+        outputs={"out": ("rows", "cols")},
+        inputs={"a": ("rows", "cols")},
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)]
+            ],
+            most=(16, 8),
+        ),
+        launch=lambda rows: (rows, 8),
+        data={"a": softmax_numbers},
+        bound=bound,
+    ),
+    drawn=dict(rows=2, cols=6),
+    launch=(2, 8),
+    hints=[
+        "There are three steps: the row's largest number, the sum of `math.exp(number "
+        "- largest)`, and the quotient. The first two need the whole row, which is in "
+        "`s`.",
+        "With at most 8 numbers each thread may go through all of `s` by itself. If no "
+        "thread overwrites them, one barrier is enough.",
+        "With trees, an element of `s` may be reused only after all threads have read "
+        "it. What does `s[0]` contain after the first tree?",
+    ],
+    better=(
+        "Each number of `a` is read once, and a thread keeps its own. If every thread "
+        "adds up by itself, one barrier is enough; trees need one for each round."
+    ),
+    scored=dict(rows=4, cols=8, launch=(4, 8)),
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
+    budget={"barriers": 9},  # of two trees
+)

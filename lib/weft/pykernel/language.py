@@ -1,0 +1,470 @@
+"""A kernel written as a Python function, and messages for what no runner accepts.
+
+kernel     a kernel and what its launch needs
+messages   what no runner takes: arguments, and names that were probably misspelt
+
+Messages for what no runner accepts: unknown names, and arguments.
+
+What was probably meant by a name that the language of a kernel does not have.
+
+What no runner of a Python kernel takes as an argument, said in the same words.
+
+What every runner of such a kernel shares (sim, numba_jit, cuda_c): where its source
+is, what its names mean, and the errors for what is not a kernel or not a launch.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import difflib
+import functools
+import inspect
+import itertools
+import math
+import numbers
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import cuda
+from ..base.errors import ArgumentError
+from ..toolchain.config import LaunchConfig, parse
+
+VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+NUMBERS = ("laneid", "warpsize")
+_CLASSES = ("shared", "local", "const", "atomic")
+# Names from elsewhere, without dots, underscores and capitals.
+_ELSEWHERE = {
+    **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
+    **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},
+    **{"localzeros": "local.array", "localempty": "local.array"},
+    **{"atomiccas": "atomic.cas", "ballot": "ballot_sync", "shfl": "shfl_sync"},
+    **{"any": "any_sync", "all": "all_sync", "lane": "laneid"},
+}
+LISTED = "weft.cuda lists what there is"
+
+
+def explain_unknown(path: str) -> tuple[str, str]:
+    """(what is wrong, a hint) for cuda.<path>, which is nothing as it stands.
+
+    path: "threadidx.x", "syncthread", or "syncthreads" where a number should be.
+    """
+    base, _, axis = path.partition(".")
+    if path in VECTORS:
+        return f"cuda.{path} is three numbers", f"write cuda.{path}.x (or .y, .z)"
+    if base in VECTORS:
+        return f"cuda.{base} has no {axis}", f"it has cuda.{base}.x, .y and .z"
+    if path in list_names():
+        return f"cuda.{path} does nothing until it is called", call(path)
+    meant = find_near_name(path)
+    hint = f"did you mean cuda.{meant}?" if meant else LISTED
+    if not meant and callable(getattr(math, path, None)):
+        hint = f"did you mean math.{path}?"
+    return f"there is no cuda.{path}", hint
+
+
+def find_near_name(name: str) -> str:
+    """The name of the language that `name` probably should be; "" if none is near."""
+    base, _, axis = name.partition(".")
+    if axis and axis in "xyz":
+        vectors = {_bare_name(one): one for one in VECTORS}
+        found = difflib.get_close_matches(_bare_name(base), vectors, 1, 0.6)
+        return f"{vectors[found[0]]}.{axis}" if found else ""
+    bare = _bare_name(name)
+    known = {_bare_name(one): one for one in list_names()} | _ELSEWHERE
+    found = difflib.get_close_matches(bare, known, 1, 0.75)
+    return known[found[0]] if found else ""
+
+
+def without_cuda(name: str) -> str:
+    """The name of the language, "threadIdx", that stands without its cuda.; or ""."""
+    return (
+        name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
+    )
+
+
+def call(path: str) -> str:
+    """How a function of the language is called: "write cuda.popc(x)"; how a number of
+    it is read: "write cuda.laneid, without brackets"."""
+    function = functools.reduce(getattr, path.split("."), cuda)
+    if not callable(function):
+        return f"write cuda.{path}, without brackets"
+    arguments = ", ".join(inspect.signature(function).parameters)
+    return f"write cuda.{path}({arguments})"
+
+
+def _bare_name(name: str) -> str:
+    return name.replace(".", "").replace("_", "").lower()
+
+
+@functools.cache
+def list_names() -> tuple[str, ...]:
+    """Everything that a kernel may write after cuda."""
+    found = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
+    found += NUMBERS
+    for name, value in vars(cuda).items():
+        if name in _CLASSES:
+            found += [f"{name}.{one}" for one in vars(value) if one[0] != "_"]
+        elif hasattr(value, "__wrapped__"):  # a function of kernels
+            found.append(name)
+    return tuple(found)
+
+
+_LISTS = (list, set, frozenset, range, bytearray)
+_WANTED = "want an array, a tensor, a number or a tuple of numbers"
+_INT = "want a whole number of 64 bits"
+_NUMBERS = "want float32, int32 or the like"
+
+
+def explain_unfit(value: Any, name: str = "x") -> str:
+    """Why no kernel takes this value for its parameter `name`; "" if one may.
+
+    The end of a sentence that begins with the name: "is a list, which ...".
+    """
+    if isinstance(value, torch.Tensor):
+        return _of_tensor(value, name)
+    if isinstance(value, np.ndarray):
+        return _of_array(value, name)
+    if isinstance(value, (bool, np.bool_, np.void)):
+        return ""
+    if isinstance(value, (int, np.integer)):
+        most = 2**64 if isinstance(value, np.uint64) else 2**63
+        return "" if -(2**63) <= value < most else f"= {value}: {_INT}"
+    if isinstance(value, (np.longdouble, np.clongdouble)):
+        return f"is a {type(value).__name__}, which no GPU has: pass float({name})"
+    if isinstance(value, (float, complex, np.number)):
+        return ""
+    if isinstance(value, tuple):
+        other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
+        kind = _describe_kind(other[0]) if other else ""
+        only = f"holds {kind}: a tuple may hold numbers; pass arrays one by one"
+        return only if other else ""
+    if isinstance(value, _LISTS):
+        return (
+            f"is {_describe_kind(value)}, which a kernel cannot read: pass "
+            f"np.array({name}) and "
+            f"look at that array after the launch"
+        )
+    spoken = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
+    if isinstance(value, type) or not any(hasattr(value, one) for one in spoken):
+        return f"is {_describe_kind(value)}: {_WANTED}"
+    return ""  # each runner looks at the array that it makes of it
+
+
+def refuse(
+    kernel: str, named: dict[str, Any], written: Callable[[], Sequence[str]]
+) -> None:
+    """Raise ArgumentError for the first argument that no runner takes.
+
+    named: the arguments by parameter. written: gives the parameters into whose
+    elements the kernel stores; asked only where an array is read-only.
+    """
+    for name, value in named.items():
+        if why := explain_unfit(value, name):
+            raise ArgumentError(f"{kernel}: {name} {why}")
+        read_only = isinstance(value, np.ndarray) and not value.flags.writeable
+        if read_only and name in written():
+            raise ArgumentError(
+                f"{kernel}: {name} is read-only, and {kernel} writes into it: pass "
+                f"{name}.copy()"
+            )
+
+
+def list_written(tree: ast.FunctionDef) -> list[str]:
+    """The names into whose elements a function stores, itself or by an atomic."""
+    found = []
+    for node in ast.walk(tree):
+        target: Any = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            target = node.value
+        elif isinstance(node, ast.Call) and "atomic." in ast.unparse(node.func):
+            target = node.args[0] if node.args else None
+        while isinstance(target, ast.Subscript):  # x[row][col]
+            target = target.value
+        if isinstance(target, ast.Name):
+            found.append(target.id)
+    return found
+
+
+def _of_array(array: np.ndarray, name: str) -> str:
+    dtype = array.dtype
+    if isinstance(array, np.ma.MaskedArray):
+        return (
+            f"is a masked array, whose mask no kernel sees: pass {name}.data, or "
+            f"{name}.filled(...)"
+        )
+    if dtype.hasobject:
+        return f"holds Python objects, which no kernel reads: {_NUMBERS}"
+    wide = dtype in (np.longdouble, np.clongdouble)
+    if dtype.kind not in "biufcV" or (wide and dtype.itemsize > 8):
+        return f"holds {dtype}, which no kernel reads: {_NUMBERS}"
+    if not dtype.isnative:
+        return (
+            f"holds {dtype}, numbers in the byte order of other machines: pass "
+            f"{name}.astype(np.{dtype.name})"
+        )
+    return "" if array.ndim else _flatten_targets(name)
+
+
+def _of_tensor(tensor: torch.Tensor, name: str) -> str:
+    if tensor.layout != torch.strided:
+        return f"is a {tensor.layout} tensor: want .to_dense()"
+    if tensor.requires_grad:
+        return (
+            "requires a gradient, which would not see what a kernel writes: pass its "
+            ".detach()"
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        return "is only to be negated or conjugated: .resolve_conj()"
+    if tensor.device.type not in ("cpu", "cuda"):
+        return f"is on {tensor.device}: want the CPU or CUDA"
+    if not hasattr(np, kind := str(tensor.dtype)[6:]):
+        return f"holds {kind}, which no Python kernel reads: want {name}.float()"
+    return "" if tensor.ndim else _flatten_targets(name)
+
+
+def _flatten_targets(name: str) -> str:
+    return (
+        f"has no dimensions: pass {name}.reshape(1) for an array of one element, or "
+        f"{name}.item() for the number"
+    )
+
+
+def _describe_kind(value: Any) -> str:
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+_OF_NUMBERS = (
+    *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Tuple),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """A function's text, as it stands in its file or cell.
+
+    tree: its definition, with the file's own line numbers and columns. text: its
+    lines, of which the first is number `first`.
+    """
+
+    file: str
+    first: int
+    text: str
+    tree: ast.FunctionDef
+
+    def line(self, number: int) -> str:
+        """A line of the file by its number; "" outside of the function."""
+        lines = self.text.splitlines()
+        at = number - self.first
+        return lines[at] if 0 <= at < len(lines) else ""
+
+
+class PythonKernel:
+    """A kernel as a plain function: its name, its parameters and its source.
+
+    function: a Python function, or what Numba's @cuda.jit made of one. Raises
+    ArgumentError if it is neither, or if its parameters are not all plain names.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = plain_function(function)
+        self.name = self.__name__ = self.function.__name__
+        self.parameters = _list_parameters(self.function)
+
+    @functools.cached_property
+    def source(self) -> FunctionSource:
+        """Where the kernel is written; ArgumentError if that is nowhere."""
+        return source_of(self.function)
+
+    def value_of(self, name: str) -> Any:
+        """What a name means that is no local of the kernel; LookupError if nothing."""
+        return value_of(self.function, name)
+
+    def config(self, key: Any) -> LaunchConfig:
+        """What stands in the brackets, in Numba's order.
+
+        [grid, block, stream, bytes of shared memory]; the last two may be missing. A
+        stream of 0, Numba's default, is torch's current one, as without any.
+        """
+        parts = key if isinstance(key, tuple) else (key,)
+        if 3 <= len(parts) <= 4:
+            grid, block, stream, *shared = parts
+            if isinstance(stream, int) and stream == 0:
+                stream = None
+            parts = (grid, block, *(shared or [0]), stream)
+        return parse(self.name, parts)
+
+    def given(
+        self, args: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A launch's arguments by parameter; ArgumentError for what no runner takes.
+
+        named: what was passed by keyword, which a launch has not.
+        """
+        if named:
+            order = ", ".join(self.parameters)
+            raise ArgumentError(
+                f"{self.name}: {next(iter(named))}= is a keyword: a launch takes its "
+                f"arguments in their order, {self.name}[grid, block]({order})"
+            )
+        given = self.bind(args)
+        refuse(self.name, given, self._written)
+        return given
+
+    def _written(self) -> list[str]:
+        try:
+            return list_written(self.source.tree)
+        except ArgumentError:  # no source to read
+            return []
+
+    def bind(self, args: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by parameter; ArgumentError if their count is not the same."""
+        if len(args) != len(self.parameters):
+            takes = ", ".join(self.parameters) or "none"
+            raise ArgumentError(
+                f"{self.name} takes {len(self.parameters)} arguments ({takes}), "
+                f"{len(args)} are given"
+            )
+        return dict(zip(self.parameters, args))
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}({', '.join(self.parameters)})>"
+
+
+def plain_function(value: Any) -> types.FunctionType:
+    """The Python function that a kernel is, or that Numba wraps.
+
+    ArgumentError where there is none: a lambda, a class, a built-in function.
+    """
+    function = getattr(value, "py_func", value)  # Numba's name for it
+    if isinstance(value, PythonKernel):
+        function = value.function
+    if not isinstance(function, types.FunctionType):
+        raise ArgumentError(
+            f"a kernel is a Python function: {value!r} is of type "
+            f"{type(value).__name__}"
+        )
+    if function.__name__ == "<lambda>":
+        raise ArgumentError("a kernel is a function with a name: write it with def")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ArgumentError(
+            f"{function.__name__} is a generator or a coroutine: a kernel returns "
+            f"nothing and has neither yield nor await"
+        )
+    return function
+
+
+def source_of(function: Callable[..., Any]) -> FunctionSource:
+    """The text and the tree of a function; ArgumentError if it has no source."""
+    name = function.__name__
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise ArgumentError(
+            f"{name} has no source to read: define it in a cell or in a file"
+        ) from None
+    text = "".join(lines)
+    indented = text[:1].isspace()
+    # Within an `if`, an indented function parses with its columns as they are.
+    tree = ast.parse(f"if 1:\n{text}" if indented else text)
+    ast.increment_lineno(tree, first - 1 - indented)
+    body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
+    if not isinstance(body[0], ast.FunctionDef):
+        raise ArgumentError(f"{name} is not written with def")
+    return FunctionSource(inspect.getsourcefile(function) or "", first, text, body[0])
+
+
+def value_of(function: types.FunctionType, name: str) -> Any:
+    """What a free name of a function means now; LookupError if it means nothing."""
+    code = function.__code__
+    if name in code.co_freevars and function.__closure__:
+        cell = function.__closure__[code.co_freevars.index(name)]
+        try:
+            return cell.cell_contents
+        except ValueError:
+            raise LookupError(name) from None
+    if name in function.__globals__:
+        return function.__globals__[name]
+    return vars(builtins)[name]
+
+
+def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
+    """An expression without the function's own constants: N where it has N = 8.
+
+    Such a name is assigned once, in the function's own body, from numbers.
+    """
+    bound = [
+        n.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+    ]
+    known = {
+        one.targets[0].id: one.value
+        for one in tree.body
+        if isinstance(one, ast.Assign)
+        and len(one.targets) == 1
+        and isinstance(one.targets[0], ast.Name)
+        and bound.count(one.targets[0].id) == 1
+        and all(isinstance(part, _OF_NUMBERS) for part in ast.walk(one.value))
+    }
+
+    class Settle(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            value = known.pop(name.id, None)  # once: nothing is made of itself
+            if value is None:
+                return name
+            made = self.visit(copy.deepcopy(value))
+            known[name.id] = value
+            return made
+
+    return Settle().visit(copy.deepcopy(node))
+
+
+def as_range(node: ast.expr) -> ast.expr:
+    """What a loop runs over: range(-1, 2) for (-1, 0, 1), else as it was.
+
+    Only for whole numbers at equal distances, which every runner counts.
+    """
+    if not isinstance(node, ast.Tuple):
+        return node
+    try:
+        values = ast.literal_eval(node)
+    except ValueError:
+        return node
+    if not values or any(type(v) is not int for v in values):
+        return node
+    step = values[1] - values[0] if len(values) > 1 else 1
+    if not step or any(b - a != step for a, b in itertools.pairwise(values)):
+        return node
+    text = f"range({values[0]}, {values[-1] + step}" + f", {step}" * (step != 1) + ")"
+    made = ast.parse(text, mode="eval").body
+    for part in ast.walk(made):
+        if isinstance(part, ast.expr):
+            ast.copy_location(part, node)
+    return made
+
+
+# What to write instead of a loop over anything else.
+LOOP_HINT = (
+    "write for i in range(n), and index with i; values at no equal distances go into "
+    "a cuda.const.array_like(...)"
+)
+
+
+def _list_parameters(function: types.FunctionType) -> tuple[str, ...]:
+    found = inspect.signature(function).parameters.values()
+    for one in found:
+        if one.kind is not one.POSITIONAL_OR_KEYWORD or one.default is not one.empty:
+            raise ArgumentError(
+                f"{function.__name__}: the parameter {one} is not a plain name, which "
+                f"is all that a kernel can have"
+            )
+    return tuple(one.name for one in found)

@@ -1,0 +1,196 @@
+"""Pictures of a tuning: time over each constant, and over two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullLocator
+
+from ..base.errors import ArgumentError
+from ..base.style import (
+    INCH,
+    INK,
+    OURS,
+    fade_colour,
+    style,
+    write_caption,
+    write_inline_svg,
+)
+from ..base.text import round_number
+from ..timing import STATISTIC
+
+if TYPE_CHECKING:
+    from .tuned import Tuned
+
+Row = dict[str, Any]
+ACROSS = 5  # panels in a line
+
+
+class TuningPicture(Figure):
+    """A figure that shows itself below a cell, as SVG in the page's own ink."""
+
+    @staticmethod
+    def of(width: float, height: float) -> TuningPicture:
+        """One of so many SVG points."""
+        return TuningPicture(
+            figsize=(width / INCH, height / INCH), layout="constrained"
+        )
+
+    def _repr_html_(self) -> str:
+        return write_inline_svg(self)
+
+
+def draw_strips(tuned: Tuned) -> TuningPicture:
+    """A panel for each constant that varies: a dot for each candidate, the best of each
+    value on a line. Hollow: let go early; below, framed: how many were not timed."""
+    names = [n for n in tuned.constants if len(_list_values(tuned.rows, n)) > 1]
+    names = names or list(tuned.constants)[:1]
+    timed = [row for row in tuned.rows if _time_of(row)]
+    lines = -(-len(names) // ACROSS)
+    with style():
+        figure = TuningPicture.of(920, 60 + 250 * lines)
+        if not timed:
+            axes = figure.subplots()
+            axes.text(0.5, 0.5, "nothing is timed on a processor", ha="center")
+            axes.set_axis_off()
+            return figure
+        grid = figure.subplots(
+            lines, min(ACROSS, len(names)), squeeze=False, sharey=True
+        )
+        every = grid.ravel()
+        for axes, name in zip(every, names):
+            _strip(axes, tuned, name)
+        for axes in every[len(names) :]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel("µs, down is better")
+        _scale(every[0], [_time_of(row) for row in timed])
+        _tell(
+            figure,
+            tuned,
+            "diamond: the best; hollow: let go early; framed: how many were not timed",
+        )
+    return figure
+
+
+def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
+    """The best time for each pair of values: a cell each, the winner's framed."""
+    for name in (x, y):
+        if name not in tuned.constants:
+            known = ", ".join(tuned.constants)
+            raise ArgumentError(f"there is no constant {name!r}; there are {known}")
+    across, down = _list_values(tuned.rows, x), _list_values(tuned.rows, y)
+    with style():
+        figure = TuningPicture.of(
+            min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
+        )
+        axes = figure.subplots()
+        best = tuned.us
+        for i, at_x in enumerate(across):
+            for j, at_y in enumerate(down):
+                here = [
+                    _time_of(row)
+                    for row in tuned.rows
+                    if row["constants"][x] == at_x
+                    and row["constants"][y] == at_y
+                    and _time_of(row)
+                ]
+                won = (tuned.constants[x], tuned.constants[y]) == (at_x, at_y)
+                _draw_cell(axes, i, j, min(here, default=None), best, won)
+        axes.set_xticks(range(len(across)), across)
+        axes.set_yticks(range(len(down)), down)
+        axes.set(xlim=(-0.5, len(across) - 0.5), ylim=(len(down) - 0.5, -0.5))
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.grid(False)
+        _tell(figure, tuned, "µs; fuller is faster; empty: none timed")
+    return figure
+
+
+def _scale(axes: Axes, times: list[float]) -> None:
+    """From 0, or, where times lie far apart, a log axis; room below for words."""
+    low, high = min(times), max(times)
+    if high < 4 * low:
+        axes.set_ylim(-0.14 * high, 1.08 * high)
+        ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
+        axes.set_yticks(ticks)  # no time is below 0
+        return
+    axes.set_yscale("log")
+    axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: round_number(value))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
+    values = _list_values(tuned.rows, name)
+    fastest = []
+    for place, value in enumerate(values):
+        rows = [row for row in tuned.rows if row["constants"][name] == value]
+        times = [
+            (_time_of(row), row["state"] == "timed") for row in rows if _time_of(row)
+        ]
+        for us, known in times:
+            fill = fade_colour(OURS) if known else "none"
+            axes.plot(place, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
+        fastest.append(min((us for us, _ in times), default=np.nan))
+        if missing := len(rows) - len(times):
+            axes.text(
+                *(place, 0.02, f"{missing}"),
+                transform=axes.get_xaxis_transform(),
+                **{"ha": "center", "va": "bottom", "fontsize": 9, "color": INK},
+                bbox={"boxstyle": "round", "fc": "none", "ec": INK, "lw": 0.6},
+            )
+    axes.plot(range(len(values)), fastest, "-", color=OURS, lw=1.2, zorder=1)
+    won = values.index(tuned.constants[name])
+    axes.plot(won, fastest[won], "D", color=OURS, ms=9, zorder=3)
+    axes.annotate(
+        *(f"{round_number(fastest[won])} µs", (won, fastest[won])),
+        **{"xytext": (0, -16), "textcoords": "offset points", "ha": "center"},
+    )
+    axes.set_xticks(range(len(values)), values)
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    axes.set_xlabel(name)
+
+
+def _draw_cell(
+    axes: Axes, i: int, j: int, us: float | None, best: float | None, won: bool
+) -> None:
+    strength = best / us if us and best else 0.0
+    look: dict[str, Any] = {"ec": INK, "fc": "none", "lw": 0.5}
+    if us:
+        look = {
+            "ec": OURS,
+            "fc": (*fade_colour(OURS)[:3], 0.05 + 0.5 * strength**2),
+            "lw": 1,
+        }
+    if won:
+        look["lw"] = 3.5
+    axes.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **look))
+    text = round_number(us) if us else "–"
+    axes.text(i, j, text, ha="center", va="center", fontsize=11)
+
+
+def _tell(figure: Figure, tuned: Tuned, marks: str) -> None:
+    row = tuned.row
+    write_caption(
+        figure,
+        f"{tuned.name}, {row['precision']}; {row['device']}; timer {row['timer']}, "
+        f"{STATISTIC}; {marks}",
+    )
+
+
+def _list_values(rows: list[Row], name: str) -> list[Any]:
+    found = dict.fromkeys(row["constants"][name] for row in rows)
+    try:
+        return sorted(found)
+    except TypeError:  # numbers and words
+        return list(found)
+
+
+def _time_of(row: Row) -> float | None:
+    return row["us"] or row.get("us_at_sight")
