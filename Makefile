@@ -47,7 +47,7 @@ baseline: all
 	@$(RUN) tests/baseline $(ARGS)
 
 notebooks:
-	@$(RUN) -m weft.lessons.maker
+	@$(RUN) -m weft.lessons.maker $(ARGS)
 
 format:
 	@$(RUN) -m ruff format lib tests utils.py

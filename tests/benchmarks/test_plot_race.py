@@ -7,6 +7,7 @@ from drawings import texts
 from tiers import only
 
 from weft.base.style import write_svg
+from weft.benchmarks.race.plot import plot_versions
 from weft.benchmarks.race.plot_batches import plot_batches
 from weft.benchmarks.race.plot_ladder import plot_ladder, plot_roofline
 from weft.timing.results import compare_with_torch
@@ -56,6 +57,15 @@ def test_the_ladder_says_times_ratios_and_gains():
     # 2 x 9 x 32 x (2 x 784 + 3 x 64 x 196) + 3 x 2 x 128 x (3136 + 10) = 24,995,328
     assert "floor 31.4 µs: 25 MFLOP an image" in shown
     assert "batch 64 (left is better)" in shown and "this GPU, 2026-01-02" in shown
+
+
+def test_the_versions_stand_below_one_another_the_slowest_on_top():
+    (ax,) = plot_versions(rows(), [THERE], python_us=3e9).axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[0] == "~ Python, by sim" and "naive" in names[1]
+    assert sum(name.startswith("PyTorch") for name in names) == 2  # the best of each
+    full = [line.get_markerfacecolor() != "none" for line in ax.lines]
+    assert full == ["that GPU" not in name for name in names]
 
 
 def test_the_batches_have_a_panel_for_each_precision():

@@ -141,7 +141,7 @@ def test_each_of_two_deeper_sections_has_its_own_minutes():
         markdown("b " * 450),
     )
     made = nbformat.from_dict(source)
-    course.complete(made, Lesson(LESSONS[0].path, source))
+    course.complete(made, Lesson(LESSONS[0].path, source), LESSONS)
     texts = [cell.source for cell in made.cells]
     assert texts[2] == "## A\n\n*Deeper, 1 minute.*" and "*Deeper" not in texts[3]
     assert texts[4] == "## B\n\n*Deeper, 3 minutes.*"
@@ -152,13 +152,30 @@ def test_completing_a_notebook_twice_is_completing_it_once():
     source = notebook(*cells)
     lesson = Lesson(LESSONS[0].path, source)
     once = nbformat.from_dict(source)
-    course.complete(once, lesson)
+    course.complete(once, lesson, LESSONS)
     assert once.cells[2].source == "## A\n\n*Deeper, 3 minutes.*"
     assert once.cells[3].metadata["tags"] == ["deeper"]
     twice = nbformat.from_dict(once)
     twice.cells = course.strip(twice.cells)
-    course.complete(twice, lesson)
+    course.complete(twice, lesson, LESSONS)
     assert nbformat.writes(twice) == nbformat.writes(once)
+
+
+def test_a_source_has_the_tag_of_a_kind_where_its_section_begins():
+    practice, deeper = ["practice"], ["deeper"]
+    made = notebook(
+        markdown("# T\n\n> Q?"),
+        markdown("## A", *deeper),
+        markdown("a"),
+        markdown("### Part of A"),
+        markdown("### Exercises", *practice),
+    )
+    course.complete(made, Lesson(LESSONS[0].path, made), LESSONS)
+    tags = [cell.metadata.get("tags", []) for cell in made.cells[2:-1]]
+    assert tags == [deeper, deeper, deeper, practice]
+    stripped = course.strip(made.cells)
+    tags = [cell.metadata.get("tags", []) for cell in stripped]
+    assert tags == [[], deeper, [], [], practice]
 
 
 # ---- the shape of a lesson -----------------------------------------------------
@@ -216,8 +233,9 @@ def test_the_first_puzzle_comes_within_fifteen_minutes():
 
 def test_readme_and_the_first_lesson_show_the_same_ways_in():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert course.ways_in("notebooks/") in readme
-    assert any(course.ways_in() in cell.source for cell in reader_of(LESSONS[0]).cells)
+    assert course.ways_in(LESSONS, "notebooks/") in readme
+    table = course.ways_in(LESSONS)
+    assert any(table in cell.source for cell in reader_of(LESSONS[0]).cells)
 
 
 def test_the_first_lesson_counts_the_numbers_to_change_and_draws_the_race():

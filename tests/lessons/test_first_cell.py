@@ -131,12 +131,8 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatc
     environment.name_kernel(sys.executable)
 
 
-def test_make_notebooks_renews_the_cell():
-    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+def test_the_cell_is_known_also_as_it_was_written_once():
     old = f"try:\n    import weft\nexcept ImportError:\n    !git clone {hosted.GITHUB}"
-    cells = [text("# Title"), code(old), code("1 + 1")]
-    hosted.renew_first(cells)
-    assert [c.source for c in cells] == ["# Title", hosted.FIRST, "1 + 1"]
-    cells = [text("# Title"), code("1 + 1")]
-    hosted.renew_first(cells)
-    assert cells[1].source == "1 + 1"
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    cells = code(old), code(hosted.FIRST), text(hosted.FIRST), code("1 + 1")
+    assert [hosted.is_first(cell) for cell in cells] == [True, True, False, False]

@@ -6,7 +6,7 @@ import pytest
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
 from weft.puzzles.groups import GROUPS
-from weft.puzzles.lessons import make_cells
+from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS, make_cells
 
 PYTHON = """\
 def double(x):
@@ -132,6 +132,50 @@ def test_an_exercise_without_check_mistakes_or_spellings_is_refused():
         del given.cells[cell]
         with pytest.raises(lessons.LessonError, match=says):
             list(lessons.exercises(given))
+
+
+# ---- sources -------------------------------------------------------------------
+
+
+def listed(notebook):
+    return [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
+
+
+def test_a_notebook_that_jupyter_has_saved_becomes_a_source(tmp_path):
+    text = nbformat.v4.new_markdown_cell
+    given = source()
+    given.cells[:0] = [text("# Title\n\n> Why?"), text("One."), text("Two.")]
+    wanted = [(kind, code, tags or None) for kind, code, tags in listed(given)]
+    given.cells[3].outputs = [nbformat.v4.new_output("stream", text="1")]
+    given.cells[3].metadata["collapsed"] = True
+    given.cells += [code(""), code("generated", "puzzle"), code("generated", "course")]
+    nbformat.write(given, tmp_path / "10_x.ipynb")
+    (tmp_path / "10_x.md").write_text(lessons.write_source(tmp_path / "10_x.ipynb"))
+    assert listed(lessons.read_source(tmp_path / "10_x.md")) == wanted
+
+
+def test_a_readers_notebook_is_no_way_back():
+    solved = SOLUTIONS / "01a_kernels_in_python.ipynb"
+    found = lessons.find_edited(solved)
+    assert found == lessons.SOURCES / "01a_kernels_in_python.md"
+    with pytest.raises(lessons.LessonError, match="edit notebooks/solutions/01a_"):
+        lessons.find_edited(NOTEBOOKS / solved.name)
+    with pytest.raises(lessons.LessonError, match="no lesson's notebook"):
+        lessons.find_edited(lessons.SOURCES / "x.ipynb")
+
+
+def test_an_id_is_the_heading_above_and_the_cells_number_below_it():
+    text = nbformat.v4.new_markdown_cell
+    cells = [
+        code("0"),
+        text("# `x`, y?\n\nText."),
+        code("1"),
+        text("2"),
+        text("## x-y"),
+    ]
+    lessons.name_cells(cells)
+    assert [cell.id for cell in cells] == ["cell", "x-y", "x-y-2", "x-y-3", "x-y-4"]
+    nbformat.validate(nbformat.v4.new_notebook(cells=cells))
 
 
 # ---- puzzles -------------------------------------------------------------------

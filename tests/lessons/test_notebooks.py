@@ -51,6 +51,18 @@ def test_notebooks_are_as_make_notebooks_leaves_them():
         assert written, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
 
 
+def test_a_saved_notebook_leads_back_to_its_source():
+    """Its source, without a change: what `make notebooks` adds is taken away again."""
+    sources = {path.stem: path for path in lessons.SOURCES.glob("*.md")}
+    assert list(map(lessons.find_edited, map(find_source, PATHS))) == sorted(
+        sources.values()
+    )
+    for path in PATHS:
+        source = sources[path.stem].read_text(encoding="utf-8")
+        back = lessons.write_source(find_source(path))
+        assert back == source, f"sources/{path.stem}.md is not as jupytext writes it"
+
+
 def test_exercises_are_written_with_their_answers():
     for path in PATHS:
         if find_source(path) == path:
@@ -277,14 +289,14 @@ def test_links_to_the_glossary_show_the_definition_and_lead_to_its_cell(path):
         assert title == glossary_module.definition(defined[anchor[1]]), link
 
 
-def test_a_link_is_defined_once_and_anew_when_its_entry_changes(monkeypatch):
+def test_a_link_is_defined_once_and_anew_when_its_entry_changes():
     def entry(text):
         cell = nbformat.v4.new_markdown_cell(f"### the stub\n\n{text}")
         return nbformat.v4.new_notebook(cells=[cell])
 
     def link(text):
-        monkeypatch.setattr(glossary_module, "read", lambda: entry(text))
-        glossary_module.define_links([lesson])
+        entries = glossary_module.entries(entry(text))
+        glossary_module.define_links([lesson], entries)
         return lesson.source
 
     source = (
@@ -299,6 +311,8 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes(monkeypatch):
         title, '"A hole, e.g. a body."'
     )
     assert glossary_module.places_in([lesson]) == {"the-stub", "gap"}
+    glossary_module.strip_links([lesson])
+    assert lesson.source == source
 
 
 def test_a_definition_is_the_first_sentence_as_plain_text():

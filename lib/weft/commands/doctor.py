@@ -33,6 +33,10 @@ class Examination:
     cure: str = ""
     needed: bool = False  # the lab does not run without it
 
+    def __str__(self) -> str:
+        cure = f"\n{'':14} cure: {self.cure}" * bool(self.cure)
+        return f"{self.name:14} {self.value}{cure}"
+
 
 def examine(rungs: bool = True) -> list[Examination]:
     """Examine everything; no part raises an error if the machine lacks something.

@@ -1,8 +1,8 @@
 """The course: its lessons in reading order, how long each takes, and what comes next.
 
-The one list of lessons is the folder: notebooks/NN_topic.ipynb, sorted by name.
-`make notebooks` writes two cells of each lesson from it: below the head, how long the
-lesson takes, and at the end the link to the next one.
+The one list of lessons is a folder, sorted by name: notebooks/sources/NN_topic.md.
+`make notebooks` adds two cells to each lesson: below the head, how long the lesson
+takes, and at the end the link to the next one.
 
 A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
 or "practice" (exercises and puzzles). The tag holds until the next heading of the same
@@ -17,6 +17,7 @@ folded away takes none.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import nbformat
 from nbformat import NotebookNode
@@ -31,13 +32,13 @@ from ..puzzles.lessons import (
     Section,
     cell_minutes,
     list_kinds,
-    list_lessons,
     list_sections,
     match_heading,
     write_minutes,
 )
 
 CORE_MINUTES = 50  # that the core of a lesson may take: a lecture
+TABLE = re.compile(r"(<!-- ways in -->\n)(?:.*?\n)?(<!-- /ways in -->)", re.S)
 LESSON_ROW = re.compile(  # of README's table: the notebook, and its last column
     r"^\| \[\d\d[^|]*\(notebooks/([^)]+)\) \|.*?\| ([^|]*) \|\n", re.M
 )
@@ -46,14 +47,10 @@ LESSON_ROW = re.compile(  # of README's table: the notebook, and its last column
 # ---- lessons -------------------------------------------------------------------------
 
 
-def next_lesson(lesson: Lesson) -> Lesson | None:
+def next_lesson(lesson: Lesson, lessons: Sequence[Lesson]) -> Lesson | None:
     """The lesson that follows; None after the last."""
-    course = list_lessons()
-    at = [one.path.name for one in course].index(lesson.path.name)
-    return course[at + 1] if at + 1 < len(course) else None
-
-
-# ---- sections and minutes ------------------------------------------------------
+    at = [one.path.name for one in lessons].index(lesson.path.name)
+    return lessons[at + 1] if at + 1 < len(lessons) else None
 
 
 # ---- ways in -------------------------------------------------------------------------
@@ -71,9 +68,9 @@ WAYS_IN = (
 )
 
 
-def ways_in(folder: str = "") -> str:
+def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
     """The table of ways in, as Markdown. folder: where the text finds the notebooks."""
-    named = {lesson.number: lesson for lesson in list_lessons()}
+    named = {lesson.number: lesson for lesson in lessons}
     lines = ["| you know | begin with |", "|---|---|"]
     for known, begin in WAYS_IN:
         links = (
@@ -84,24 +81,23 @@ def ways_in(folder: str = "") -> str:
     return "\n".join(lines)
 
 
-def with_course(text: str, folder: str = "") -> str:
-    """README, or a cell, with its tables made anew.
+def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
+    """README, or a cell, with the table of ways in between its two comments."""
+    table = ways_in(lessons, folder)
+    return TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
 
-    The table of ways in is between two comments; of the table of lessons, a row's last
-    column (its files) is kept.
+
+def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
+    """README with its tables made anew.
+
+    Of the table of lessons, a row's last column (its files) is kept.
     """
-    table = f"<!-- ways in -->\n{ways_in(folder)}\n<!-- /ways in -->"
-    text = re.sub(
-        r"<!-- ways in -->\n(?:.*?\n)?<!-- /ways in -->",
-        lambda _: table,
-        text,
-        flags=re.S,
-    )
+    text = with_ways_in(text, lessons, folder)
     rows = {name: files for name, files in LESSON_ROW.findall(text)}
     made = "\n".join(
         f"| [{one.number} {one.title}]({folder}{one.path.name}) | {one.question} "
         f"| {one.minutes[CORE]:.0f} | {rows.get(one.path.name, '')} |"
-        for one in list_lessons()
+        for one in lessons
     )
     first = LESSON_ROW.search(text)
     if first is None:
@@ -116,21 +112,28 @@ def with_course(text: str, folder: str = "") -> str:
 def strip(cells: list[NotebookNode]) -> list[NotebookNode]:
     """The cells without what complete() adds."""
     kept = [c for c in cells if GENERATED not in c.metadata.get("tags", [])]
-    for cell in kept:
+    sections = list_sections(nbformat.v4.new_notebook(cells=kept))
+    begun = {one.start: one.kind for one in sections if one.kind != one.outer}
+    for at, cell in enumerate(kept):
+        _set_kind(cell, begun.get(at, CORE))
         if match_heading(cell):
             cell.source = LENGTH.sub("", cell.source)
+        cell.source = TABLE.sub(r"\1\2", cell.source)
     return kept
 
 
-def complete(notebook: NotebookNode, lesson: Lesson) -> None:
+def _set_kind(cell: NotebookNode, kind: str) -> None:
+    """Let a cell's last tag be its kind, where that is not CORE."""
+    tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
+    tags += [kind] if kind != CORE else []
+    cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+
+
+def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) -> None:
     """Add what the course knows of a lesson: its length, its sections' kinds, Next."""
-    kinds = list_kinds(notebook)
-    for cell, kind in zip(notebook.cells, kinds):
-        tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
-        tags += [kind] if kind != CORE else []
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-        if "<!-- ways in -->" in cell.source:
-            cell.source = with_course(cell.source)
+    for cell, kind in zip(notebook.cells, list_kinds(notebook)):
+        _set_kind(cell, kind)
+    fill_tables(notebook, lessons)
     for section in list_sections(notebook):
         if section.kind not in (CORE, section.outer):
             minutes = _count_section_minutes(notebook, lesson, section)
@@ -139,7 +142,13 @@ def complete(notebook: NotebookNode, lesson: Lesson) -> None:
             length = f"\n\n*{section.kind.title()}, {write_minutes(minutes)}.*"
             cell.source = head + length + newline + rest
     notebook.cells.insert(1, _make_cell("length", length_of(lesson)))
-    notebook.cells.append(_make_cell("next", next_text(lesson)))
+    notebook.cells.append(_make_cell("next", next_text(lesson, lessons)))
+
+
+def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
+    """Write the table of ways in wherever a cell has its comments."""
+    for cell in notebook.cells:
+        cell.source = with_ways_in(cell.source, lessons)
 
 
 def _count_section_minutes(
@@ -163,9 +172,9 @@ def length_of(lesson: Lesson) -> str:
     return said + "".join(f"; {one}" for one in more) + "."
 
 
-def next_text(lesson: Lesson) -> str:
+def next_text(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
     """The end of a lesson: the link to the next one."""
-    following = next_lesson(lesson)
+    following = next_lesson(lesson, lessons)
     if following is None:
         return (
             "This was the last lesson. [00 Start here](00_start_here.ipynb) shows what "

@@ -26,12 +26,9 @@ if not importlib.util.find_spec("weft"):  # this kernel has no lab
     %run lab/lib/weft/lessons/first_cell.py"""
 
 
-def renew_first(cells: list[Any]) -> None:
-    """Let the cell of a notebook that fetches the lab be FIRST: it comes before all
-    other code."""
-    code = next((cell for cell in cells if cell.cell_type == "code"), None)
-    if code is not None and GITHUB in code.source:
-        code.source = FIRST
+def is_first(cell: Any) -> bool:
+    """Whether a cell fetches the lab."""
+    return cell.cell_type == "code" and GITHUB in cell.source
 
 
 def main() -> None:

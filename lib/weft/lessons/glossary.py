@@ -15,9 +15,8 @@ opened, the top. nbconvert gives each cell of a page this id.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-import nbformat
 from nbformat import NotebookNode
 
 from ..puzzles.lessons import NOTEBOOKS, Lesson
@@ -32,11 +31,6 @@ LINK = re.compile(
 )
 SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9`(*]|$)")
 MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
-
-
-def read() -> NotebookNode:
-    """The glossary's notebook."""
-    return nbformat.read(GLOSSARY, as_version=4)
 
 
 def place_of(term: str) -> str:
@@ -58,9 +52,11 @@ def definition(text: str) -> str:
     return MARKED.sub(r"\1\2", words)
 
 
-def define_links(cells: Iterable[NotebookNode]) -> None:
-    """Give each link to an entry its cell, and the entry's definition as its title."""
-    known = entries(read())
+def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
+    """Give each link to an entry its cell, and the entry's definition as its title.
+
+    known: the texts of the entries by their places.
+    """
 
     def defined(link: re.Match[str]) -> str:
         place = place_of(link["term"])
@@ -74,22 +70,29 @@ def define_links(cells: Iterable[NotebookNode]) -> None:
             cell.source = LINK.sub(defined, cell.source)
 
 
+def strip_links(cells: Iterable[NotebookNode]) -> None:
+    """Undo define_links(): a link is the glossary, and the place of an entry."""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK.sub(r"](glossary.ipynb#\g<term>)", cell.source)
+
+
+def strip_entries(glossary: NotebookNode) -> None:
+    """Undo complete(): an entry is its term and its paragraph."""
+    for cell in glossary.cells:
+        if cell.cell_type == "markdown":
+            cell.source = ENTRY.sub(r"### \g<term>\n\n\g<text>", cell.source)
+
+
 def places_in(cells: Iterable[NotebookNode]) -> set[str]:
     """The places of the entries that some text links to."""
     texts = (cell.source for cell in cells if cell.cell_type == "markdown")
     return {place_of(link["term"]) for text in texts for link in LINK.finditer(text)}
 
 
-def complete(
-    glossary: NotebookNode,
-    lessons: Iterable[Lesson],
-    cells_of: Callable[[Lesson], Iterable[NotebookNode]],
-) -> None:
-    """Name each entry's cell by its term, and end it with the lessons that link to it.
-
-    cells_of: a lesson's, with those of its puzzles.
-    """
-    linked = {lesson: places_in(cells_of(lesson)) for lesson in lessons}
+def complete(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
+    """Name each entry's cell by its term, and end it with links to its lessons."""
+    linked = {lesson: places_in(lesson.source.cells) for lesson in lessons}
 
     def ended(entry: re.Match[str]) -> str:
         links = [

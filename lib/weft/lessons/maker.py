@@ -1,9 +1,32 @@
 """Lessons from their sources: `make notebooks`.
 
-A lesson with exercises is written as notebooks/solutions/NN_topic.ipynb: all of it,
-with the answers. From that comes notebooks/NN_topic.ipynb, which readers open; do not
-edit that one. A lesson without exercises is its own source. `make notebooks` also
-takes outputs and execution counts away, so run and save a source as you like.
+Each lesson, and the glossary, is one text: notebooks/sources/NN_topic.md, in MyST
+Markdown, which jupytext reads. Text is plain Markdown; a cell of code is a block
+
+    ```{code-cell}
+    :tags: [exercise]
+
+    print("code")
+    ```
+
+whose line of tags is optional. A line `+++` ends a cell of text where another one
+follows, and gives the next cell its tags: `+++ {"tags": ["deeper"]}`.
+
+From the source, `make notebooks` writes notebooks/NN_topic.ipynb, which readers open,
+and, where the lesson has exercises or puzzles, notebooks/solutions/NN_topic.ipynb with
+the answers. Both are committed, since Colab opens them from the repository.
+
+You may also edit a lesson in Jupyter: change and save the notebook with the answers.
+This command writes your changes into the source, and then every notebook anew. Outputs
+are not kept, and what you have changed in the source since is lost.
+
+    python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
+
+`make notebooks` adds what a source does not contain: the cell that fetches the lab
+(first_cell.py), the titles of links to the glossary (glossary.py), lengths, the links
+between lessons and the tag of a section in each of its cells (course.py), the cells of
+puzzles, and the cells' ids. An id is the heading above the cell and the cell's number
+below that. Entries of the glossary and cells of puzzles are called by their names.
 
 An exercise in a source is, in this order:
 
@@ -46,10 +69,8 @@ that has this line alone:
 
     <!-- puzzles: map zip -->
 
-The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
-answers and for the reader with the stubs; what is changed in them is lost. The same
-holds for the cells with the tag "course", for the first code cell (hosted.py), and for
-the titles of links to the glossary (glossary.py).
+`make notebooks` writes their cells below it, with the tag "puzzle": in the solutions
+with the answers, and for the reader with the stubs.
 
 No later cell may use what an exercise or a puzzle defines: a reader may not have
 solved it.
@@ -60,24 +81,30 @@ first.
 
 from __future__ import annotations
 
+import argparse
 import ast
+import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import jupytext
 import nbformat
+from jupytext.myst import notebook_to_myst
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
 from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
-from ..puzzles.lessons import Lesson, find_source, list_lessons, make_cells
-from . import course, glossary
-from . import first_cell as hosted
+from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
+from . import course, first_cell, glossary
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
+HEADING = re.compile(r"#+ (.+)")
+NOT_IN_ID = re.compile(r"[^\w-]", re.A)
 README = ROOT / "README.md"
+SOURCES = NOTEBOOKS / "sources"
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -86,6 +113,60 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
+TEXT_METADATA = {  # of a source: for Jupyter, which opens it as a notebook, too
+    "jupytext": {
+        "text_representation": {
+            "extension": ".md",
+            "format_name": "myst",
+            "format_version": 0.13,
+        }
+    },
+    "kernelspec": METADATA["kernelspec"],
+}
+
+
+# ---- sources -------------------------------------------------------------------------
+
+
+def read_source(path: Path) -> NotebookNode:
+    """The lesson of a source as a notebook, without what `make notebooks` adds."""
+    notebook = jupytext.reads(path.read_text(encoding="utf-8"), "md:myst")
+    name_cells(notebook.cells)
+    return notebook
+
+
+def write_source(path: Path) -> str:
+    """The text of a source, from the notebook with the answers."""
+    made = strip(nbformat.read(path, as_version=4))
+    glossary.strip_links(made.cells)
+    if path.name == glossary.GLOSSARY.name:
+        glossary.strip_entries(made)
+    return notebook_to_myst(nbformat.from_dict(made | {"metadata": TEXT_METADATA}))
+
+
+def name_cells(cells: list[NotebookNode]) -> None:
+    """Give each cell its id: the heading above it, and its number below that."""
+    heading, taken = "cell", set()
+    for cell in cells:
+        if cell.cell_type == "markdown" and (match := HEADING.match(cell.source)):
+            heading = NOT_IN_ID.sub("", glossary.place_of(match[1]))[:56] or heading
+        names = (f"{heading}-{number}" for number in itertools.count(2))
+        cell.id = next(n for n in itertools.chain([heading], names) if n not in taken)
+        taken.add(cell.id)
+
+
+def find_edited(path: Path) -> Path:
+    """The source that a notebook leads back to; LessonError if answers are missing."""
+    path = path.resolve()
+    _want(path.parent in (NOTEBOOKS, SOLUTIONS), f"{path} is no lesson's notebook")
+    _want(
+        find_source(NOTEBOOKS / path.name) == path,
+        f"{path.name} has stubs: edit notebooks/solutions/{path.name}",
+    )
+    return SOURCES / f"{path.stem}.md"
+
+
+# ---- notebooks -----------------------------------------------------------------------
 
 
 def learner(source: NotebookNode) -> NotebookNode:
@@ -111,29 +192,37 @@ def learner(source: NotebookNode) -> NotebookNode:
     return made
 
 
-def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
-    """A copy as it is committed: no outputs, and of the metadata only tags.
-
-    answered: whether its puzzles come with their answers.
-    """
+def strip(notebook: NotebookNode) -> NotebookNode:
+    """A copy without what `make notebooks` adds, outputs and empty cells."""
     made = nbformat.from_dict(notebook | {"metadata": METADATA})
-    made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
-    made.cells = course.strip(made.cells)
-    hosted.renew_first(made.cells)
-    glossary.define_links(made.cells)
+    made.cells = course.strip([cell for cell in made.cells if _is_written(cell)])
     for cell in made.cells:
-        tags = cell.metadata.get("tags", [])
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return made
 
 
-def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
-    """Its cells, those of puzzles made anew from the lines that stand for them."""
-    for cell in notebook.cells:
-        if is_tagged(cell, "puzzle"):
-            continue
+def _is_written(cell: NotebookNode) -> bool:
+    """Whether somebody has written a cell."""
+    added = is_tagged(cell, "puzzle") or first_cell.is_first(cell)
+    return bool(cell.source.strip()) and not added
+
+
+def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
+    """A copy without outputs, with the cells of its puzzles made anew.
+
+    answered: whether these have their answers.
+    """
+    made = strip(notebook)
+    made.cells = list(_expand_puzzles(made.cells, answered))
+    return made
+
+
+def _expand_puzzles(
+    cells: list[NotebookNode], answered: bool
+) -> Iterator[NotebookNode]:
+    """The cells, and below each line that names puzzles the cells of those."""
+    for cell in cells:
         yield cell
         group = PUZZLES.fullmatch(cell.source)
         if group and cell.cell_type == "markdown":
@@ -189,7 +278,7 @@ def is_tagged(cell: NotebookNode, tag: str) -> bool:
 
 
 def has_exercises(notebook: NotebookNode) -> bool:
-    """Whether a lesson must have its source among the solutions."""
+    """Whether a lesson has answers, and so a notebook among the solutions."""
     return any(
         is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
         for cell in notebook.cells
@@ -204,36 +293,79 @@ def text_of(notebook: NotebookNode) -> str:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and README: the text that each should have."""
-    course_lessons = list_lessons()
-    terms = clean(glossary.read())
-    glossary.complete(terms, course_lessons, lambda lesson: clean(lesson.source).cells)
-    yield glossary.GLOSSARY, text_of(terms)
-    yield README, course.with_course(README.read_text(encoding="utf-8"), "notebooks/")
-    for lesson in course_lessons:
-        try:
-            yield from _files_of(lesson)
-        except LessonError as error:
-            raise LessonError(f"{lesson.path.name}: {error}") from None
+    sources = {path.stem: read_source(path) for path in sorted(SOURCES.glob("*.md"))}
+    terms = sources.pop(glossary.GLOSSARY.stem)
+    definitions = glossary.entries(terms)
+    lessons = [
+        Lesson(NOTEBOOKS / f"{name}.ipynb", _make(name, clean, source))
+        for name, source in sources.items()
+    ]
+    for lesson in lessons:
+        course.fill_tables(lesson.source, lessons)  # their words count as minutes
+    glossary.complete(terms, lessons)
+    yield glossary.GLOSSARY, _finish(clean(terms), definitions)
+    readme = README.read_text(encoding="utf-8")
+    yield README, course.with_course(readme, lessons, "notebooks/")
+    for lesson in lessons:
+        name = lesson.path.stem
+        reader = _make(name, learner, sources[name])
+        yield lesson.path, _finish(reader, definitions, lesson, lessons)
+        if has_exercises(lesson.source):
+            solved = nbformat.from_dict(lesson.source)
+            path = SOLUTIONS / lesson.path.name
+            yield path, _finish(solved, definitions, lesson, lessons)
 
 
-def _files_of(lesson: Lesson) -> Iterator[tuple[Path, str]]:
-    """The notebooks of a lesson: its source, and the reader's where that is another."""
-    written = Lesson(lesson.path, clean(lesson.source))
-    source = nbformat.from_dict(written.source)
-    course.complete(source, written)
-    yield find_source(lesson.path), text_of(source)
-    if find_source(lesson.path) != lesson.path:
-        reader = learner(lesson.source)
-        course.complete(reader, written)
-        yield lesson.path, text_of(reader)
+def _make(
+    name: str, make: Callable[[NotebookNode], NotebookNode], source: NotebookNode
+) -> NotebookNode:
+    """make(source); a LessonError names the lesson."""
+    try:
+        return make(source)
+    except LessonError as error:
+        raise LessonError(f"{name}: {error}") from None
 
 
-def main() -> None:
+def _finish(
+    notebook: NotebookNode,
+    definitions: dict[str, str],
+    lesson: Lesson | None = None,
+    lessons: Sequence[Lesson] = (),
+) -> str:
+    """The text of a notebook's file, with all that `make notebooks` adds."""
+    fetch = nbformat.v4.new_code_cell(first_cell.FIRST, id="fetch-the-lab")
+    notebook.cells.insert(1, fetch)
+    if lesson is not None:
+        course.complete(notebook, lesson, lessons)
+    glossary.define_links(notebook.cells, definitions)
+    return text_of(notebook)
+
+
+def main(arguments: list[str]) -> None:
     """Bring every notebook up to date, and name those that were not."""
+    parser = argparse.ArgumentParser(
+        prog="python -m weft.lessons.maker", description=main.__doc__
+    )
+    parser.add_argument(
+        "--from",
+        dest="edited",
+        nargs="+",
+        type=Path,
+        metavar="NOTEBOOK",
+        default=[],
+        help="first write these notebooks into their sources",
+    )
+    for path in parser.parse_args(arguments).edited:
+        _write(find_edited(path), write_source(path))
     for path, text in files():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-            print(f"{path.relative_to(ROOT)}: written")
+        _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
+    """Give a file its text, and name it if this has changed."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: written")
 
 
 def _want(met: bool, otherwise: str) -> None:
@@ -243,6 +375,6 @@ def _want(met: bool, otherwise: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(sys.argv[1:])
     except LessonError as error:
         sys.exit(f"error: {error}")

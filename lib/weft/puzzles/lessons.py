@@ -180,16 +180,14 @@ def list_lessons() -> list[Lesson]:
     """Return every lesson in reading order."""
     import nbformat  # `import utils` does not wait for it
 
-    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is at first only in the second
-    names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
-    paths = [NOTEBOOKS / name for name in sorted(names)]
     return [
-        Lesson(path, nbformat.read(find_source(path), as_version=4)) for path in paths
+        Lesson(path, nbformat.read(find_source(path), as_version=4))
+        for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
     ]
 
 
 def find_source(path: Path) -> Path:
-    """Return the file in which a lesson is written."""
+    """Return the notebook with a lesson's answers; its own if it has no exercises."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 

@@ -12,6 +12,7 @@ appear as hollow marks with their device and date.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -88,6 +89,48 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
         _draw_groups(figure.subplots(), groups, shown)
         _write_caption(figure, shown)
         return figure
+
+
+def plot_versions(
+    rows: Sequence[Row], committed: Iterable[Row] = (), python_us: float = math.nan
+) -> Figure:
+    """Dots of the time per step, the slowest version on top, on a logarithmic axis.
+
+    python_us: of the version in Python, run by the simulator; scaled up.
+    """
+    marks = [("~ Python, by sim", python_us, OURS, True)]
+    for results in ({"rows": rows}, *committed):
+        local = results["rows"] is rows
+        peers = (row["us"] for row in results["rows"] if row["impl"] == "torch")
+        best = min(peers, default=0)
+        for row in results["rows"]:
+            if row["impl"] == "weft" or row["us"] == best:
+                name = name_row(row) + ("" if local else f", {row['device']}")
+                colour = OURS if row["impl"] == "weft" else OPPONENT
+                marks.append((name, row["us"], colour, local))
+    marks.sort(key=lambda mark: -mark[1])
+    with style():
+        figure = Figure(figsize=(9, 0.8 + 0.32 * len(marks)), layout="constrained")
+        ax = figure.subplots()
+        for place, (_, us, colour, local) in enumerate(marks):
+            fill = colour if local else "none"
+            ax.semilogx(us, place, "o", color=colour, mfc=fill, ms=8)
+            text = f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
+            ax.annotate(text, (us, place), (8, -4), textcoords="offset points")
+        images = f"{rows[0]['batch']} images, fp32 (left is better)"
+        ax.set(
+            yticks=range(len(marks)),
+            yticklabels=[name for name, *_ in marks],
+            xlabel=f"µs per step of {images}",
+            xlim=(marks[-1][1] / 3, marks[0][1] * 10),
+        )
+        ax.invert_yaxis()
+    return figure
+
+
+def name_row(row: Row) -> str:
+    """Who a row is about: a rung, or PyTorch's kind."""
+    return label_row(row) if row["impl"] == "weft" else f"PyTorch {label_row(row)}"
 
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:

@@ -14,8 +14,42 @@ results         speeds, the ladder so far, where cycles go, and waits for regist
 per_thread      08a: one rung with more threads that do less, or fewer that do more
 """
 
-from .code import rung_path, show_diff
+from .code import (
+    order_drawn,
+    print_common_lines,
+    rung_path,
+    show_diff,
+    stages_drawn,
+    tile_order,
+)
 from .one_rung import OneRung, copy_rung, one_rung
-from .results import Results
+from .results import (
+    Results,
+    draw_busy_shares,
+    hot_loop,
+    print_cycles,
+    print_loop,
+    print_losses,
+    register_waits,
+    time_on_processor,
+)
 
-__all__ = ["OneRung", "Results", "copy_rung", "one_rung", "rung_path", "show_diff"]
+__all__ = [
+    "OneRung",
+    "Results",
+    "copy_rung",
+    "draw_busy_shares",
+    "hot_loop",
+    "one_rung",
+    "order_drawn",
+    "print_common_lines",
+    "print_cycles",
+    "print_loop",
+    "print_losses",
+    "register_waits",
+    "rung_path",
+    "show_diff",
+    "stages_drawn",
+    "tile_order",
+    "time_on_processor",
+]

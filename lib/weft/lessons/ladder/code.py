@@ -66,6 +66,12 @@ def kernel_code(path: Path) -> str:
     return re.split(launcher, text, maxsplit=1, flags=re.S)[0]
 
 
+def print_common_lines(old: str | Path, new: str | Path) -> None:
+    """Print how many lines a rung's kernel shares with an earlier one."""
+    marks = [line[0] for line in difference(old, new, context=10**6)]
+    print(f"{marks.count(' ')} of {len(marks) - marks.count('-')} lines are from {old}")
+
+
 def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
     """The lines of a diff of two rungs' kernels: each with " ", "-", "+" or "@" first.
 

@@ -16,14 +16,21 @@ read. A model, found by trying: it is too strict by some per cent.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
 from ...base.errors import BuildError
+from ...base.style import INK, OURS, READ, WRITTEN, reference_line
+from ...benchmarks.matmul import command
 from ...benchmarks.matmul.comparison import (
     BETTER,
     committed_results,
@@ -32,14 +39,53 @@ from ...benchmarks.matmul.comparison import (
     size_of,
 )
 from ...benchmarks.matmul.plot import ladder_plot
+from ...benchmarks.plot_bodies import load_elsewhere
 from ...benchmarks.tensor.command import STALLS
-from ...see.machine_code import sass
+from ...see.machine_code import ptx, sass
 from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from ...see.view import show_figure
 from ...timing.peaks import ceilings
 from ...timing.results import Row
 from ...toolchain.build import nvcc
+from ...toolchain.native import set_threads
 from .code import rung_name, rung_path
+
+
+def time_on_processor(
+    rungs: Sequence[str], n: int, threads: int, seconds: float
+) -> list[Row]:
+    """Time rungs in plain C, NumPy and torch with this many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    set_threads(threads)
+    try:
+        return command.rows("cpu", [str(n)], rungs, rounds=5, seconds=seconds)
+    finally:
+        torch.set_num_threads(before)
+        set_threads(before)
+
+
+@functools.cache
+def hot_loop(view: Callable[..., Any], rung: str) -> tuple[list[str], dict[str, int]]:
+    """A rung's innermost loop in PTX or SASS, and its instructions of each kind.
+
+    view: weft.ptx or weft.sass.
+    """
+    code = view(str(rung_path(rung)), f"matmul_{rung}", arch="sm_90").kernels[0].code
+    loop = max(code.hot, key=lambda loop: code.counts(loop)["FMA"])
+    return [code.instructions[i].text for i in loop.body], code.counts(loop)
+
+
+def print_loop(rung: str) -> None:
+    """Print what a rung's loop does for each multiply-add, in PTX and in SASS."""
+    for view in ptx, sass:
+        _, kinds = hot_loop(view, rung)
+        each = {kind: count / kinds["FMA"] for kind, count in kinds.items()}
+        others = sum(each.values()) - each["shared load"] - 1
+        print(
+            f"{rung:<14}{view.__name__:<5}{each['shared load']:5.2f} shared loads "
+            f"{others:5.2f} others"
+        )
 
 
 def cycles_of(row: Row) -> dict[str, float]:
@@ -64,6 +110,45 @@ def stalls_of(row: Row) -> dict[str, float]:
     found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}
     found = {name: share for name, share in found.items() if share > 0}
     return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+
+def load_cycles() -> dict[str, list[Row]]:
+    """What ncu counted of fp32 products, by size: our row and cuBLAS's."""
+    counted: dict[str, list[Row]] = {}
+    for row in (row for found in load_elsewhere("tensor")[:1] for row in found["rows"]):
+        if row["op"] == "ncu" and row["precision"] == "fp32":
+            where = f"{row['n']} x {row['k']} x {row['n']}"
+            counted.setdefault(where, []).append(row)
+    return counted
+
+
+def print_cycles() -> None:
+    """Print where the cycles of our products and of cuBLAS's go."""
+    heads: list[str] = []
+    for where, both in load_cycles().items():
+        for row in both:
+            shares = cycles_of(row)
+            if not heads:
+                heads = [*shares]
+                print(f"{'% of cycles, ' + row['device']:<27}" + "  ".join(heads))
+            columns = "  ".join(f"{shares[head]:>{len(head)}.1f}" for head in heads)
+            more = f"  and {row['others_us']:.1f} µs of other kernels"
+            print(
+                f"{where:<20}{row['rung']:<7}{columns}" + more * (row["others_us"] > 0)
+            )
+
+
+def print_losses() -> None:
+    """Print what costs our rung "tuned" most cycles, and what its warps wait for."""
+    print("tuned: the largest loss, and how much faster it would be without")
+    for where, (row, *_) in load_cycles().items():
+        _, *losses = cycles_of(row).items()  # the first are multiply-adds
+        name, most = max(losses, key=lambda loss: loss[1])
+        print(f"{where:<20}{name}: {100 / (100 - most):.2f} times")
+        stalls = [*stalls_of(row).items()][:3]
+        causes = [f"{STALLS[stall]} {share:.0f} % ({stall})" for stall, share in stalls]
+        waits = "  a warp spends its time waiting for " * bool(causes)
+        print(waits + ", ".join(causes))
 
 
 class Results:
@@ -149,6 +234,32 @@ class Results:
         words = [f"here: {', '.join(here)}"] * bool(here)
         words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
         return "; ".join(words) or "nothing measured yet"
+
+
+def draw_busy_shares(
+    ax: Axes, busy_share: Callable[..., float], results: Results, processors: int
+) -> None:
+    """Draw the share of the multiprocessors' time that tiles of 128 columns use.
+
+    Beside it what two rungs reach. busy_share: a function of n and of a tile's sides.
+    """
+    sizes = np.arange(256, 6145, 32)
+    for rows, colour in (256, INK), (128, READ), (64, WRITTEN):
+        shares = [100 * busy_share(n, rows, 128) for n in sizes]
+        ax.plot(sizes, shares, label=f"{rows} x 128", **reference_line(colour))
+    device, peak = results.device(), results.ceilings()["fp32"]
+    look = {"mfc": OURS if results.rows else "none", "mec": OURS}
+    for rung, mark in ("tma", "s"), ("tuned", "o"):
+        known = [
+            n
+            for n in (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000)
+            if results.row(rung, n) and results.device(n) == device
+        ]
+        speeds = [100 * results.tflops(rung, n) / peak for n in known]
+        ax.plot(known, speeds, mark, label=f"{rung}, % of the peak ({device})", **look)
+    label = f"m = k = n; lines: % of {processors} multiprocessors' time"
+    ax.set(xlabel=label, ylabel="%", ylim=(0, 105))
+    ax.legend(loc="lower right")
 
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:

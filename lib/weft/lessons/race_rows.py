@@ -1,0 +1,250 @@
+"""The measured rows of training steps that lesson 15b reads, prints and draws.
+
+race = RaceRows("cuda", batches=(64, 1024))     on a GPU this takes a minute or two
+race.us_of("naive"), race.fastest_torch("graph")["us"]
+race.print_limits("naive")
+race.show_ladder()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from ..base.errors import ArgumentError
+from ..benchmarks.graphs.plot import find_value
+from ..benchmarks.plot_bodies import load_elsewhere
+from ..benchmarks.race import plot_batches, plot_ladder
+from ..benchmarks.race.command import compare_best
+from ..benchmarks.race.inside import conv2_back, draw_conv2_back
+from ..benchmarks.race.race import race, rungs_of
+from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
+from ..mnist import Cnn, trainer
+from ..mnist.data import Split
+from ..see.view import show_figure
+from ..timing.results import Row
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+class RaceRows:
+    """Rows of `weft bench mnist`: of this GPU, else those that came with the lab.
+
+    here: measured now. elsewhere: the committed results. every: the rows to read.
+    """
+
+    def __init__(self, device: str, batches: Sequence[int], full: bool = False):
+        """Race on `device` if it is a GPU; full: also against compiled PyTorch."""
+        self.here = _race(batches, full) if device == "cuda" else []
+        self.elsewhere = load_elsewhere("race")
+        committed = (row for found in self.elsewhere for row in found["rows"])
+        self.every = self.here or list(committed)
+        graphs = load_elsewhere("graphs")
+        self._launch_us = find_value("chain", "a graph", [], graphs, count=100)
+        if not self.every:
+            print("nothing measured yet: python -m weft bench mnist --device cuda")
+
+    def row_of(
+        self, rung: str, batch: int = 64, impl: str = "weft", measure: str = "step"
+    ) -> Row:
+        """The row of a rung, measured here or elsewhere; {} if there is none."""
+        wanted = {"measure": measure, "impl": impl, "rung": rung, "batch": batch}
+        rows = (row for row in self.every if wanted.items() <= row.items())
+        return next(rows, {})
+
+    def us_of(self, rung: str, batch: int = 64, impl: str = "weft") -> float:
+        """Microseconds of a rung's step; NaN if it was not measured."""
+        return self.row_of(rung, batch, impl).get("us", math.nan)
+
+    def fastest(self, precision: str, batch: int = 64) -> Row | None:
+        """Our fastest row whose sections were timed."""
+        return plot_batches.fastest_of(self.every, precision, batch)
+
+    def fastest_torch(
+        self, kind: str | None = None, precision: str = "fp32", batch: int = 64
+    ) -> Row:
+        """PyTorch's fastest row, of that kind or of any; {} if there is none."""
+        wanted = {"measure": "step", "impl": "torch"}
+        wanted |= {"precision": precision, "batch": batch}
+        wanted |= {} if kind is None else {"rung": kind}
+        rows = (row for row in self.every if wanted.items() <= row.items())
+        return min(rows, key=lambda row: row["us"], default={})
+
+    def roof_of(self, precision: str) -> Row | None:
+        """The row with the machine's peak tflops and gbs; None if there is none."""
+        roofs = (row for row in self.every if row["measure"] == "roof")
+        return next((row for row in roofs if row["precision"] == precision), None)
+
+    def parts_of(self, row: Row) -> list[StepPart]:
+        """The sections of a step's row, with what limits each."""
+        return find_limits(row, self.roof_of(row["precision"]), self._launch_us)
+
+    def step_of(self, row: Row) -> StepPart:
+        """The same of the whole step."""
+        return sum_parts(self.parts_of(row))
+
+    def conv2_back_of(self, precision: str, batch: int = 64) -> StepPart | None:
+        """conv2's backward in our fastest step, per 64 images, if it was measured."""
+        row, roof = self.fastest(precision, batch), self.roof_of(precision)
+        return conv2_back(row, roof, self._launch_us) if row and roof else None
+
+    # ---- text --------------------------------------------------------------------
+
+    def print_limits(self, rung: str, batch: int = 64) -> None:
+        """Print the parts of a step's time, and which of them limits it."""
+        row = self.row_of(rung, batch)
+        roof = row and self.roof_of(row["precision"])
+        if not roof:
+            return print(f"{rung}, batch {batch}: not measured yet")
+        step = self.step_of(row)
+        print(
+            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof its products take "
+            f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
+            f"its launches {step.launch:.1f} (an H100's);"
+        )
+        factor = step.us / floor_us(batch, roof["tflops"])
+        print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
+
+    def print_torch(self) -> None:
+        """Print PyTorch's step of 64 images in fp32, and the host's part, by kind."""
+        for kind in ("eager", "compile", "graph", "compile+graph"):
+            if row := self.fastest_torch(kind):
+                print(f"{kind:<14}{row['us']:7.0f} µs; host {row['host_us']:7.0f} µs")
+
+    def print_floors(self) -> None:
+        """Print the least time of a step's products, in each precision."""
+        for precision in PRECISIONS:
+            if roof := self.roof_of(precision):  # multiply-adds alone, on the same card
+                tflops = roof["tflops"]
+                floors = " and".join(f"{floor_us(n, tflops):6.1f}" for n in (64, 1024))
+                print(
+                    f"{precision}: {tflops:4.0f} TFLOP/s, so at least {floors} µs "
+                    "for 64 and 1024 images"
+                )
+
+    def print_errors(self) -> None:
+        """Print how far each step of 64 images was from float64."""
+        for row in self.every:
+            if (
+                row["measure"] == "step"
+                and row["batch"] == 64
+                and row["gradient_error"]
+            ):
+                print(
+                    f"{row['precision']} {row['impl']:<6}{row['rung']:<14} "
+                    f"loss off by {row['loss_error']:.0e}, "
+                    f"gradients by at most {row['gradient_error']:.0e}"
+                )
+
+    def print_factors(self) -> None:
+        """Print how much faster than PyTorch our fastest steps are, and their parts."""
+        for line in compare_best([r for r in self.every if r["measure"] == "step"]):
+            print(
+                f"{line['precision']} {line['batch']:>6}: "
+                f"{line['ratio']:4.1f} times PyTorch's fastest"
+            )
+            row = self.row_of(line["ours"], line["batch"])
+            if row.get("layers_us") and self.roof_of(row["precision"]):
+                step = self.step_of(row)
+                print(
+                    f"{'':13}of {step.us:.1f} µs products take {step.products:.1f}, "
+                    f"launches {step.launch:.1f}, waiting {step.waiting:.1f}; "
+                    f"limited by {step.binds}"
+                )
+
+    def print_choice(self, batch: int, rung: str | None) -> None:
+        """Print a rung's time at a batch, beside the fastest in fp32 and of all."""
+        row = self.row_of(rung, batch) if rung else {}
+        if not row:
+            return print(
+                f"batch {batch}: {'not measured' if rung else 'choose a rung'}"
+            )
+        strict, least = (
+            min(us for name in names if (us := self.us_of(name, batch)) > 0)
+            for names in (("fused", "graph", "pdl"), ("graph", "tf32", "bf16"))
+        )
+        print(
+            f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
+            f"{row['us'] / strict:.2f} times the fastest in fp32 and "
+            f"{row['us'] / least:.2f} times the fastest of all; "
+            f"gradients off by {row['gradient_error']:.0e}"
+        )
+
+    def print_milestones(self) -> None:
+        """Print what each side took for an epoch, for 99 % and for five seeds."""
+        for row in self.every:
+            if row["measure"] not in ("epoch", "target", "seeds"):
+                continue
+            name, share = row["rung"], row.get("test_accuracy")
+            if row["impl"] != "weft":
+                name = f"PyTorch {name} {row['layout']}"
+            ahead = row.get("vs_torch_best")
+            print(
+                f"{row['measure']:<7}{row['precision']}  {name:<36}"
+                f"{row['us'] / 1e6:6.3f} s  {f'{100 * share:.2f} %' if share else '-'} "
+                f"of the test digits{f', {ahead:.1f} times PyTorch' if ahead else ''}"
+            )
+
+    # ---- pictures ----------------------------------------------------------------
+
+    def show_ladder(self) -> None:
+        """Show every rung's step."""
+        show_figure(plot_ladder.plot_ladder(self.here, self.elsewhere))
+
+    def show_batches(self) -> None:
+        """Show time per image over the batch."""
+        show_figure(plot_batches.plot_batches(self.here, self.elsewhere))
+
+    def show_sections(self, *rungs: str) -> None:
+        """Show the times of the sections of some rungs."""
+        show_figure(plot_ladder.plot_sections(self.here, self.elsewhere, rungs))
+
+    def show_roofline(self, *batches: int) -> None:
+        """Show the sections of our fastest steps on the roofline."""
+        show_figure(plot_ladder.plot_roofline(self.here, self.elsewhere, batches))
+
+    def show_limits(self, row: Row) -> None:
+        """Show which part of a step's time each section takes, and what limits it."""
+        title = f"{row['rung']}, batch {row['batch']}, {row['device']}"
+        show_figure(plot_ladder.plot_limits(self.parts_of(row), title, bool(self.here)))
+
+    def show_conv2_back(self, parts: Mapping[str, StepPart]) -> None:
+        """Show conv2's backward pass, with a bar for each of its times."""
+        card = self.every[0]["device"] if self.every else ""
+        show_figure(draw_conv2_back(parts, card, here=bool(self.here)))
+
+
+def _race(batches: Sequence[int], full: bool) -> list[Row]:
+    """Rows of `weft bench mnist`, measured on this GPU."""
+    rows: list[Row] = []
+    device = torch.device("cuda")
+    twins = None if full else ("graph nchw", "graph channels_last")
+    for precision in PRECISIONS:
+        if rungs_of(precision, device):  # this GPU supports it
+            rows += find_roof(precision, device)
+            for batch in batches:
+                rows += race(precision, batch, device=device, twins=twins, rounds=5)
+    return rows
+
+
+def start_model(
+    rung: str,
+    devices: Sequence[str],
+    data: Split,
+    weights: Mapping[str, np.ndarray],
+    max_batch: int,
+) -> Cnn | None:
+    """A model on the first device that has the rung; prints why others have not."""
+    for device in dict.fromkeys(devices):
+        try:
+            cnn = trainer(rung, device, max_batch=max_batch)
+        except ArgumentError as error:
+            print(error)
+            continue
+        cnn.data(data)
+        cnn.set_weights(weights)
+        return cnn
+    return None

@@ -1,0 +1,81 @@
+"""How much of a lesson's code is not what the lesson is about."""
+
+import nbformat
+import pytest
+from lesson_plumbing import SOURCES, count_plumbing
+
+from weft.lessons.maker import read_source
+
+PATHS = sorted(SOURCES.glob("[0-9]*.md"))
+SHARE = 0.15  # of a lesson's lines of code that may be plumbing
+IMPORT_CELLS, IMPORT_LINES = 1, 6
+LARGER = {  # shares that are to shrink
+    "04_numba": 0.21,
+}
+MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
+    "00_start_here": (1, 7),
+    "02a_shared_memory": (2, 6),
+    "02b_counting": (4, 6),
+    "04_numba": (1, 12),
+    "05_c_and_cffi": (3, 7),
+    "06_cuda_c": (1, 7),
+    "07a_memory": (1, 7),
+    "07c_tools": (2, 6),
+    "08a_matmul_tiles": (1, 10),
+    "08b_matmul_pipeline": (1, 12),
+    "08c_matmul_tensor_cores": (6, 10),
+    "10_backwards": (2, 6),
+    "14_fusion_and_graphs": (3, 8),
+    "15a_mnist": (1, 12),
+    "15b_mnist_gpu": (1, 7),
+}
+
+each_lesson = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+
+
+@each_lesson
+def test_little_of_a_lesson_is_plumbing(path):
+    found = count_plumbing(read_source(path))
+    assert found.share <= LARGER.get(path.stem, SHARE), dict(found.kinds)
+
+
+@each_lesson
+def test_imports_are_in_one_small_cell(path):
+    found = count_plumbing(read_source(path))
+    cells, lines = MORE_IMPORTS.get(path.stem, (IMPORT_CELLS, IMPORT_LINES))
+    assert found.import_cells <= cells and found.import_lines <= lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("imports", "import re"),
+        ("paths", 'rows = bench.read_json(ROOT / "rows.json")'),
+        ("pictures", "with figure(8, 3) as ax:\n    for y in ys:\n        ax.plot(y)"),
+        ("pictures", "ax.legend()"),
+        ("tables", 'print("rung   time")'),
+        ("tables", 'for r in rows:\n    print(f"{r:<9}{us(r):6.1f}")'),
+        ("tables", 'line = f"{name}: "'),
+        ("helpers", "def us(rung):\n    return results.us(rung)"),
+        (None, "def twice(x):\n    return np.sum(x) * 2"),
+        (None, "def named(rung):\n    return results.us(rung)"),
+        (None, "def kernel(out):\n    out[cuda.threadIdx.x] = 1"),
+        (None, "def launch(out):\n    copy[1, 32](out)"),
+        (
+            None,
+            "def step(cnn):\n    cnn.train(order, batch=64)\n    return cnn.weights",
+        ),
+        (None, 'predict("How many?", None).measured(rows[0]["us"])'),
+        (None, 'print(f"{us:.1f} µs")'),
+        (None, "%%cuda\n__global__ void f() {\n}\n// END"),
+    ],
+)
+def test_lines_are_counted_by_their_kind(kind, code):
+    text = nbformat.v4.new_markdown_cell("What `named(rung)` returns.")
+    cell = nbformat.v4.new_code_cell(f"# a comment\n\n{code}")
+    if code.startswith("%%"):
+        cell.source = code
+    found = count_plumbing(nbformat.v4.new_notebook(cells=[text, cell]))
+    lines = len(code.splitlines()) - code.count("//")
+    assert found.lines == lines
+    assert found.kinds == ({kind: lines} if kind else {})
