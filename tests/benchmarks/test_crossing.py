@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.benchmarks import crossing
+from weft.benchmarks import plot_bodies
 from weft.benchmarks.plot_bodies import find_crossing, lowest_times
 
 SIZES = [4**power for power in range(3, 12)]
@@ -41,11 +41,11 @@ def test_a_gpu_of_another_machine_is_beside_this_core(monkeypatch):
         return [same | {"count": n, "us_low": us} for n, us in times.items()]
 
     gpu = rows("cuda", "a GPU", line(18.0, 1e-6))
-    monkeypatch.setattr(crossing, "load_elsewhere", lambda _: [{"rows": gpu}])
+    monkeypatch.setattr(plot_bodies, "load_elsewhere", lambda _: [{"rows": gpu}])
     here = rows("cpu", "a core", line(7.0, 4e-4))
-    assert 16384 < crossing.list_crossings(here)["a GPU, events"] < 65536
-    assert crossing.list_crossings(rows("cpu", "a core", line(1.0, 1e-9))) == {}
-    (ax,) = crossing.plot_times(here).axes
+    assert 16384 < plot_bodies.list_crossings(here)["a GPU, events"] < 65536
+    assert plot_bodies.list_crossings(rows("cpu", "a core", line(1.0, 1e-9))) == {}
+    (ax,) = plot_bodies.plot_times(here).axes
     assert [line.get_label() for line in ax.lines] == ["a core", "a GPU"]
     core, elsewhere = (line.get_markerfacecolor() for line in ax.lines)
     assert core != "none" and elsewhere == "none"

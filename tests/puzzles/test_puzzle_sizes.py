@@ -4,7 +4,7 @@ import pytest
 
 from weft import ArgumentError, puzzles
 from weft.check.cases import size_list
-from weft.puzzles.sizes import every_size
+from weft.puzzles.instance import every_size
 
 MOST = {  # the longest that a side may be, where that is below 16
     "pooling": {"n": 8},

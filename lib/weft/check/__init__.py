@@ -10,7 +10,7 @@ element, block and thread, and guesses the mistake (mistakes/).
     cases, plan      sizes and launch shapes, and the choice among them
     runners          how each kind of kernel is run, and its time limit
     problem          inputs, the answer, and the bound of a result
-    refusal, faulty  the report on a wrong one: element, block, thread, and a guess
+    refusal          the report on a wrong one: element, block, thread, and a guess
 """
 
 from __future__ import annotations

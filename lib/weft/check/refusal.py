@@ -16,7 +16,7 @@ from ..base.arrays import find_unwritten, find_wrong, name_element, number
 from ..base.errors import Mismatch
 from . import mistakes, plan
 from .cases import Case
-from .faulty import of_fault
+from .mistakes.inputs import of_fault
 from .problem import Attempt, Problem, Trial, make_arguments
 from .runners import FunctionTooLong, Runner, SimulatedRunner
 

@@ -97,7 +97,7 @@ from nbformat import NotebookNode
 from ..base.paths import ROOT
 from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
 from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
-from . import course, first_cell, glossary
+from . import course, first_cell
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
@@ -138,9 +138,9 @@ def read_source(path: Path) -> NotebookNode:
 def write_source(path: Path) -> str:
     """The text of a source, from the notebook with the answers."""
     made = strip(nbformat.read(path, as_version=4))
-    glossary.strip_links(made.cells)
-    if path.name == glossary.GLOSSARY.name:
-        glossary.strip_entries(made)
+    course.strip_links(made.cells)
+    if path.name == course.GLOSSARY.name:
+        course.strip_entries(made)
     return notebook_to_myst(nbformat.from_dict(made | {"metadata": TEXT_METADATA}))
 
 
@@ -149,7 +149,7 @@ def name_cells(cells: list[NotebookNode]) -> None:
     heading, taken = "cell", set()
     for cell in cells:
         if cell.cell_type == "markdown" and (match := HEADING.match(cell.source)):
-            heading = NOT_IN_ID.sub("", glossary.place_of(match[1]))[:56] or heading
+            heading = NOT_IN_ID.sub("", course.place_of(match[1]))[:56] or heading
         names = (f"{heading}-{number}" for number in itertools.count(2))
         cell.id = next(n for n in itertools.chain([heading], names) if n not in taken)
         taken.add(cell.id)
@@ -294,16 +294,16 @@ def text_of(notebook: NotebookNode) -> str:
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and README: the text that each should have."""
     sources = {path.stem: read_source(path) for path in sorted(SOURCES.glob("*.md"))}
-    terms = sources.pop(glossary.GLOSSARY.stem)
-    definitions = glossary.entries(terms)
+    terms = sources.pop(course.GLOSSARY.stem)
+    definitions = course.entries(terms)
     lessons = [
         Lesson(NOTEBOOKS / f"{name}.ipynb", _make(name, clean, source))
         for name, source in sources.items()
     ]
     for lesson in lessons:
         course.fill_tables(lesson.source, lessons)  # their words count as minutes
-    glossary.complete(terms, lessons)
-    yield glossary.GLOSSARY, _finish(clean(terms), definitions)
+    course.complete_links(terms, lessons)
+    yield course.GLOSSARY, _finish(clean(terms), definitions)
     readme = README.read_text(encoding="utf-8")
     yield README, course.with_course(readme, lessons, "notebooks/")
     for lesson in lessons:
@@ -337,7 +337,7 @@ def _finish(
     notebook.cells.insert(1, fetch)
     if lesson is not None:
         course.complete(notebook, lesson, lessons)
-    glossary.define_links(notebook.cells, definitions)
+    course.define_links(notebook.cells, definitions)
     return text_of(notebook)
 
 

@@ -18,10 +18,9 @@ iterates over its puzzles, and each is one of its attributes.
     groups                the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
     errors                what a notebook shows of an answer, right or wrong
-    instance, goal        the case that is drawn; the picture of the goal
+    instance, goal        the sizes of cases, and the one that is drawn; its picture
     answered              the picture of an answer and its results
     score, counts         the cost of an answer beside the best known; limits
-    sizes                 the sizes at which an answer is tried
     progress, table       the solved puzzles, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle that shows how puzzles work

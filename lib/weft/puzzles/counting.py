@@ -19,8 +19,8 @@ from numpy import float32
 from weft import cuda
 
 from ..check.cases import divide_up
+from .instance import every_size
 from .puzzle import Puzzle
-from .sizes import every_size
 
 
 def spec_divergence(a):

@@ -25,8 +25,8 @@ from weft import cuda
 
 from ..base.errors import Mismatch
 from ..check.cases import divide_up
+from .instance import every_size
 from .puzzle import Puzzle
-from .sizes import every_size
 
 
 def spec_blocks(a, b):

@@ -16,8 +16,8 @@ Broadcast: a column and a row make a table.
 
 from weft import cuda
 
+from .instance import every_size
 from .puzzle import Puzzle
-from .sizes import every_size
 
 
 def spec_map(a):

@@ -15,8 +15,8 @@ from numpy import float32
 from weft import cuda
 
 from ..check.cases import divide_up
+from .instance import every_size
 from .puzzle import Puzzle
-from .sizes import every_size
 
 
 def spec_shared(a):

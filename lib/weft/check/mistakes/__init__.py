@@ -5,7 +5,7 @@ fit it everywhere, and it stays a guess: two mistakes can look the same.
 
     scene   a wrong output, all known facts about it, and which runs go wrong
     values  guesses from the output alone
-    inputs  guesses from the results of other inputs
+    inputs  guesses from a fault, and from the results of other inputs
     where   guesses from which region is wrong, and from places in a row
 """
 
