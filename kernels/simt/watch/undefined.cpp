@@ -74,7 +74,7 @@ static void shifted(const Shift &data, T x, long long count, const void *pc) {
     const T left = value << rest, right = value >> rest;
     const bool whole = by < width; // of a count of 64 bits 32 are used
     using std::to_string;
-    // The direction is unknown here: weft/report/shifts.py chooses.
+    // The direction is unknown here: weft/report/places.py chooses.
     told.add("shifts " + to_string(x) + " (" + name_of(*data.type) + ", " +
              to_string(width) + " bits) by " + to_string(count) +
              ": <<: " + both(whole ? left : 0, left) + "; >>: " +

@@ -23,7 +23,7 @@ are not kept, and what you have changed in the source since is lost.
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
 `make notebooks` adds what a source does not contain: the cell that fetches the lab
-(first_cell.py), the titles of links to the glossary (glossary.py), lengths, the links
+(first_cell.py), the titles of links to the glossary (course.py), lengths, the links
 between lessons and the tag of a section in each of its cells (course.py), the cells of
 puzzles, and the cells' ids. An id is the heading above the cell and the cell's number
 below that. Entries of the glossary and cells of puzzles are called by their names.
