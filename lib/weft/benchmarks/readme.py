@@ -42,8 +42,8 @@ def _describe_ratios() -> str:
     factors = write_factors(row["vs_torch_stronger"] for row in ours)
     return fill_lines(
         "A ratio above 1 means that ours is faster. Each kernel is checked before "
-        f"it is timed. Beside a faster PyTorch, measured apart, the first {len(ours)} "
-        f"ratios are {factors}."
+        f"it is timed. Against a faster PyTorch, measured separately, the first "
+        f"{len(ours)} ratios are {factors}."
     )
 
 

@@ -166,7 +166,7 @@ WAYS_IN = (
         "PyTorch",
         {"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
     ),
-    ("GPU-Puzzles", {"02b": "tiles counted", "07a": "Transpose, and what came later"}),
+    ("GPU-Puzzles", {"02b": "counting with tiles", "07a": "Transpose, and beyond"}),
 )
 
 
