@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         module = importlib.import_module(COMMANDS[name][0])
         parser = argparse.ArgumentParser(f"weft {name}", description=COMMANDS[name][1])
         args = parse_arguments(module, parser, arguments[1:])
-        _check_places(args)
+        _check_output_paths(args)
         return module.main(args) or 0
     except KeyboardInterrupt as stop:
         print(f"weft {name}: stopped. {stop}".rstrip(), file=sys.stderr)
@@ -88,7 +88,7 @@ def make_overview() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_places(args: argparse.Namespace) -> None:
+def _check_output_paths(args: argparse.Namespace) -> None:
     """Refuse output paths that are not writable, before anything is measured."""
     for option in ("json", "plot", "save"):
         if not (text := getattr(args, option, None)):

@@ -8,7 +8,7 @@ from weft import bench
 from weft.base.paths import ROOT
 from weft.benchmarks import counters as bench_counters
 from weft.benchmarks.counters import Excuse, find_excuse
-from weft.report.counters import CostPlace, Counters
+from weft.report.costs import CostPlace, Counters
 from weft.see.inspect import inspect
 from weft.see.machine_code import instructions, ncu
 

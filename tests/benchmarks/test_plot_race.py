@@ -10,7 +10,7 @@ from weft.base.style import write_svg
 from weft.benchmarks.race.plot import plot_versions
 from weft.benchmarks.race.plot_batches import plot_batches
 from weft.benchmarks.race.plot_ladder import plot_ladder, plot_roofline
-from weft.timing.results import compare_with_torch
+from weft.timing.results import add_torch_ratios
 
 LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 3.0}
 
@@ -36,7 +36,7 @@ def rows() -> list[dict]:
             *[row("torch", "eager", 1900.0 * scale, batch=batch)],
             *[row("torch", "compile+graph", 252.0 * scale, "tf32", batch)],
         ]
-    compare_with_torch(found)
+    add_torch_ratios(found)
     roof = {"measure": "roof", "tflops": 51.0, "gbs": 4200.0, "batch": None}
     return [*found, row("weft", "peaks", 1.0) | roof]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from weft import inspect, load_cuda
-from weft.cells.cpu import unset
+from weft.cells.cpu import code_checks
 
 pytestmark = pytest.mark.skipif(
-    not unset.unset_flags(), reason="g++ fills no variables"
+    not code_checks.unset_flags(), reason="g++ fills no variables"
 )
 
 SOURCE = """

@@ -5,7 +5,7 @@ import pytest
 
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
-from weft.puzzles.groups import GROUPS
+from weft.puzzles.catalogue import GROUPS
 from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS, make_cells
 
 PYTHON = """\

@@ -31,7 +31,7 @@ from weft.lessons import course as glossary_module
 from weft.lessons import first_cell as hosted
 from weft.lessons import maker as lessons
 from weft.lessons.course import place_of
-from weft.puzzles.groups import GROUPS, LESSONS
+from weft.puzzles.catalogue import GROUPS, LESSONS
 from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
 from weft.pykernel import bodies
 

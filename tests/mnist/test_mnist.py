@@ -40,7 +40,7 @@ from weft.mnist import (
     precision,
     run,
 )
-from weft.timing.results import compare_with_torch
+from weft.timing.results import add_torch_ratios
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 PARTS = ("batch", "forward", "backward", "update", "zero")
@@ -443,10 +443,10 @@ def test_ratios_are_their_time_over_ours():
         *[twin, twin | {"us": 20.0}, twin | {"rung": "compile", "us": 5.0}],
         *[twin | {"us": 1.0, "precision": "bf16"}, twin | {"us": 1.0, "batch": 16}],
     ]
-    compare_with_torch([ours, *others])
+    add_torch_ratios([ours, *others])
     assert (ours["vs_torch_eager"], ours["vs_torch_best"]) == (2, 0.5)
     assert others[0]["vs_torch_best"] is None
-    compare_with_torch([ours])
+    add_torch_ratios([ours])
     assert ours["vs_torch_best"] is None
 
 

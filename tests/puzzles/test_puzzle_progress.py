@@ -19,8 +19,8 @@ from weft import ArgumentError, load_cuda, predict, puzzles
 from weft.base import store
 from weft.base.store import Kept
 from weft.puzzles import table
+from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
-from weft.puzzles.groups import GROUPS, LESSONS, number_of
 from weft.puzzles.lessons import (
     describe_puzzle,
     list_core_puzzles,

@@ -32,7 +32,7 @@ from weft.__main__ import main as weft_main
 from weft.base.store import Kept
 from weft.check import FunctionTooLong
 from weft.puzzles import puzzle as puzzle_module
-from weft.puzzles.groups import GROUPS, LESSONS
+from weft.puzzles.catalogue import GROUPS, LESSONS
 from weft.puzzles.puzzle import Solved, _compile_function
 
 progress_module = importlib.import_module("weft.puzzles.progress")

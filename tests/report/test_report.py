@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
-from weft.report.counters import CostPlace, Counters, list_remarks
+from weft.report.costs import CostPlace, Counters, list_remarks
 from weft.report.cures import KINDS
 from weft.report.html import write_listing as html_listing
 from weft.report.model import Finding, Listing, Report

@@ -12,7 +12,7 @@ import torch
 from weft import cuda, cuda_c, load_cuda, numba_jit, profile
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counters as bench_counters
-from weft.report.counters import CostPlace, Counters
+from weft.report.costs import CostPlace, Counters
 from weft.see.machine_code import ncu, replay
 from weft.see.machine_code.profile import Comparison
 

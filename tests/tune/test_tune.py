@@ -13,7 +13,7 @@ from weft.cells import CompileError
 from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
 from weft.timing.timers import Timed
-from weft.toolchain import config, native
+from weft.toolchain import launch_config, native
 from weft.tune import fit, right, session
 from weft.tune.plain_c import load_c
 from weft.tune.sources import bound, with_globals, with_values
@@ -229,7 +229,7 @@ def test_too_much_static_shared_memory_is_a_reason_of_its_own():
     large = TWICE.replace("s[T]", "s[T + 20000 * OFF]").replace("+ OFF", "")
     best = tuned(large, {"OFF": (1, 0), "T": 32})
     assert best["OFF"] == 0 and best.counts == {"shared memory": 1}
-    one = Candidate({"T": 1}, shape=config.parse("twice", (1, 32)))
+    one = Candidate({"T": 1}, shape=launch_config.parse("twice", (1, 32)))
     fit._check_occupancy(one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90")
     assert one.why.startswith("50000 bytes of static shared memory, at most 49152")
 
@@ -516,7 +516,7 @@ def test_a_python_kernel_is_launched_on_torchs_stream(monkeypatch):
     runner = cuda_c(scaled)
     monkeypatch.setattr(type(runner), "__getitem__", lambda self, key: keys.append(key))
     for shared in (0, 64):
-        shape = config.parse("scaled", (2, 32, shared))
+        shape = launch_config.parse("scaled", (2, 32, shared))
         bound(runner, Candidate({}, shape=shape))
     stream = [key[2] if len(key) > 2 else None for key in keys]
     assert stream == [None, None] and keys[1][3] == 64

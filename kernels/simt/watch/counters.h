@@ -29,7 +29,7 @@ enum {
     BANKS = 32    /* of shared memory, 4 bytes wide */
 };
 
-/* See lib/weft/report/counters.py. needed: wavefronts that requests would take
+/* See lib/weft/report/costs.py. needed: wavefronts that requests would take
  * without bank conflicts. */
 struct Sums {
     uint64_t accesses, requests, sectors, wavefronts, needed;

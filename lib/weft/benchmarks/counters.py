@@ -27,7 +27,7 @@ import numpy as np
 
 from ..base.errors import BuildError
 from ..cells import load_cuda
-from ..report.counters import CostPlace, Counters
+from ..report.costs import CostPlace, Counters
 from ..see.inspect import inspect
 from ..see.machine_code import ncu, replay, sass
 from ..see.machine_code.instructions import Instruction, find_loops

@@ -8,7 +8,8 @@ of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members
-    arguments, arrays, reached  the arguments of a launch, and the arrays they reach
+    arguments, arrays           the arguments of a launch
+    reached_arrays              the arrays that they reach through structs
     variables                   __constant__ and __device__ variables, by name
     checks                      rules for cells that apply on both targets
     headers                     %%cuda_header, and nvcc's implicit includes

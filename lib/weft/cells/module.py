@@ -15,7 +15,7 @@ from ..base.errors import ArgumentError, KernelError
 from ..csource import signature
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..csource.signature import Param, Signature
-from ..toolchain import config
+from ..toolchain import launch_config
 from . import checks, headers, isolated, trial
 from .arguments import first_array
 from .cpu import compiler as cpu
@@ -272,7 +272,7 @@ class Kernel:
             found = self._configs[key]
             # [4.0, 256] finds [4, 256]; two ints, the usual key, are recognized at once
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
-            if ints or config.is_whole(key):
+            if ints or launch_config.is_whole(key):
                 return found
         except Exception:  # a new one; a list has no hash, and others may raise
             pass
@@ -280,7 +280,7 @@ class Kernel:
         if kernel is not self:
             return kernel
         try:
-            shape = config.parse(self.expression, key)
+            shape = launch_config.parse(self.expression, key)
         except ArgumentError as error:
             raise error.with_traceback(None) from None
         launch = self._launch(shape)
@@ -298,7 +298,7 @@ class Kernel:
         kernel = self._chosen(key)
         if kernel is not self:
             return kernel
-        return Launch(self, config.parse(self.expression, key))
+        return Launch(self, launch_config.parse(self.expression, key))
 
     @property
     def _needs_arguments(self) -> bool:
@@ -323,11 +323,11 @@ class Kernel:
             if self._needs_arguments:
                 raise
             with contextlib.suppress(ArgumentError):
-                config.parse(self.__name__, key)
+                launch_config.parse(self.__name__, key)
                 return self
             raise
 
-    def _launch(self, shape: config.LaunchConfig) -> Callable[..., None]:
+    def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
         """Return the result of [grid, block]. On a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
@@ -428,7 +428,7 @@ class Launch:
 
     __slots__ = ("block", "grid", "kernel", "shared", "stream")
 
-    def __init__(self, kernel: Kernel, shape: config.LaunchConfig) -> None:
+    def __init__(self, kernel: Kernel, shape: launch_config.LaunchConfig) -> None:
         self.kernel = kernel
         self.grid, self.block = shape.grid, shape.block
         self.shared, self.stream = shape.shared, shape.stream

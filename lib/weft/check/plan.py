@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..base.errors import ArgumentError
-from ..toolchain import config
+from ..toolchain import launch_config
 from .cases import (
     Case,
     LaunchShape,
@@ -80,7 +80,7 @@ def _without_repeats(begin: list, plan: list) -> list:
 def _select_launchable(runner: Runner, plan: list) -> list:
     """Return the plan if a GPU could launch all of it; else raise ArgumentError."""
     for _, shape in plan:
-        config.parse(runner.name, (shape.grid, shape.block, shape.shared))
+        launch_config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan
 
 

@@ -17,7 +17,7 @@ from .. import cuda
 from ..base.errors import ArgumentError, Mismatch
 from ..cells import load_cuda
 from ..check.cases import divide_up
-from ..puzzles.groups import load
+from ..puzzles.catalogue import load
 from ..puzzles.progress import read_progress
 from ..puzzles.puzzle import Puzzle
 from ..puzzles.table import list_puzzles

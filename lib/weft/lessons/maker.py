@@ -95,7 +95,13 @@ from jupytext.myst import notebook_to_myst
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
-from ..puzzles.groups import HIDDEN, LessonError, is_withheld, make_stub, remove_marks
+from ..puzzles.catalogue import (
+    HIDDEN,
+    LessonError,
+    is_withheld,
+    make_stub,
+    remove_marks,
+)
 from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
 from . import course, first_cell
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..base.store import Kept
 from ..base.style import INK, SHARED
 from ..base.text import count_things
-from ..puzzles.groups import is_withheld
+from ..puzzles.catalogue import is_withheld
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.progress import OPEN, read_progress
 from .widgets.predict import guessed_questions

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from ..base.device import count_cores
 from ..base.errors import ArgumentError
 from ..timing import Timing, device_name, in_rounds
-from ..timing.results import compare_with_torch, first_line
+from ..timing.results import add_torch_ratios, first_line
 from ..timing.timers import SLOWEST, STEPS, count_steps
 from ..toolchain import native
 from . import data
@@ -99,7 +99,7 @@ class _Race:
             rows[_name(cnn)] |= self.train_ours(cnn)
         for name in _fastest_eager(rows, twins):
             rows[name] |= self.train_twin(twins[name])
-        compare_with_torch([*rows.values()])
+        add_torch_ratios([*rows.values()])
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:

@@ -15,7 +15,7 @@ solved with the knowledge from earlier ones. This module acts as a collection: i
 iterates over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is, and the answers that it accepts
-    groups                the list of puzzles, and their stubs
+    catalogue             the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
     errors                what a notebook shows of an answer, right or wrong
     instance, goal        the sizes of cases, and the one that is drawn; its picture
@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from .groups import GROUP_OF, GROUPS, LESSONS, describe_unknown, load, number_of
+from .catalogue import GROUP_OF, GROUPS, LESSONS, describe_unknown, load, number_of
 from .progress import read_progress
 from .puzzle import Puzzle
 

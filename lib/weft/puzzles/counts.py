@@ -41,7 +41,7 @@ from ..base.errors import ArgumentError
 from ..check.cases import by_name
 from ..check.plan import plan_cases
 from ..check.runners import make_runners
-from ..report.counters import CostPlace, Counters, Sums, write_short
+from ..report.costs import CostPlace, Counters, Sums, write_short
 from ..report.model import Report
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.paths import ROOT
-from .groups import GROUPS, HIDDEN, LessonError, is_withheld, load, make_stub
+from .catalogue import GROUPS, HIDDEN, LessonError, is_withheld, load, make_stub
 from .puzzle import Puzzle
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import ArgumentError
 from ..base.store import Kept
 from ..base.text import count_things
-from .groups import GROUPS
+from .catalogue import GROUPS
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

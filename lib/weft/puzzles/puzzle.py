@@ -20,6 +20,7 @@ from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
 from .answered import show
 from .answers import PuzzleAnswer, as_declared, dump_function, is_stub, parse_answer
+from .catalogue import GROUPS, LESSONS, make_stub, number_of, remove_marks
 from .cloth import cloth
 from .counts import names_known
 from .errors import (
@@ -32,7 +33,6 @@ from .errors import (
     short_errors,
 )
 from .goal import draw_goal
-from .groups import GROUPS, LESSONS, make_stub, number_of, remove_marks
 from .progress import note_solved as remember
 from .progress import read_progress
 from .score import score
@@ -52,13 +52,13 @@ class Puzzle:
     title, text: a name and one or two sentences, whose terms may be links to their
     entries, [guard](glossary.ipynb#guard). spec: the reference, a short NumPy function
     of the inputs, sizes and values by name. answer: the best known; the reader writes
-    the part between its two marks (groups.py). checks: options of weft.check(). drawn,
-    launch: the sizes of the picture and (grid, block) for them, which are checked
-    first. hints: one after another. better: a line on what the better answer does, for
-    a costlier one. scored: sizes for the score, with "launch", if they differ. limits:
-    counts that an answer must meet (counts.py has their names); why: by name, a
-    sentence for a limit whose numbers do not explain it. budget: counts, as a score
-    shows them, within the budget, if a taught way needs more than usual. start: a
+    the part between its two marks (catalogue.py). checks: options of weft.check().
+    drawn, launch: the sizes of the picture and (grid, block) for them, which are
+    checked first. hints: one after another. better: a line on what the better answer
+    does, for a costlier one. scored: sizes for the score, with "launch", if they
+    differ. limits: counts that an answer must meet (counts.py has their names); why: by
+    name, a sentence for a limit whose numbers do not explain it. budget: counts, as a
+    score shows them, within the budget, if a taught way needs more than usual. start: a
     function, or its text, for the reader to repair; it is then the stub.
     """
 

@@ -24,7 +24,7 @@ from ..check.plan import plan_cases
 from ..check.problem import Problem, make_arguments
 from ..check.runners import CellRunner, SimulatedRunner, make_runners
 from ..pykernel.to_cuda.cuda_c import cuda_c
-from ..report.counters import Counters, write_short
+from ..report.costs import Counters, write_short
 from ..report.html import with_code
 from ..report.model import Report
 from ..see.inspect import inspect

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..base.style import OURS, PALE, SHARED
-from .groups import LESSONS, load, number_of
+from .catalogue import LESSONS, load, number_of
 from .lessons import list_core_puzzles, list_lessons, puzzle_minutes, write_minutes
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 

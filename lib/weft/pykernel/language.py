@@ -27,7 +27,7 @@ import torch
 
 from .. import cuda
 from ..base.errors import ArgumentError
-from ..toolchain.config import LaunchConfig, parse
+from ..toolchain.launch_config import LaunchConfig, parse
 
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")

@@ -6,14 +6,14 @@ the definitions of Nsight Compute (ncu); each counter's documentation gives ncu'
     model        a report, its findings and sources; the report of a whole program
     cures        the kinds of findings, and the usual cure for each
     places       lines, indices, and the column where an access begins
-    counters     the cost of a launch, by place in the source, by line and by array
+    costs        the cost of a launch, by place in the source, by line and by array
     turns        loops, and the loop turns in which a race's accesses happened
     text, html   a report for a terminal, for a page, and below a cell
     raw          converts the watch build's JSON to reports on the reader's lines
     symbols      maps an offset in a library to a line of the source
 """
 
-from .counters import CostPlace, Counters, Line, Sums
+from .costs import CostPlace, Counters, Line, Sums
 from .model import Finding, Listing, Report
 
 __all__ = ["CostPlace", "Counters", "Finding", "Line", "Listing", "Report", "Sums"]

@@ -19,7 +19,7 @@ from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
 from ..base.text import write_thousands
 from ..base.tracebacks import running_shell
-from .counters import (
+from .costs import (
     COLUMNS,
     HOT,
     CostCell,

@@ -15,7 +15,7 @@ from ..base.errors import Mismatch
 from ..base.tracebacks import running_shell
 from ..csource.diagnostics import CELL
 from . import html, text
-from .counters import Counters, list_remarks
+from .costs import Counters, list_remarks
 from .places import Index, find_line
 from .turns import Turns
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
 from . import symbols
-from .counters import CostPlace, Counters
+from .costs import CostPlace, Counters
 from .cures import IN_PLACE, UPDATE, guard, in_c, of_one_warp
 from .model import Finding, Listing, ProgramReport, Report
 from .places import (

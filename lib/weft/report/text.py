@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..base.text import count_things
-from .counters import (
+from .costs import (
     HOT,
     CostCell,
     Counters,

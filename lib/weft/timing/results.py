@@ -30,6 +30,7 @@ from ..toolchain.tools import toolkit_version
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
+
 Row = dict[str, Any]  # one of the "rows" above: a measurement
 ResultFile = dict[str, Any]  # as read_json() returns it: "machine" and "rows"
 
@@ -159,7 +160,7 @@ def _write_cell(value: Any) -> str:
     return str(value)
 
 
-def compare_with_torch(rows: Sequence[dict[str, Any]]) -> None:
+def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
     """Give rows of a race vs_torch_eager and vs_torch_best, null without a peer.
 
     A peer is a row of PyTorch in the same precision at the same batch.

@@ -4,5 +4,5 @@ build         compiles kernels/ to lib/libweft_*.so, one library per op and targ
 tools         finds nvcc, g++ and disassemblers, and runs them
 keys          the cache keys: hashes of the files that decide a result
 native        the compiled kernels, callable through cffi
-config        the [grid, block] of a launch
+launch_config  the [grid, block] of a launch
 """

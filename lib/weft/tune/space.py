@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.errors import ArgumentError
-from ..toolchain import config
+from ..toolchain import launch_config
 
 MOST = 200_000  # combinations before `where`: more are a typing error
 TRIED = f"at most {MOST} are tried"
@@ -28,7 +28,7 @@ class Candidate:
     """
 
     constants: Constants
-    shape: config.LaunchConfig | None = None
+    shape: launch_config.LaunchConfig | None = None
     state: str = "ready"
     reason: str = ""
     why: str = ""
@@ -107,7 +107,7 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
             f"bytes of shared memory)"
         )
     try:
-        one.shape = config.parse(name, key)
+        one.shape = launch_config.parse(name, key)
     except ArgumentError as error:
         one.out("pruned", "not launchable", str(error).removeprefix(f"{name}: "))
 

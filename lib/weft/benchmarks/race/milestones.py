@@ -38,7 +38,7 @@ from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize
-from ...timing.results import compare_with_torch, first_line, stamp_row
+from ...timing.results import add_torch_ratios, first_line, stamp_row
 from ...timing.timers import synchronize
 from ...toolchain import native
 from .race import Row, Say, twins_of
@@ -283,7 +283,7 @@ def _make_rows(
             **{"test_accuracy": float(np.mean(accuracies))},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         })  # fmt: skip
-    compare_with_torch(rows)
+    add_torch_ratios(rows)
     return rows
 
 

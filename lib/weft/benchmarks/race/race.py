@@ -34,7 +34,7 @@ from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
 from ...timing import device_name, in_rounds
-from ...timing.results import Row, compare_with_torch, first_line, stamp_row
+from ...timing.results import Row, add_torch_ratios, first_line, stamp_row
 from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
 
@@ -355,7 +355,7 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
         }
         for one in there
     ]
-    compare_with_torch(rows)
+    add_torch_ratios(rows)
     return rows
 
 

@@ -4,5 +4,5 @@ compiler        compiles a cell: the rewriter's C++, g++, a shared library
 launch, arena   binds the arguments, copies the arrays between fences, launches
 faults          the error that a fault of a launch becomes
 watched         the watch build: its findings, shown below the cell
-unset           reads of unset variables, and functions of the host in a kernel
+code_checks     reads of unset variables, and functions of the host in a kernel
 """

@@ -35,7 +35,7 @@ from ...report.model import CellSource
 from ...toolchain import build, keys, tools
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACROS, std_headers
-from . import unset
+from . import code_checks
 from .launch import FILE, CpuLauncher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
 
@@ -190,8 +190,8 @@ class _Made:
                 library = beside.read_bytes()
                 if not library:
                     raise BuildError(tools.said_by(done))
-                if refused := unset.list_called(library):
-                    found = [unset.refuse_call(refused[0], self.source)]
+                if refused := code_checks.list_called(library):
+                    found = [code_checks.refuse_call(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
                 os.chmod(beside, 0o755)
             return found
@@ -325,7 +325,7 @@ def _fiber_flags() -> list[str]:
 
 def _list_flags(checked: bool) -> list[str]:
     """List the flags that every cell is compiled with."""
-    more = [*build.CHECK_FLAGS, *unset.unset_flags()] if checked else []
+    more = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
     return [*_FLAGS, *more, *_fiber_flags()]
 
 

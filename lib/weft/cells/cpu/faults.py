@@ -16,7 +16,7 @@ from ..structs import CScalar
 from .arena import Arena
 
 if TYPE_CHECKING:
-    from ..reached import Reached
+    from ..reached_arrays import Reached
 
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer

@@ -26,7 +26,7 @@ from ...csource.signature import Param
 from ...toolchain import build
 from .. import output
 from ..arguments import Array, Binder, common_device, list_held_arrays
-from ..reached import Reached, reach_arrays, take_back, translate
+from ..reached_arrays import Reached, reach_arrays, take_back, translate
 from . import faults
 from .arena import Arena, list_alignments, place
 

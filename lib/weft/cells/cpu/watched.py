@@ -24,8 +24,8 @@ from ...report.html import show
 from ...report.model import CellSource, Finding, Report
 from ...report.text import write_finding as told
 from ..arguments import Array
-from ..reached import Reached
-from . import arena, faults, unset
+from ..reached_arrays import Reached
+from . import arena, code_checks, faults
 from .launch import CpuLauncher, Prepared, ffi, open_runtime
 
 if TYPE_CHECKING:
@@ -183,7 +183,11 @@ class CheckedLauncher(CpuLauncher):
             text = raw_report()
         config = launch.config
         shape = tuple(config[:3]), tuple(config[3:])
-        more = unset.find(launch, self.name, self.readers.texts) if not failure else []
+        more = (
+            code_checks.find(launch, self.name, self.readers.texts)
+            if not failure
+            else []
+        )
         self.last = WatchedLaunch(text, self.readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:

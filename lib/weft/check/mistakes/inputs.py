@@ -144,7 +144,7 @@ def other_inputs(s: WrongOutput) -> str | None:
         _swap_inputs(s),
         _turn_inputs(s),
         _reverse_inputs(s),
-        _terms_missing(s),
+        _drop_terms(s),
         _every_second(s),
         _shift_inputs(s),
     ):
@@ -192,7 +192,7 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
             yield text, s.inputs | {name: turned}
 
 
-def _terms_missing(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     """Yield inputs without some terms of a sum over each dimension the output lacks."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()

@@ -209,7 +209,7 @@ def _find_rows(s: WrongOutput) -> str:
     return ""
 
 
-def _flatten_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
+def _flatten_expected(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """Return the expected places, counted through the whole array."""
     return np.arange(s.want.size).reshape(s.want.shape) * x.shape[-1] + s.want
 
@@ -217,7 +217,7 @@ def _flatten_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """Return where `got` is a place in the flat array, or the number itself."""
     numbers = _take_numbers(x, s.want).astype(np.int64)
-    return (s.got == _flatten_places(s, x)) | (s.got == numbers)
+    return (s.got == _flatten_expected(s, x)) | (s.got == numbers)
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
@@ -231,7 +231,7 @@ def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 
 def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
     bad, got = s.bad, s.got.astype(np.int64)
-    if (got == _flatten_places(s, x))[bad].all():
+    if (got == _flatten_expected(s, x))[bad].all():
         return "a place in the flat array, where the place in its row is due"
     there = _take_numbers(x, s.want)
     if (got == there.astype(np.int64))[bad].all() and (bad.sum() > 1 or got.size < 3):

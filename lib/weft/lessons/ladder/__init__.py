@@ -11,7 +11,7 @@
 code            rung files and their differences; drawings of the orders of tiles
 one_rung        a rung in a library of its own
 results         speeds, the ladder so far, where cycles go, and waits for registers
-per_thread      08a: one rung with more threads that do less, or fewer that do more
+vary_thread_work  08a: one rung with more threads that do less, or fewer that do more
 """
 
 from .code import (

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel, plain_function
 from . import arguments, gpu, meaning, reading, simulator
 

@@ -30,7 +30,7 @@ from ...base.errors import ArgumentError
 from ...cells.arguments import describe
 from ...cells.cpu import arena
 from ...cells.gpu import driver, launch
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from ..language import explain_unfit
 
 _CODES = {

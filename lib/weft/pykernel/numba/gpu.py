@@ -21,7 +21,7 @@ from ...cells import output
 from ...cells.gpu import driver
 from ...cells.gpu import launch as launches
 from ...toolchain import native
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
 from . import arguments, meaning, reading
 

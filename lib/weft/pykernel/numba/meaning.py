@@ -265,7 +265,7 @@ def _read(
         elif isinstance(getattr(value, "py_func", value), types.FunctionType):
             helper = plain_function(value)
             part.names[name] = HELPER, _read(helper, kernel, known, done)
-        elif (constant := _constant_of(value)) is not _NOTHING:
+        elif (constant := _accept_constant(value)) is not _NOTHING:
             part.names[name] = VALUE, constant
         else:
             raise ArgumentError(
@@ -344,7 +344,7 @@ def _value_now(where: Any, name: str) -> Any:
         return _NOTHING
 
 
-def _constant_of(value: Any) -> Any:
+def _accept_constant(value: Any) -> Any:
     """Return the value if Numba accepts it from outside of a kernel."""
     if isinstance(value, type):
         known = issubclass(value, (np.generic, numbers.Number))
@@ -356,7 +356,7 @@ def _constant_of(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biufc" else _NOTHING
     if isinstance(value, tuple):
-        return _NOTHING if _NOTHING in map(_constant_of, value) else value
+        return _NOTHING if _NOTHING in map(_accept_constant, value) else value
     if isinstance(value, types.BuiltinFunctionType | np.ufunc):
         return value  # as after from math import sqrt
     if type(value).__module__.startswith("numba."):

@@ -25,7 +25,7 @@ from ...base.tracebacks import Short
 from ...cells.cpu import arena
 from ...cells.cpu.faults import Stopped
 from ...cells.isolated import Process
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from .arguments import address_bounds, spans_of
 from .meaning import KernelPart
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...report.counters import CostPlace, Counters
+from ...report.costs import CostPlace, Counters
 from .layout import CODES, SPACES, Batch, MemoryLayout, count_bits, mark_heads
 from .record import ATOMIC, FENCE, GLOBAL, SHARED, Interval
 from .warp import WARP

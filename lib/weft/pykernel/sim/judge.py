@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...report import cures
-from ...report.counters import Counters
+from ...report.costs import Counters
 from ...report.cures import IN_PLACE, UPDATE
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index

@@ -17,7 +17,7 @@ import numpy as np
 from ...base.errors import ArgumentError, KernelFault
 from ...report.model import Finding, Report
 from ...report.places import unflatten, write_index
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
 from . import faults, memory, warp
 from .judge import Judge

@@ -25,7 +25,7 @@ from ...cells import load_cuda
 from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
 from ...report.html import highlight_text
-from ...toolchain.config import LaunchConfig
+from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument

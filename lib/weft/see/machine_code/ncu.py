@@ -24,7 +24,7 @@ from typing import Any
 
 from ...base.errors import KernelError
 from ...base.paths import ROOT
-from ...report.counters import CostPlace, Counters
+from ...report.costs import CostPlace, Counters
 
 TIMEOUT = 300.0  # seconds for one run of ncu
 _PLACES = (

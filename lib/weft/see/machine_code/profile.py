@@ -20,7 +20,7 @@ from ...base.paths import ROOT
 from ...base.style import FAULT, WRITTEN
 from ...cells.module import select_only_kernel
 from ...report import html
-from ...report.counters import Counters
+from ...report.costs import Counters
 from ...report.html import BOLD, FAINT, make_cell, make_page, make_table
 from ...timing import read_json
 from ..inspect import inspect

@@ -20,7 +20,7 @@ from ...csource import signature
 from ...pykernel.language import PythonKernel
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import TranslatedKernel
-from ...toolchain import config
+from ...toolchain import launch_config
 from .compilation import complete
 
 
@@ -37,7 +37,7 @@ def record(
         raise ArgumentError(f"profile takes {name} as CUDA C: profile({name})")
     if isinstance(kernel, Kernel):
         complete(kernel)
-        cell, shape = kernel.module, config.parse(kernel.expression, key)
+        cell, shape = kernel.module, launch_config.parse(kernel.expression, key)
         about = dict(source=cell.source, name=cell.name, flags=cell.flags)
         about |= dict(headers=cell.headers, expression=kernel.expression)
         params, name = kernel.params, kernel.__name__

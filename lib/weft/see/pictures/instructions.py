@@ -61,7 +61,7 @@ class _Loop:
     seen: set[int] = field(default_factory=set)
 
 
-def loops_of(text: str, first: int) -> list[tuple[int, int]]:
+def find_source_loops(text: str, first: int) -> list[tuple[int, int]]:
     """Return each loop's first and last line; the source starts at line `first`."""
     try:
         tree = ast.parse(textwrap.dedent(text))
@@ -277,7 +277,7 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
     Blocks whose warps behave alike share one list.
     """
     sources = list(report.sources) if report else []
-    loops = [line for s in sources[:1] for line in loops_of(s.text, s.first)]
+    loops = [line for s in sources[:1] for line in find_source_loops(s.text, s.first)]
     writer = _Writer(trace, Statements(sources), most)
     warps = -(-int(np.prod(trace.block)) // WARP)
     parts: dict[int, list] = {}

@@ -17,7 +17,7 @@ from ...pykernel.sim.warp import WARP
 from . import svg
 from .foot import findings_of, sentences
 from .grid import Grid
-from .instructions import WarpStep, loops_of, steps_of
+from .instructions import WarpStep, find_source_loops, steps_of
 from .panels import EDGE, LEFT
 from .scene import Scene
 from .svg import Drawing, Slider, box, label, num
@@ -35,7 +35,7 @@ def draw_lanes(scene: Scene) -> Drawing:
     trace = scene.trace
     loops: list[tuple[int, int]] = []
     for source in (scene.report.sources if scene.report else ())[:1]:
-        loops = loops_of(source.text, source.first)
+        loops = find_source_loops(source.text, source.first)
     warps = _list_warps(scene)
     rows, high = {}, 0.0
     for i, (block, warp) in enumerate(warps):

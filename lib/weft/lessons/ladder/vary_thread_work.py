@@ -4,7 +4,7 @@
     rows(4096)                                      how fast each is: here, or elsewhere
 
 The blocks, their tiles and what they read of a and b stay the same: only the number of
-threads in a block changes. `python -m weft.lessons.ladder.per_thread FILE.json`
+threads in a block changes. `python -m weft.lessons.ladder.vary_thread_work FILE.json`
 measures all on this GPU for notebooks/results/.
 """
 

@@ -18,7 +18,7 @@ import importlib
 import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `import utils` does not wait for nbformat, which takes seconds
+if TYPE_CHECKING:
     from nbformat import NotebookNode
 
     from .puzzle import Puzzle
