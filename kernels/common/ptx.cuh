@@ -122,8 +122,8 @@ template <int N> PTX_INLINE void copy_wait() {
 
 /* ---- loads --------------------------------------------------------------- */
 
-/* Load 16 bytes of a row whose continuation others read: the L2 cache fetches
- * 256 bytes of it. */
+/* Load 16 bytes of a row. The L2 cache fetches 256 bytes of the row, because
+ * other threads read what follows. */
 PTX_INLINE float4 load16_ahead(const float *global) {
 #if PTX_ARCH >= 800
     float4 v;

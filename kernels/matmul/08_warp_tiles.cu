@@ -32,8 +32,8 @@ static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
 
-/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
- * zeros past an edge. */
+/* Load a's tile, transposed, from column k0 on, and b's tile from row k0 on.
+ * Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,

@@ -1,5 +1,5 @@
-/* cudnn_functions.h -- the functions of cuDNN and cuBLAS that cudnn.cu calls,
- * looked up in the libraries on first use; see there. */
+/* cudnn_functions.h -- the functions of cuDNN and cuBLAS that cudnn.cu calls.
+ * They are looked up in the libraries on first use; cudnn.cu explains why. */
 #ifndef WEFT_CUDNN_FUNCTIONS_H
 #define WEFT_CUDNN_FUNCTIONS_H
 #include <cublas_v2.h>

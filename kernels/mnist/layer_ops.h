@@ -16,7 +16,7 @@
 struct vendor; /* handles, descriptors and workspace of cuDNN and cuBLAS */
 
 struct layer_ops {
-    struct vendor *vendor; /* NULL: our ops, by the index of their rung */
+    struct vendor *vendor; /* NULL: use our ops; see the rungs below */
     int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
 };
 

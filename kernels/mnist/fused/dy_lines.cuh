@@ -2,10 +2,10 @@
  * in the layout that the kernels on tensor cores read: NHWC in swizzled lines,
  * rounded to T.
  *
- * First copies are started: c2 to the places of dy, dp2 and the winners beside
- * it. Later, when they and the channels' numbers have arrived, a thread takes
- * one chunk of channels of a window: one of dp2 and four of c2 give four of
- * dy. */
+ * First, copies are started: c2 goes where dy will be, and dp2 and the winners
+ * go beside it. When these and the channels' numbers have arrived, each thread
+ * takes one chunk of channels of a window. It computes four chunks of dy from
+ * one chunk of dp2 and four of c2. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH
 #include "dy.cuh"

@@ -91,7 +91,7 @@ head_logits(float logits[CLASSES], const float h[4],
     }
 }
 
-/* logits[c] becomes p - onehot, the gradient of the loss; returns the loss. */
+/* Replace logits by p - onehot, the gradient of the loss; return the loss. */
 static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
                                                      int label) {
     float most = logits[0], sum = 0.0f, mine = 0.0f;

@@ -114,7 +114,7 @@ SIMT_BUILTIN(BlockDim, dim3, peek(here()->block)->block_dim)
 SIMT_BUILTIN(GridDim, dim3, peek(here()->block)->grid_dim)
 #undef SIMT_BUILTIN
 
-/* The same for a program's own variables of these names. */
+/* Return a component of a program's own variable that has such a name. */
 template <class V> SIMT_INLINE auto x(V &v) -> decltype((v.x)) { return v.x; }
 template <class V> SIMT_INLINE auto y(V &v) -> decltype((v.y)) { return v.y; }
 template <class V> SIMT_INLINE auto z(V &v) -> decltype((v.z)) { return v.z; }

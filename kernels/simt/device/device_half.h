@@ -73,8 +73,8 @@ inline unsigned short fused(unsigned short a, unsigned short b,
     return from_double<Format>(product + (double)Format::to_float(c));
 }
 
-/* Return the larger (smaller) one; of a number and a NaN the number; -0 <
- * +0. */
+/* Return the larger (smaller) value. If one is a NaN, return the other; -0
+ * counts as less than +0. */
 inline float larger(float a, float b) {
     if (a != a || (a == b && __builtin_signbit(a))) return b;
     return b > a ? b : a;

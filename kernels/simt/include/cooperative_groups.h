@@ -200,8 +200,8 @@ class coalesced_group : public thread_group {
                              unsigned meta_size = 1)
         : thread_group(LANES, mask, meta_rank, meta_size) {}
 
-    /* Return the lane of a rank in the group; this very lane if there is
-     * none. */
+    /* Return the lane that has this rank in the group, or the calling lane
+     * if there is none. */
     unsigned lane_of(unsigned rank) const {
         const unsigned low = __builtin_ctz(mask), up = mask >> low;
         if (rank >= size()) return simt::lane();

@@ -162,9 +162,9 @@ static bool take_room(Owner &o, size_t size, Extent *out) {
     return false;
 }
 
-/* The part of a freed array's memory that is not given back: a small one's
- * pages, those at the ends of a large one. Their shadows take several times as
- * much. */
+/* Return how much of a freed array's memory is not given back: all pages of a
+ * small array, or the first and last page of a large one. The shadows of these
+ * pages take several times as much. */
 static size_t memory_of(const Array &array, const Extent &extent) {
     const bool large = array.size >= PAGES_FROM;
     const size_t pages = large ? 2 * 4096 : round_up(array.size, 4096);

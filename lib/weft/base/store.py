@@ -274,7 +274,7 @@ def cache_folder(*parts: str) -> Path:
 
     If it is not writable, or others can write to it, this process uses its own folder
     in the system's temporary directory. That works, but the next start is slower.
-    Raises CannotWrite if there is none either.
+    CannotWrite is raised if that folder cannot be used either.
     """
     global _root
     if _root is None:

@@ -16,7 +16,7 @@ from .paths import PACKAGE
 
 
 def running_shell() -> Any:
-    """Return the running IPython; None outside of one."""
+    """Return the running IPython shell, or None if there is none."""
     try:
         from IPython import get_ipython
     except ImportError:

@@ -313,8 +313,11 @@ class Kernel:
         return self.signature.name, self.signature.params
 
     def _chosen(self, key: Any) -> Kernel:
-        """Return the template's instance for `key`; the kernel itself if `key` is
-        [grid, block], of no template or of one whose arguments all have defaults."""
+        """Return the template's instance for `key`.
+
+        Return the kernel itself if it is not a template, or if `key` is [grid, block]
+        and all template arguments have defaults.
+        """
         if not self._is_template:
             return self
         try:
@@ -360,7 +363,8 @@ class Kernel:
     def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
         """Return the launcher on a target, compiled on first use.
 
-        checked: of the watch build, on the CPU; None: the module's setting.
+        checked: whether to use the watch build (CPU only); None means the module's
+        setting.
         """
         if checked is None:
             checked = self.module.watched

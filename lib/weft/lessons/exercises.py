@@ -43,7 +43,7 @@ def product(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether c is a @ b but for what float32 may round in any order of the sums.
+    """Return whether c is a @ b within float32's rounding, for any order of the sums.
 
     The bound is 1.01 k 2^-24 (|a| @ |b|) for k products (Higham, Accuracy and
     Stability of Numerical Algorithms, section 3.1).

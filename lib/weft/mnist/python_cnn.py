@@ -309,7 +309,7 @@ class PythonCnn(Trainer):
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
+        """Copies of the last step's gradients, named and shaped like the weights."""
         return self._get(self._alive().g)
 
     def _get(self, parts: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:

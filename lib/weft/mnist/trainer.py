@@ -192,7 +192,7 @@ class Trainer(ABC):
         batch: int = EVALUATION_BATCH,
         progress: Callable[[int], object] | None = None,
     ) -> np.ndarray:
-        """Return the class (count) of every image of a set, in batches of `batch`.
+        """Classify the images of a set in batches of `batch`; return classes (count).
 
         Batch norm uses the statistics of each of these batches. progress is called
         after each one with its number of images.

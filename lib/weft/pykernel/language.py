@@ -172,7 +172,7 @@ def refuse(
 
 
 def list_written(tree: ast.FunctionDef) -> list[str]:
-    """List the names into whose elements a function stores, also by an atomic."""
+    """List the names of the arrays that a function writes to, atomics included."""
     found = []
     for node in ast.walk(tree):
         target: Any = None

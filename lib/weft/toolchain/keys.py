@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..base.paths import PACKAGE, ROOT
 
-# The result of read() for a path and these folders of headers.
+# A function like read(), which takes a path and the folders of headers.
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 

@@ -244,7 +244,7 @@ def explain_lost() -> str:
 
 
 def mark_lost(message: str) -> None:
-    """Mark the CUDA context as lost: from now on `message` refuses the GPU."""
+    """Mark the CUDA context as lost: later uses of the GPU fail with `message`."""
     global _lost
     _lost = _lost or message
 

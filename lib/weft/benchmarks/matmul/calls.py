@@ -32,8 +32,9 @@ OPPONENTS = {"3xtf32": "fp32"}  # else the same
 # deviations there would be one in 10^15. Right kernels of all precisions, up to 8192^3,
 # reached 2.6 on an H200.
 FARTHEST = 8
-# Seconds in which OpenBLAS's threads wait for more work. On two cores, PyTorch took 45
-# ms for a product 60 ms after one of NumPy's, and 17 ms 100 ms after.
+# How many seconds OpenBLAS's threads spin while they wait for more work. On two cores,
+# a product by PyTorch took 45 ms when it began 60 ms after one by NumPy, and 17 ms when
+# it began 100 ms after.
 OPENBLAS_SPINS = 0.1
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 

@@ -69,7 +69,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
 
 
 def _lying_well(rows: list[Row]) -> list[tuple[str, str]]:
-    """Return each rung's name in the usual layout, and where another is faster."""
+    """Return (rung, layout): the usual layout of each rung, and any faster one."""
     there: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: -row["tflops"]):
         there.setdefault((row["rung"], row["layout"]), row)

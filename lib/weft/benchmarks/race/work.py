@@ -234,7 +234,8 @@ def sum_parts(parts: Sequence[StepPart]) -> StepPart:
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
     """Return one row: tflops of multiply-adds in that precision, gbs read and written.
 
-    None if that precision has no multiply-adds of its own, as bf16 on a CPU.
+    The list is empty if that precision has no multiply-adds of its own, as bf16 on a
+    CPU.
     """
     where = checked_device(device)
     found = peaks(str(where))

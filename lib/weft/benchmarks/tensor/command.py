@@ -395,7 +395,7 @@ def launch_all() -> None:
 def _make_calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
-    """Yield each product in WATCHED's form, and a call that multiplies by it."""
+    """Yield each product in WATCHED's form, with a call that computes it."""
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)

@@ -115,7 +115,7 @@ def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
 
 
 def read_only(kernel: str, param: Param) -> KernelFault:
-    """Return the exception for a store through a cast const into a read-only array."""
+    """Return the exception for a store into a read-only array by casting const away."""
     return KernelFault(
         f"{kernel}: it wrote into {param} through a cast that takes const away, and "
         f"the array is read-only: pass a copy{AS_BEFORE}",

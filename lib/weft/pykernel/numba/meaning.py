@@ -146,9 +146,10 @@ _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
 class KernelPart:
     """A kernel, or a function that it calls.
 
-    names: the meaning of its free names, as (kind, what): CUDA and a name in the module
-    ("" for the module itself), MODULE and its name, HELPER and a KernelPart, VALUE and
-    the value. watched: where these were found, and the values at the time.
+    names: the meaning of each free name, as a pair (kind, what). The second item is,
+    for CUDA, a name in the module ("" for the module itself); for MODULE, the module's
+    name; for HELPER, a KernelPart; for VALUE, the value.
+    watched: where each of these was found, and its value at that time.
     """
 
     function: types.FunctionType

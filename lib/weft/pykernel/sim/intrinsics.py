@@ -126,7 +126,7 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
-    """Return the replacement for a call of the language; refuse it at its line."""
+    """Return the replacement for a call of the language; refuse an unknown call."""
     for form in (
         _rewrite_grid,
         _rewrite_memory,

@@ -79,7 +79,7 @@ class LoopShapes(dict):
 
 
 class Table:
-    """LoopShapes as columns. width: accesses per turn; rows: of all turns."""
+    """LoopShapes as columns. width: accesses per turn; rows: accesses in all turns."""
 
     def __init__(self, shapes: list[LoopShape]) -> None:
         self.width = np.array([len(s.steps) for s in shapes])
