@@ -1,20 +1,16 @@
-"""Charts of `weft bench bodies` and `weft bench launch`, and where two lines cross.
+"""Charts of `weft bench bodies` and `weft bench launch`, and sizes where lines cross.
 
-with figure(9.5, 5, columns=2, sharey=True) as axes:
+    with figure(9.5, 5, columns=2, sharey=True) as axes:
         plot_contenders(axes, rows, load_elsewhere())
     print(make_caption(rows, load_elsewhere()))
 
-A full mark is this machine, a hollow one was measured elsewhere and came with the lab,
-in notebooks/results/. find_crossing() finds the size from which on one machine is ahead
-of another.
-
-From which size on a GPU is ahead of one core: where two lines cross.
+Filled marks show this machine. Hollow marks show the results in notebooks/results.
+find_crossing() finds the size from which one machine is faster than another. Lesson 00
+compares a GPU with one core in this way:
 
     rows = time_relu([4**k for k in range(3, 12)], "cuda")
     show_figure(plot_times(rows))
     list_crossings(rows)
-
-Beside these rows are those of other machines, which came with the lab.
 """
 
 from __future__ import annotations

@@ -1,30 +1,27 @@
 """The course: lessons in reading order, their lengths, and links to the glossary.
 
-The glossary: links to its entries, and what such a link shows.
-
-The text of a lesson or a puzzle has [threads](glossary.ipynb#thread). `make notebooks`
-writes into the notebooks
+The text of a lesson or a puzzle has links such as [threads](glossary.ipynb#thread).
+`make notebooks` writes into the notebooks
 
     [threads](glossary.ipynb#cell-id=thread "One run of a kernel, for one place ...")
 
-with the first sentence of the entry as the link's title, which a mouse above it shows;
-and each entry ends with the lessons that link to it. An entry is a cell of its own,
-whose id is the term. JupyterLab looks for #cell-id= among the cells of a notebook, and
-for any other anchor only among what it has drawn: of a long notebook that was just
-opened, the top. nbconvert gives each cell of a page this id.
+with the first sentence of the entry as the link's title, which appears under the mouse.
+Each entry ends with the lessons that link to it. An entry is a cell whose id is the
+term. JupyterLab finds #cell-id= among all cells of a notebook, but any other anchor
+only among the cells that it has drawn, which are the first ones of a long notebook that
+was just opened. nbconvert gives each cell of a page this id.
 
-The one list of lessons is a folder, sorted by name: notebooks/sources/NN_topic.md.
-`make notebooks` adds two cells to each lesson: below the head, how long the lesson
-takes, and at the end the link to the next one.
+The folder notebooks/sources, sorted by name, is the list of lessons. `make notebooks`
+adds two cells to each lesson: below the head, the time that the lesson takes, and at
+the end the link to the next one.
 
-A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
-or "practice" (exercises and puzzles). The tag holds until the next heading of the same
-or a higher level; `make notebooks` gives it to the section's other cells, so that they
-can be left out of slides.
+A section belongs to the core unless the cell of its heading has the tag "deeper"
+(beyond the core) or "practice" (exercises and puzzles). The tag holds until the next
+heading of the same or a higher level. `make notebooks` copies it to the section's other
+cells, so that slides can leave them out.
 
-Minutes are counted: 150 words, or 8 lines of code, take one, and so does each question.
-An exercise or a puzzle takes 2 more, and one for each line of its answer. What is
-folded away takes none.
+A minute is 150 words, 8 lines of code, or one question. An exercise or a puzzle takes 2
+minutes, and one more for each line of its answer. Folded text takes none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What is below an exercise of a lesson: its check, and matrices to multiply.
+"""The check below an exercise of a lesson, and matrices for an exercise to multiply.
 
-Matrices to multiply in a lesson, and whether a product of them is right.
-
-An answer is a function of Python, or one of C in a file of its own: from_c().
-C that goes astray takes its process along, so it is checked in a child.
+An answer is a function in Python, or in C in a file of its own: from_c(). A fault in C
+ends its process, so C is checked in a child process.
 """
 
 from __future__ import annotations

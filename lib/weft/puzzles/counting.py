@@ -3,12 +3,6 @@
 divergence       warps whose lanes take one branch
 matmul_nt        a product in tiles
 matmul_budget    tiles, and two results per thread
-
-Divergence: branches that whole warps take together. A repair.
-
-Matmul, with the second matrix transposed: tiles.
-
-Matmul within a budget: the tile of the result is wider than the block.
 """
 
 import math

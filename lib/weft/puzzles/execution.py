@@ -4,18 +4,6 @@ warp_sum                         lanes that exchange numbers
 histogram, histogram_private     many threads count in one place, or per block
 scan_blocks, scan_add            running sums over many blocks, in two launches
 compact                          keep some numbers, in order
-
-Warp sum: lanes exchange numbers without memory.
-
-Histogram: many threads count in one place.
-
-Private histogram: a block counts by itself, then adds its counts to the total.
-
-Scan, first launch: the running sums of each block.
-
-Scan, second launch: adds the sum of all blocks before.
-
-Compact: keep some numbers, in order and without gaps.
 """
 
 import numpy as np

@@ -4,16 +4,6 @@ blocks, blocks2d    more numbers than one block has threads
 grid_stride         fewer threads than numbers
 image_filter_numpy, image_filter
                     a picture: first a NumPy function, then the kernel
-
-Blocks: an index from the numbers of block and thread.
-
-Blocks 2D: many blocks, rows and columns.
-
-Grid stride: fewer threads than numbers.
-
-An image filter, first in NumPy.
-
-The image filter as a kernel.
 """
 
 import sys

@@ -1,11 +1,10 @@
-"""A puzzle at the size that is drawn, and the sizes at which answers are tried.
+"""The sizes at which a puzzle's answers are tried, and the puzzle at the drawn size.
 
-Choose the sizes at which answers are tried: every small one, and a few large ones.
+every_size() lists every small size and a few large ones. An answer that is wrong at a
+single size is wrong, so no small size is left out.
 
-An answer that is wrong at one size alone is wrong, so no small size is left out.
-
-Nothing is listed by hand. The reference computes the outputs. An output depends on an
-input element if the reference's output changes with that element.
+make_instance() derives the example. The reference computes the outputs, and an output
+depends on an input element if it changes with that element.
 """
 
 from __future__ import annotations

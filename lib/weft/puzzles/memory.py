@@ -4,14 +4,6 @@ coalescing     a repair: which thread takes which numbers
 transpose      rows on both sides, and a tile without bank conflicts in between
 fusion         a repair: a second pass need not read what the first one had
 quantise       float32 to int8 and back, with a scale for each row
-
-Coalescing: neighbouring threads on neighbouring numbers. A repair.
-
-Transpose: through a tile of shared memory, without bank conflicts.
-
-Fusion: threads keep the numbers that a second pass would read again. A repair.
-
-Quantise: float32 to int8 with a scale for each row, and back.
 """
 
 import math

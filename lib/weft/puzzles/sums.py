@@ -2,16 +2,6 @@
 
 dot, prefix_sum, axis_sum    sums
 argmax, softmax              more than one pass over a row
-
-Dot: many products, one sum.
-
-Prefix sum, as GPU-Puzzles calls it: the sum of each block, by a tree.
-
-Axis sum: a block for each row.
-
-Argmax: the column of the largest number of a row.
-
-Softmax of a row: largest number, sum, quotient.
 """
 
 import math

@@ -2,16 +2,6 @@
 
 map, zip, guards    one dimension
 map2d, broadcast    rows and columns
-
-Map: each thread handles one number.
-
-Zip: two inputs, element by element.
-
-Guards: more threads than numbers.
-
-Map 2D: rows and columns.
-
-Broadcast: a column and a row make a table.
 """
 
 from weft import cuda

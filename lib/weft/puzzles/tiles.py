@@ -1,12 +1,6 @@
 """The puzzles of lesson 02a: threads that fetch for one another.
 
 shared, pooling, conv1d    a block loads each number once; other threads read it
-
-Shared: a copy through the memory that a block shares.
-
-Pooling: the sum of the last three.
-
-Convolution in one dimension: a block needs some of the next one's numbers.
 """
 
 import numpy as np

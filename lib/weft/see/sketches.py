@@ -2,16 +2,16 @@
 
 Ideas for the glossary:
 
-warps((16, 4))                which threads of a block are a warp, and their lanes
-rounds("down", "xor")         how lanes add up their numbers, round by round
-tiles(8, 4)                   which tiles of a and b a block of a product walks through
+    warps((16, 4))            which threads of a block are a warp, and their lanes
+    rounds("down", "xor")     how lanes add up their numbers, round by round
+    tiles(8, 4)               which tiles of a and b a block of a product uses in turn
 
 For lesson 08c, the bits of a number, and which lane has which element:
 
-bits({"fp32": (8, 23), "bf16": (8, 7)})
-mine, kept = owners("a")                     lane and register of each element
-fragments({"a": mine}, lane=5)
-ring(stages=8, places=4, latency=3)          a producer fills what consumers empty
+    bits({"fp32": (8, 23), "bf16": (8, 7)})
+    mine, kept = owners("a")                  lane and register of each element
+    fragments({"a": mine}, lane=5)
+    ring(stages=8, places=4, latency=3)       a producer fills what consumers empty
 
 One request of a warp, with the sectors it takes or its turns at the banks:
 

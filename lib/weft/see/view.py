@@ -1,14 +1,14 @@
 """Show pictures in a lesson: texts side by side, figures, arrays, and images.
 
-beside() compares two texts line by line: a Python body and its CUDA C.
+beside() compares two texts line by line, a Python body and its CUDA C:
 
-beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
-       source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
+    beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
+           source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
 
-figure() and cells() draw arrays with their values; show_images() shows images.
+figure() and cells() draw arrays with their values; show_images() shows images:
 
-with figure(9, 3) as ax:
-    cells(ax, [[1, 2], [3, 4]], 0, 1, "x", "2 x 2", {(0, 1): READ})
+    with figure(9, 3) as ax:
+        cells(ax, [[1, 2], [3, 4]], 0, 1, "x", "2 x 2", {(0, 1): READ})
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Guesses from a fault, and from the answers that other inputs would give.
+"""Guess a mistake from a fault, or from the answers that other inputs would give.
 
-Guesses at the causes of faults and of forbidden writes.
-
-Tests whether a wrong answer fits the reference with other, or rounded, inputs.
+of_fault() explains faults and forbidden writes, such as a missing guard. The other
+functions test whether a wrong answer fits the reference with other, or rounded, inputs.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from . import emit_statements
 from .emit_statements import check_loops, is_dropped, write_simple
 from .expressions import Expressions
 from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
-from .types import CONST, FLOAT, ScalarType
+from .types import CONST, ScalarType
 from .unit import Unit
 
 Line = tuple[str, int]  # a line of the C text, and the number of its source line
@@ -79,8 +79,6 @@ class UnitWriter:
         kind = unit.variables[name]
         spelled = self.output.spelled(unit, name)
         if isinstance(kind, ScalarType):
-            if kind == FLOAT and name in unit.scope.assigned():
-                pass
             return f"{self.to.type(kind, (unit, name))} {spelled}"
         constant = name not in unit.written
         if len(kind.shape) > 1:
