@@ -43,6 +43,9 @@ class RaceRows:
         committed = (row for found in self.elsewhere for row in found["rows"])
         self.every = self.here or list(committed)
         graphs = load_elsewhere("graphs")
+        self._launch_device = ", ".join(
+            found["machine"]["device"] for found in graphs[:1]
+        )
         self._launch_us = find_value("chain", "a graph", [], graphs, count=100)
         if not self.every:
             print("nothing measured yet: python -m weft bench mnist --device cuda")
@@ -103,7 +106,7 @@ class RaceRows:
         print(
             f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof its products take "
             f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
-            f"its launches {step.launch:.1f} (an H100's);"
+            f"its launches {step.launch:.1f} (on {self._launch_device});"
         )
         factor = step.us / floor_us(batch, roof["tflops"])
         print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
