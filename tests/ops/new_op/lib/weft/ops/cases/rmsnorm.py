@@ -1,4 +1,4 @@
-"""rmsnorm in PyTorch, and what its rungs are checked and timed with."""
+"""rmsnorm in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch.nn.functional as F
 
-from ..case import Answer, Case, U, random, sum_bound
 from ..op import Bench, Op
+from . import Answer, Case, U, random, sum_bound
 
 
 def rmsnorm(x, weight, eps=1e-6):
