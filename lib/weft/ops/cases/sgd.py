@@ -11,7 +11,8 @@ from . import Answer, Case, U, random
 
 
 def sgd(param, grad, lr):
-    """Subtract lr * grad from param in place, any shape, no momentum; return param."""
+    """Subtract lr * grad from param in place, without momentum; return param (any
+    shape)."""
     return param.sub_(grad, alpha=lr)
 
 
