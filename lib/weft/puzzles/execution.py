@@ -1,8 +1,9 @@
 """The puzzles of lesson 07b: warps, and blocks that work on one result.
 
-warp_sum lanes that exchange numbers histogram, histogram_private many threads count in
-one place, or per block scan_blocks, scan_add running sums over many blocks, in two
-launches compact keep some numbers, in order
+warp_sum                         lanes that exchange numbers
+histogram, histogram_private     threads that count in one array, or per block
+scan_blocks, scan_add            running sums over many blocks, in two launches
+compact                          some of the numbers, in order and without gaps
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """The puzzles of lesson 07a: how a kernel accesses memory.
 
-coalescing a repair: which thread takes which numbers transpose rows on both sides, and
-a tile without bank conflicts in between fusion a repair: a second pass need not read
-the first one's numbers again quantise float32 to int8 and back, with a scale for each
-row
+coalescing     a repair: the distribution of numbers over threads
+transpose      access along rows on both sides, and a tile without bank conflicts
+fusion         a repair: a second pass that reads the numbers of the first again
+quantise       float32 to int8 and back, with a scale for each row
 """
 
 import math

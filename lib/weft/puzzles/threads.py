@@ -1,6 +1,7 @@
 """The puzzles of lesson 01a: the work of each thread, in one block.
 
-map, zip, guards one dimension map2d, broadcast rows and columns
+map, zip, guards    one dimension
+map2d, broadcast    rows and columns
 """
 
 from weft import cuda

@@ -7,12 +7,13 @@
                     args=(c, a, b, m, n, k), check=lambda a, b: a @ b)
     best(c, a, b, m, n, k)
 
-space every combination, and those that `where` or a launch excludes sources kernels
-whose constants can be set: CUDA C, a Python kernel;
+space       every combination, and those that `where` or a launch excludes
+sources     kernels whose constants can be set: CUDA C, a Python kernel;
             plain_c: C without a GPU
-fit compile candidates, leave out those with too few warps, time them in turn right
-check against the reference, before any timing session all of these steps in turn, and
-the results of earlier calls tuned the winner and all rows; picture: drawings of them
+fit         compile candidates, leave out those with too few warps, time them in turn
+right       check against the reference, before any timing
+session     all of these steps in turn, and the results of earlier calls
+tuned       the winner and all rows; picture: drawings of them
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """latency(kernel)[grid, block](*args): warps that take turns while loads are in flight.
 
-latency(sum_rows)[4, 64](out, x, 64, 100) a picture with a slider
+    latency(sum_rows)[4, 64](out, x, 64, 100)          a picture with a slider
     latency(sum_rows, memory=800)[4, 64](...)          slower memory
     latency(sum_rows)[4, 64](...).utilisation          {2: 0.004, 4: 0.009, ...}
 

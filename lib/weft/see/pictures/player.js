@@ -57,7 +57,7 @@
   // The same output may appear on the page several times: each gets its own sliders.
   for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
     if (host.shadowRoot || !host.querySelector("img")) continue;
-    host.setAttribute("data-lm-suppress-shortcuts", "true"); // leave the arrow keys to the sliders
+    host.setAttribute("data-lm-suppress-shortcuts", "true"); // arrow keys move sliders
     const picture = pictureIn(host.querySelector("img"));
     const root = host.attachShadow({ mode: "open" });
     const at = [...story.start];

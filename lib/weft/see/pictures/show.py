@@ -141,12 +141,11 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
 
     wishes: arguments of pictures.scene.scene(), such as those of show().
     """
-    # Imported lazily, so that `import weft` need not wait for the drawing modules.
-
     # The heat map covers the whole launch, unless one block is requested.
     everywhere = view == "heat"
     made = scene(report.trace, report, all_blocks=everywhere, **wishes)
     module, function = VIEWS[view]
+    # Imported lazily, so that `import weft` need not wait for the drawing modules.
     draw_view = getattr(importlib.import_module(f".{module}", __package__), function)
     drawing = draw_view(made)
     drawing.account = drawing.account or access.account(made)
