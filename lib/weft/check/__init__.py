@@ -214,7 +214,7 @@ def _check(
     cases: list[Case],
     timeout: float,
 ) -> Verdict:
-    """Run every case; raise the report of refuse_run() on the first that fails."""
+    """Run every case; raise the error of refuse_run() for the first case that fails."""
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
     for index, (sizes, shape) in enumerate(cases):

@@ -247,8 +247,8 @@ def cover_elements(
 ) -> LaunchShape:
     """Return the shape with a thread per element: x along the last axis, then y.
 
-    dims: the number of axes of threads the kernel uses; the remaining axes are
-    flattened into the last of them.
+    dims: the number of thread axes that the kernel uses; the remaining array axes are
+    flattened into the last one.
     """
     axes = list(shape[::-1]) or [1]
     head, rest = axes[: dims - 1], axes[dims - 1 :]
@@ -313,8 +313,8 @@ def default_sizes(
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get
-    fewer. other: the length for symbols along which no side of a block runs (tiles of a
-    sum).
+    fewer. other: the length for symbols along which no side of a block runs (such as a
+    sum's length, which runs in tiles).
     """
     if not symbols:
         return [{}]

@@ -69,8 +69,8 @@ SAME = 1e-12
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Return, for each output, the elements of one input on which one of its elements
-    depends: the mean over the output, for the input element with the widest effect.
+    """Return, for each output, how many elements of one input an output element depends
+    on. This is the mean over the output, for the input element with the widest effect.
 
     answer: a function that returns the outputs for changed inputs. inputs: floats as
     float64; the first, middle and last element of each are changed. 0: none were found.

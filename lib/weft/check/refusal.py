@@ -184,9 +184,9 @@ def _explore_cases(
 def _probe(
     problem: Problem, runs: Sequence[Attempt], cases: int, again: Again
 ) -> list[Attempt]:
-    """Vary a right run by one size at a time of a wrong run, to find the decisive one.
+    """Repeat a right run with one size at a time taken from a wrong run.
 
-    Sizes of a plan are often large, odd or full together, so that each is suspect.
+    This finds the decisive size: those of a plan are often large, odd or full together.
     """
     right = [run for run in runs if run.error is None]
     wrong = [run for run in runs if run.error is not None]

@@ -138,7 +138,7 @@ class SimulatedRunner(PythonRunner):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        PythonKernel(self.function)  # Raise errors in the kernel's source now.
+        PythonKernel(self.function)  # Report errors in the kernel's source early.
 
     def run(self, args, shape, order, timeout):
         return self._launch(args, shape, order=order, timeout=timeout)

@@ -131,8 +131,8 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def _dense_instead(name: str) -> str:
-    """Suggest a fix for an array with gaps; for `out`, a copy would receive the
-    result."""
+    """Suggest a fix for an array with gaps; a copy of `out` would not be the
+    caller's."""
     if name == "out":
         return "leave out away, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"

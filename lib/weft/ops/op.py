@@ -255,7 +255,7 @@ def _make_extents(dims: tuple[str, ...]) -> Extents:
     dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
-    # Plain names need no eval(), which could not read a size called `in`.
+    # eval() could not read a size called `in`, and plain names do not need it.
     if all(dim.isidentifier() for dim in dims):
         return lambda op, sizes: [sizes[dim] for dim in dims]
     code = compile(f"({', '.join(dims)},)", "<shape>", "eval")

@@ -116,8 +116,8 @@ def draw_outcome(
 ) -> tuple[str, float]:
     """Draw the results beside the goal, if they differ.
 
-    drawn: draw them even if they agree. told: whether they are already drawn elsewhere.
-    Also returns where the drawing ends.
+    drawn: whether to draw them even if they agree. told: whether they are already drawn
+    elsewhere. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)

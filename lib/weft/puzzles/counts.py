@@ -6,21 +6,21 @@ memory.
 
     reads*, writes*, atomics*     elements accessed, by all threads together
     requests*                     times that a warp accessed an array
-    rounds*                       requests for each warp of the launch: if a thread
-                                  works alone, one for every element
-    sectors*                      of 32 bytes, moved to and from global memory
-    sectors_per_request*          their mean; 4 for neighbours of 4 bytes
-    load_sectors_per_request*     ... of reads alone
-    store_sectors_per_request*    ... of writes alone
-    lanes*                        threads that take part in a request, of 32: at least
-    shared_reads, shared_writes,  elements of shared memory, by all threads together
-    shared_atomics
-    shared_read_lanes             threads that take part in a read of shared memory, for
-                                  each warp's request, of 32: at least
-    shared_turns                  turns (wavefronts) that shared memory takes for them
+    rounds*                       requests per warp of the launch; a thread that works
+                                  alone needs one for every element
+    sectors*                      sectors (32 bytes) moved to and from global memory
+    sectors_per_request*          their mean; 4 for adjacent elements of 4 bytes
+    load_sectors_per_request*     ... for reads alone
+    store_sectors_per_request*    ... for writes alone
+    lanes*                        threads, of 32, that take part in a request: at least
+    shared_reads, shared_writes,  elements of shared memory accessed, by all threads
+    shared_atomics                together
+    shared_read_lanes             threads, of 32, that take part in a request to read
+                                  shared memory: at least
+    shared_turns                  turns (wavefronts) that shared memory takes for these
     bank_conflicts                turns beyond the necessary ones
-    barriers                      times that a block waits, for each block
-    active_lanes                  threads for each step of a warp, of 32: at least
+    barriers                      barriers at which each block waits
+    active_lanes                  active threads, of 32, per step of a warp: at least
 
 A limit is a number, or a function that takes any of these by name: the sizes, threads,
 blocks, and the grid's extents in blocks (across, down). It is the largest value allowed
@@ -63,8 +63,8 @@ class Count:
     global memory, the array. space, kind: those of the places that are summed up (""
     for any kind). column: the column to sum. per: "thread", "block" or "warp", the
     divisor for a row; limits cover the whole launch, except those per block or warp.
-    least: whether more is better. budget: SAME, TWICE or ANY, the amount within the
-    budget relative to the best answer.
+    least: whether more is better. budget: SAME, TWICE or ANY, the allowed amount
+    relative to the best answer's.
     """
 
     of: str
@@ -269,10 +269,10 @@ def _write_refusal(
 
 
 def _find_line(report: Report, count: Count, array: str) -> str:
-    """Return advice to look at the line with the largest count (or smallest, if bad).
+    """Return advice that names the line with the largest count.
 
-    Only the line's number is given, since its text may also be in the best known
-    answer.
+    If more is better, it is the line with the smallest. Only the line's number is
+    given, since its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .score import Score
 
 
-# Maximum delay, in seconds, of an error by the picture of a wrong answer.
+# Maximum time in seconds by which the picture of a wrong answer delays its error.
 DRAWING = 2.0
 
 

@@ -58,8 +58,8 @@ def launch_drawn(
     """Draw the threads lightly: a frame for each block, a circle for each thread.
 
     left: x of the first block; the label is to its left. cell: width in pixels of the
-    cells in the row above, if each thread can be below a cell, which shows where a
-    block ends; 0: it cannot. Too many threads are not drawn, since the line of counts
+    cells in the row above if each thread can be below a cell, else 0. This alignment
+    shows where a block ends. Too many threads are not drawn, since the line of counts
     describes them. Also returns where the drawing ends.
     """
     (across, down, deep), (x, y, z) = grid, block
@@ -357,8 +357,8 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """Return the output that contains the number-th of all output elements, and its
-    index."""
+    """Return the output that contains element `number` of all outputs, and its index
+    there."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number

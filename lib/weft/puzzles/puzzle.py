@@ -108,9 +108,9 @@ class Puzzle:
         answer: a Python kernel, sim(k), numba_jit(k), cuda_c(k), a kernel of %%cuda or
         load_cuda(), or the result of load_cuda(). device: where CUDA C runs, "cpu" or
         "cuda"; None: on both if there is a GPU, else on the CPU. Raises Mismatch if the
-        answer is wrong or misses the puzzle's limits, which names the element and the
-        thread but never the answer. In a notebook, the picture of show() appears above
-        the error. Raises ArgumentError if `answer` is not an answer.
+        answer is wrong or misses the puzzle's limits. The error names the element and
+        the thread but never the answer. In a notebook, the picture of show() appears
+        above the error. Raises ArgumentError if `answer` is not an answer.
         """
         with short_errors(answer):
             given = parse_answer(self, answer)

@@ -209,7 +209,7 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
-        # count_value() has already divided by other divisors.
+        # count_value() has already applied the other divisors.
         each = yours.threads if count.per == "thread" else 1
         numbers = [count_value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):

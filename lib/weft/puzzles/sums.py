@@ -142,7 +142,8 @@ PREFIX_SUM = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        # Reads by 4, 2 and 1 threads; a thread that adds alone has 1.
+        # 4, 2 and 1 threads of a tree read together; a thread that adds alone has 1
+        # lane.
         "shared_read_lanes": 2,
     },
 )

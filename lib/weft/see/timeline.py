@@ -303,8 +303,7 @@ def modelled(
 
 @contextlib.contextmanager
 def nvtx_range(name: str) -> Iterator[None]:
-    """Name the work inside, even if it raises; ArgumentError if `name` is not a
-    string."""
+    """Name the work inside; raise ArgumentError unless `name` is a non-empty string."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"nvtx_range({name!r:.40}): want a name")
     push, pop = _load_calls()

@@ -40,7 +40,7 @@ from ..base.style import (
 
 Pair = tuple[str | None, str | None]
 
-# words that occur in lines of one language only
+# Words typical of one language, which do not count as words in common.
 _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in"}
 # a comment in Python, or a docstring
 _PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)
@@ -129,8 +129,7 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _blank_comment(comment: re.Match[str]) -> str:
-    """Return the code in place of a comment: none, or NUL if the comment is
-    unfinished."""
+    """Return the replacement of a comment: "", or NUL if the comment is unfinished."""
     whole = comment[0].startswith(("#", "//")) or (
         len(comment[0]) > 5 and comment[0].endswith(('"""', "*/"))
     )

@@ -29,7 +29,7 @@ from .sources import TunableSource, bound
 from .space import Candidate
 
 STATIC = 48 << 10  # The largest static shared memory of a kernel, in bytes.
-WORKERS = 16  # The most compilers that run at the same time.
+WORKERS = 16  # maximum number of compilers that run at the same time
 
 Tick = Callable[[], object]
 
@@ -158,7 +158,8 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else "the compiler ended without a word"
 
 
-FAR = 3.0  # times the fastest: slower candidates are dropped after the first look
+# Candidates slower than this multiple of the fastest are dropped at first sight.
+FAR = 3.0
 NEAR = 1.01  # Candidates within 1 % of the best are not dropped.
 FIRST = 3  # samples in the first round
 MOST = 50  # samples in the last round that drops candidates
@@ -175,9 +176,10 @@ def race(
     timer: str,
     tick: RaceTick,
 ) -> None:
-    """Time the ready candidates; those that end as "timed" have the best known times.
+    """Time the ready candidates; those that end as "timed" have reliable times.
 
-    tick: called after each round with the number of candidates finished since the last.
+    tick: called after each round with the number of candidates finished since the
+    previous round.
     """
     runs = {str(one): one for one in candidates if one.state == "ready"}
     contenders = {

@@ -118,7 +118,7 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
 def by_name(what: str, function: Callable[..., Any], constants: Constants) -> Any:
     """Call function(...) with the constants that its parameters name.
 
-    what: the function's name for messages. Raises ArgumentError if a parameter is no
+    what: the function's name for messages. Raises ArgumentError if a parameter is not a
     constant.
     """
     if not callable(function):

@@ -1,7 +1,8 @@
 """Guess a mistake from a fault, or from the answers that other inputs would give.
 
 of_fault() explains faults and forbidden writes, such as a missing guard. The other
-functions test whether a wrong answer fits the reference with other, or rounded, inputs.
+functions test whether a wrong answer fits the reference with modified or rounded
+inputs.
 """
 
 from __future__ import annotations
@@ -90,9 +91,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
-    """Return the element of the first output that belongs to the faulting thread, in a
-    launch with a thread per element. It may lie past the last element. None: unknown.
-    """
+    """Return the element of the first output that the faulting thread would write in a
+    launch with a thread per element. It may lie past the last one. None: unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:

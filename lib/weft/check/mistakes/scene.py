@@ -87,7 +87,7 @@ class Launched:
 def guess_spacing(
     name: str, shape: Sequence[int], first: Launched, runs: Sequence[Launched]
 ) -> str:
-    """Describe a wrong number in place of blockDim.x, as a sentence; "" if none fits.
+    """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
     name, shape: those of the output; first: the reported run, one of `runs`. One
     explanation must fit all runs: their blocks begin the same distance apart,
@@ -209,8 +209,8 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes whose being 1 separates right runs from wrong ones; "" if
-    none."""
+    """Describe the sizes that are 1 in exactly the wrong runs, or in exactly the right
+    ones; return "" if there are none."""
     wrong, only = [], []
     for name in right[0][0]:
         good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}

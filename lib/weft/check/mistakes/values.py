@@ -22,7 +22,7 @@ def guess_rounding(s: WrongOutput) -> str | None:
     if not whole or not floats or s.want.min() >= 0 or s.bad.sum() < 2:
         return None
     off = (widen_floats(s.got) - widen_floats(s.want))[s.bad]
-    # A constant difference means that 1 was added.
+    # A constant difference is an added number, not a rounding error.
     everywhere = s.bad.all() and (off == off[0]).all()
     if everywhere or (np.abs(off) != 1).any():
         return None
@@ -64,7 +64,7 @@ def never_written(s: WrongOutput) -> str | None:
 
 
 def guess_undefined(s: WrongOutput) -> str | None:
-    """Guess about NaNs that arithmetic produced, unlike the output's poison."""
+    """Guess an undefined operation from NaNs that are not the output's poison."""
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
     made = np.isnan(s.got) & ~np.isnan(widen_floats(s.want))

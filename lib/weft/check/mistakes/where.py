@@ -11,7 +11,7 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-EARLY = "an end that comes one too early: "  # the end of the output
+EARLY = "an end that comes one too early: "  # refers to the end of the output
 
 
 def place(s: WrongOutput) -> str | None:

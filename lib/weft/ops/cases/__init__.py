@@ -41,9 +41,9 @@ class Answer:
 class Case:
     """One call of one launcher: `launch(lib, rung, pointers, stream)`.
 
-    Besides the arrays' pointers, pointers["workspace"] is a function. For a number of
-    bytes, it returns that much memory on the target, valid for the call and aligned to
-    256 bytes.
+    pointers["workspace"] is a function, unlike the other entries. Called with a number
+    of bytes, it returns that much memory on the target, valid for the call and aligned
+    to 256 bytes.
     """
 
     op: str

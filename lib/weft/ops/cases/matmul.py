@@ -203,13 +203,13 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     a[0, last_m, last_k] = -inf
     a[0, last_m // 2, last_k // 3] = nan
     a[0, last_m // 3, last_k] = 0.0
-    b[0, last_k, last_n // 4] = inf  # Is multiplied with that zero.
-    b[0, 0, last_n // 2] = 0.0  # Is multiplied with the infinity at the start of a.
+    b[0, last_k, last_n // 4] = inf  # multiplied by that zero
+    b[0, 0, last_n // 2] = 0.0  # multiplied by the infinity at the start of a
     b[0, last_k // 2, last_n] = -inf
     a[0, last_m // 3, last_k // 2] = inf
-    a[0, last_m // 4, 0] = -inf  # Lies just past the end of the previous row.
+    a[0, last_m // 4, 0] = -inf  # just past the end of the previous row
     b[0, last_k // 4, last_n // 3] = nan
-    b[0, 0, 2 * last_n // 3] = inf  # The same, if b is stored transposed.
+    b[0, 0, 2 * last_n // 3] = inf  # the same, if b is stored transposed
     c[0, 0, last_n // 5] = nan
     c[0, last_m // 5, 0] = inf
 
@@ -218,7 +218,7 @@ def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Te
     """Return, in float64, the resulting c (batch, m, n) and its bound."""
     a, b, c = a.double(), b.double(), c.double()
     product = a @ b
-    # Sums single products, since a library's shortcuts may lose special values.
+    # Sum single products, since a library's shortcuts may lose special values.
     if q.values == "special":
         product = (a[:, :, :, None] * b[:, None]).sum(2)
     size = abs(q.alpha) * (a.abs() @ b.abs()).expand(q.batch, -1, -1)

@@ -1,11 +1,11 @@
-"""See the machine code of a kernel, and its work on a GPU.
+"""Tools that show the machine code of a kernel, and its work on a GPU.
 
 ptx(kernel), sass(kernel)              instructions, below the lines of your source
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
 compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
-instructions  parse PTX and SASS into instructions, their kinds and their loops
+instructions parse PTX and SASS into instructions, their kinds and their loops
 listing       display a kernel's instructions, folded
 residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters beside the simulator's

@@ -41,8 +41,8 @@ from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
 from . import instructions
 
-DEFAULT = "sm_90"  # the architecture without a GPU
-_FOR_PTXAS = "-Xptxas="  # nvcc passes the option that follows to ptxas.
+DEFAULT = "sm_90"  # default architecture on machines without a GPU
+_FOR_PTXAS = "-Xptxas="  # prefix of options that nvcc passes to ptxas
 _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
@@ -63,8 +63,8 @@ class MachineCode:
 
     @functools.cached_property
     def sass(self) -> str:
-        """The disassembly with source lines; without machine code, raises
-        BuildError."""
+        """The disassembly, with source lines. Raises BuildError without machine
+        code."""
         if not self.cubin:
             raise BuildError(self.why)
         return tools.disassemble(self.cubin, lines=True)
@@ -84,7 +84,7 @@ def default_arch() -> str:
 
 
 def checked_arch(arch: str | None) -> str:
-    """Return the caller's architecture, checked; None gives the default one."""
+    """Validate and return an architecture; for None, return the default."""
     if arch is None:
         return default_arch()
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
@@ -100,7 +100,8 @@ def by_nvrtc(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> MachineCode:
-    """Compile a cell's source as for a launch on such a GPU; may raise CompileError."""
+    """Compile a cell's source as a launch on such a GPU would; may raise
+    CompileError."""
     made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)

@@ -102,8 +102,8 @@ class KernelCode:
         return counted(those)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines, of the file that most of them come
-        from."""
+        """Return source lines of the instructions, from the file that most of them are
+        in."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:

@@ -73,7 +73,7 @@ class KernelListing:
         )
 
     def parts(self) -> list[ListingPart]:
-        """Split the instructions, in order, at the begin and end of each innermost
+        """Split the instructions, in order, at the start and end of each innermost
         loop."""
         inside: dict[int, CodeLoop] = {}
         for loop in self.code.hot:

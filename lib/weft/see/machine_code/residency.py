@@ -33,9 +33,9 @@ KB = 1024
 class Limits:
     """The limits of a multiprocessor. blocks, threads, shared (bytes): its totals.
 
-    shared_block: the most shared memory, in bytes, that one block can request.
-    reserved: bytes of shared memory that CUDA takes for each block. step: shared memory
-    is allocated in multiples of this number of bytes.
+    shared_block: the maximum shared memory of a block in bytes. reserved: bytes of
+    shared memory that CUDA takes for each block. step: shared memory is allocated in
+    multiples of this number of bytes.
     """
 
     name: str
@@ -138,12 +138,14 @@ class Occupancy:
         return [self.with_threads(threads) for threads in sizes]
 
     def best(self) -> Occupancy:
-        """Return the occupancy at its highest, for the smallest such block size."""
+        """Return the occupancy for the smallest block size that maximizes it."""
         return max(self.sweep(), key=lambda one: (one.occupancy, -one.threads))
 
     def next(self) -> str:
-        """Write how one more block would fit if registers or shared memory limit; else
-        ""."""
+        """Write how one more block would fit.
+
+        Returns "" unless registers or shared memory alone are the limit.
+        """
         if self.binding == ["registers"] and self.blocks:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
@@ -163,7 +165,7 @@ class Occupancy:
         return ""
 
     def sentence(self) -> str:
-        """Summarize the picture in one line."""
+        """Summarize the occupancy in one line."""
         if not self.blocks:
             return f"{self._write_head()}: cannot be launched"
         which = " and ".join([", ".join(self.binding[:-1]), self.binding[-1]])
@@ -171,7 +173,8 @@ class Occupancy:
         return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
 
     def resident(self) -> str:
-        """Write the resident blocks of a multiprocessor, or why there can be none."""
+        """Describe the resident blocks of a multiprocessor, or why there can be
+        none."""
         if not self.blocks:
             return self._explain_refusal()
         return (
@@ -267,7 +270,8 @@ def _limit_by_registers(registers: int, warps: int) -> int | None:
     """Return the number of blocks, of `warps` each, that have enough registers.
 
     As in cuda_occupancy.h, each warp's registers are in one of four partitions. CUDA
-    refuses a launch if every partition could not hold the same number of warps.
+    refuses the launch unless each partition could hold an equal share of the block's
+    warps, rounded up.
     """
     if not registers:
         return None

@@ -29,9 +29,10 @@ from .svg import Drawing, Slider, label
 from .touches import Touches, block_name, ravel, sentence
 
 ALL = -1  # All intervals; -2, -3, ... are the first, second, ... access of one thread.
-TANGLE = 12  # more accesses of one thread than this make a tangle of arrows
+TANGLE = 12  # With more accesses of one thread than this, the arrows tangle.
 REPEATED = 20_000  # More accesses than this usually belong to an endless loop.
-ACCESSES = 160  # The most accesses of one thread that are stops of the slider.
+# Maximum number of accesses of one thread that become stops of the slider.
+ACCESSES = 160
 
 
 def draw(scene: Scene) -> Drawing:
@@ -83,8 +84,8 @@ def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 def _choose_start(
     scene: Scene, times: Sequence[int], whos: Sequence
 ) -> tuple[int, int]:
-    """Choose the stop that shows most without a tangle: of all threads, or of one
-    thread."""
+    """Choose the stop that shows most without tangled arrows, for all threads or for
+    one."""
     faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
@@ -114,9 +115,9 @@ def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
 
 
 def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
-    """Return the distance from a thread off the edges and the diagonal of its block.
+    """Return a thread's distance from a position off its block's edges and diagonal.
 
-    At an edge, half of each index is zero.
+    An index is zero at an edge, which makes a less instructive example.
     """
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0

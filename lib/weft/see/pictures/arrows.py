@@ -91,10 +91,10 @@ def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
     """List frames that cover the arrows between two frames (svg.arrow defines their
     form).
 
-    At each parameter of the curves, all their points are in a box between the frames.
+    Each of them covers the curves between two values of the curve parameter.
     """
     t = np.linspace(0, 1, BOXES + 1)
-    # the coordinate whose two inner control points coincide with the ends
+    # for the coordinate whose inner control points are at the ends
     even = 3 * t**2 - 2 * t**3
     ahead = 1.65 * t * (1 - t) ** 2 + 1.35 * t**2 * (1 - t) + t**3
     share = [ahead, even, ahead, even] if level else [even, ahead, even, ahead]

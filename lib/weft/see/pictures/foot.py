@@ -77,7 +77,7 @@ def times(value: float, what: str) -> str:
     return f"{round_number(value)} {word.removesuffix('s') if value == 1 else word}"
 
 
-MOST = 3  # The most sentences below a picture.
+MOST = 3  # maximum number of sentences below a picture
 
 
 def findings_of(scene: Scene) -> list[Finding]:
@@ -91,8 +91,8 @@ def findings_of(scene: Scene) -> list[Finding]:
 
 
 def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
-    """Return the pixels reserved for a cell before the first one and after the last
-    one."""
+    """Return the widths in pixels reserved for a cell before the array and one after
+    it."""
     flat = [
         ravel_flat(f.index, array.shape)
         for f in scene.findings

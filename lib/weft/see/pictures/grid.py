@@ -15,7 +15,8 @@ from .svg import num
 LARGEST = 34.0  # largest size of a cell with its gap, in pixels
 GAP = 14.0  # gap between two planes of a 3D array, in pixels
 APART = 12.0  # smallest cell, in pixels, that has a gap to its neighbours
-MOST = 100_000  # The most cells of a picture in SVG; a larger one becomes a PNG.
+# Maximum number of cells of a picture in SVG; a larger one becomes a PNG.
+MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def fit(
 def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
     """Place cells in one row; from 48 on, in rows of 32, 64, ..., like warps' lanes.
 
-    height: pixels for all rows; more cells than fit are made smaller.
+    height: height in pixels for all rows; cells become smaller to fit.
     """
     if count <= 47:
         return fit(count, 1, 1, count, width, height, largest)

@@ -18,7 +18,7 @@ from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # number of strengths that the eye can distinguish
-BLOCKS = 40  # the most stops of the slider
+BLOCKS = 40  # maximum number of stops of the slider
 # Limit of the record's rows times blocks; beyond it, the slider has fewer stops.
 ROWS = 1_500_000
 # Width of a column in pixels: reads on the left, writes on the right.
@@ -27,7 +27,8 @@ COLUMN = (WIDTH - 2 * EDGE - 40) / 2
 
 @dataclass(frozen=True)
 class _Map:
-    """The number of reads, or writes, of each element of an array: `per`."""
+    """A heat map of the reads, or the writes, of an array. per: the count by
+    element."""
 
     number: int
     verb: str

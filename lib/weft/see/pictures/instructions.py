@@ -6,7 +6,7 @@ after it. It leaves a loop when its last thread does. The place of a step is the
 its line and the path of loops around it, each with the number of its turn. Steps of
 different threads with the same place happen together.
 
-Statements holds the needs of each statement of a kernel: names, loads, and whether it
+Statements records, for each statement of a kernel, its names and loads, and whether it
 computes. programs() models the instructions; no GPU compiler takes part. One
 instruction represents each access to global or shared memory, each statement that
 computes something (an operator or a call outside of an index), and each barrier.
@@ -319,7 +319,7 @@ def _follow_path(
 
 
 class _Writer:
-    """A writer of the programs of a launch's warps."""
+    """A builder of the programs of a launch's warps."""
 
     def __init__(self, trace: Trace, statements: Statements, most: int) -> None:
         self.sites, self.arrays = trace.sites, trace.arrays

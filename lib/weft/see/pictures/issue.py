@@ -6,7 +6,8 @@ has the slot; the warp that has been ready longest goes first. Blocks start whol
 the next block starts in the cycle in which one ends.
 
 The model leaves out caches, bandwidth (memory keeps up with any number of loads), the
-compiler, the number of sectors and of bank conflicts, and partial floating-point units.
+compiler, the number of sectors and of bank conflicts, and floating-point units narrower
+than a warp.
 
 The numbers come from these sources. Each of the four parts of a multiprocessor has a
 scheduler that issues one warp instruction per cycle, on every card from Volta (7.0) on:
@@ -39,8 +40,8 @@ class Model:
     result.
 
     schedulers: the number of schedulers, each of which issues one instruction per
-    cycle. resident: the maximum of resident warps on a multiprocessor (64 on A100 and
-    H100, 48 on 8.6 and 8.9).
+    cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
+    A100 and H100, 48 on 8.6 and 8.9).
     """
 
     memory: int = 400

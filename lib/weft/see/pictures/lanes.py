@@ -23,9 +23,9 @@ from .scene import Scene
 from .svg import Drawing, Slider, box, label, num
 from .touches import Touches, block_name
 
-# The most steps that are drawn one by one; beyond this, a row is a source line.
+# Maximum number of steps that are drawn one by one; with more, a row is a source line.
 MOST = 40
-WARPS = 16  # the most stops of the slider
+WARPS = 16  # maximum number of stops of the slider
 ROWS = 20_000  # Rows of the record beyond which fewer warps are drawn.
 SIDE = 13.0  # width of a lane in pixels
 CELLS = 436.0  # x of lane 0 in pixels
@@ -190,8 +190,8 @@ def _draw_barrier(y: float) -> str:
 
 
 THREADS = 32  # With more threads than this, a row is a warp.
-COLUMNS = 24  # The most intervals that are drawn.
-BLOCKS = 24  # the most stops of the slider
+COLUMNS = 24  # maximum number of intervals that are drawn
+BLOCKS = 24  # maximum number of stops of the slider
 BAR_ROW = 20.0
 KINDS = (  # name and colour of each kind of access
     ("global reads", READ),

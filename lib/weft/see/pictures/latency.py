@@ -321,7 +321,7 @@ def _draw_bars(runs: Sequence[Run], at: int) -> str:
     return "".join(out)
 
 
-# The most instructions that one picture may replay, which takes half a second.
+# Maximum number of instructions that a picture replays, which takes half a second.
 ISSUES = 160_000
 WINDOW = 4  # number of successive loads from global memory that fit into the drawing
 
@@ -378,9 +378,9 @@ def latency(
 
     kernel: a Python kernel. memory, shared, arithmetic: cycles until the result of a
     load from global or shared memory, or of a computation, can be used. schedulers: the
-    number of schedulers of a multiprocessor. resident: the maximum of resident warps.
-    timeout: time limit in seconds for one block. The slider goes from one block to the
-    maximum that fit. At each stop, the warps of the resident blocks share the same
+    number of schedulers of a multiprocessor. resident: the maximum number of resident
+    warps. timeout: time limit in seconds for one block. The slider goes from one block
+    to as many as fit. At each stop, the warps of the resident blocks share the same
     work. Raises ArgumentError for invalid arguments, and the launch's own exceptions.
     """
     given = dict(memory=memory, shared=shared, arithmetic=arithmetic)

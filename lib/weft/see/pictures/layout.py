@@ -22,9 +22,9 @@ from .touches import Touches, axis_names, distinct, names_of
 
 WORDS = 11.5  # font size of index expressions in pixels
 ARROWS = 70  # With more arrows than this, only colours show the threads.
-FEW = 64  # The most cells of a large array that are marked one by one.
-LABELS = 300  # The most cells of an array that contain labels.
-NAMES = 6  # The most lines of locals.
+FEW = 64  # Maximum number of cells of a large array that are marked one by one.
+LABELS = 300  # maximum number of cells of an array that contain labels
+NAMES = 6  # maximum number of lines of locals
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Panel:
     gutter: float = 0.0
     lines: int = 1  # number of lines of index expressions
     said: str = ""  # text in place of shape and type
-    frame: float = 0.0  # pixels around the grid before its numbers
+    frame: float = 0.0  # distance in pixels between the grid and its numbers
     before: float = 0.0  # pixels between a flat array's name and its first cell
     after: float = 0.0  # pixels between its last cell and its index expressions
     beside: bool = False  # whether its index expressions are beside the cells
@@ -227,7 +227,7 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(count, 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # Number of rows from which an array's cells contain no text.
+MANY = 20  # With at least this many rows, an array's cells contain no text.
 LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
 
 
@@ -289,7 +289,8 @@ def _place_together(
 ) -> tuple[list[Panel], float]:
     """Place one-dimensional arrays to the right of those with rows and columns.
 
-    They are next to the threads. Returns no panels if there is not enough room.
+    Their lower edges are level, next to the threads. Returns no panels if there is not
+    enough room.
     """
     rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)

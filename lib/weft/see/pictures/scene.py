@@ -205,7 +205,7 @@ def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
 
 
 MANY = 32  # With more threads than this, only some can be selected.
-MOMENTS = 24  # The most barrier intervals that are stops of the slider.
+MOMENTS = 24  # maximum number of barrier intervals that are stops of the slider
 
 
 @dataclass(frozen=True)

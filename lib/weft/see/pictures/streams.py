@@ -201,7 +201,7 @@ def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
 
 
 def _draw_span(one: Timeline) -> float:
-    """Return the last end of a span in µs."""
+    """Return the end of the last span in µs."""
     return max(span.end for span in one.spans)
 
 

@@ -207,7 +207,7 @@ def _split_pieces(
 
 
 def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Return the polar arguments for the control points of a cubic from a to b."""
+    """Return the polar arguments for the control points of the part from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
@@ -219,7 +219,7 @@ def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
 
 
 def legend(x: float, y: float, kinds: Iterable[str]) -> str:
-    """Draw the meaning of marks; kinds: keys of MARKS, in the order of drawing."""
+    """Draw a legend; kinds: keys of MARKS, in the order of drawing."""
     out = []
     for kind in kinds:
         colour, mark, text = MARKS[kind]

@@ -18,8 +18,7 @@ Index3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Touches:
-    """n accesses, as columns: block and thread (both linear), interval, site, and so
-    on.
+    """n accesses, as arrays of length n. block, thread: linear indices.
 
     interval: the number of barriers before the access. site, array: indices into
     trace.sites and trace.arrays. reads, writes: at least one is set, and both for an

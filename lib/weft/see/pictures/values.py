@@ -1,6 +1,6 @@
 """Draw arrays with their values: in rows, or with rows and columns.
 
-If cells have no room for their values, the larger a value, the stronger its cell.
+If values do not fit into their cells, larger values get stronger colours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ WORDED = 15.0  # smallest cell, in pixels, with room for a value
 LEVELS = 6  # number of strengths that the eye can distinguish
 LARGEST = 34.0  # largest size of a cell with its gap, in pixels
 STEPS = 24  # number of pieces of a curve that passes behind something
-HALOS = 64  # The most cells of a heat map that get a ring; more get a thin outline.
+# Maximum number of cells of a heat map that get a ring; more get a thin outline.
+HALOS = 64
 NOWHERE = Grid(1, 1, 1, 1, 1.0)  # the grid of an array that has no position yet
 
 
@@ -166,7 +167,7 @@ class Values:
         return "".join(out)
 
     def _draw_ends(self) -> str:
-        """Draw the last index of some rows of a vector in several rows."""
+        """Draw the last index of some rows, for a vector in several rows."""
         grid, out = self.grid, []
         for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
             last = min(grid.count, (row + 1) * grid.cols) - 1
