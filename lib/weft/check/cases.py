@@ -94,8 +94,7 @@ class Spec:
         return tuple(d if _is_name(d) else "" for d in self.dims)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Return the shape for these sizes; raise ArgumentError for an unknown
-        dimension."""
+        """Return the shape for these sizes; raise ArgumentError if one is missing."""
         return tuple(_parse_dimension(self.name, dim, sizes) for dim in self.dims)
 
 
@@ -226,8 +225,7 @@ Case = tuple[Sizes, LaunchShape | None]
 
 
 def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
-    """List the blocks to try: the given block or list of blocks, or the default
-    ones."""
+    """List the blocks to try: the given block or blocks, or the default ones."""
     if block is None:
         return [make_three(b) for b in BLOCKS[dims]]
     return [make_three(b) for b in (block if isinstance(block, list) else [block])]
@@ -308,8 +306,7 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """Return default sizes: 1, 2, 3, primes, sizes around a block's sides, and a large
-    one.
+    """Return default sizes: 1, 2, 3, primes, sizes around a block's, and a large one.
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get

@@ -33,8 +33,7 @@ def plan_cases(
     shared: Any,
     first: Any = (),
 ) -> list[Case]:
-    """Return all cases (sizes and launch shape): those of `first`, then the planned
-    ones."""
+    """Return all cases (sizes and launch shape): those of `first`, then the plan's."""
     symbols = problem.symbols
     begin = []
     for some, where in first:
@@ -74,8 +73,7 @@ def plan_cases(
 
 
 def _without_repeats(begin: list, plan: list) -> list:
-    """Return the cases of `begin`, then those of `plan` that `begin` does not
-    contain."""
+    """Return the cases of `begin`, then those of `plan` that `begin` lacks."""
     return begin + [case for case in plan if case not in begin]
 
 

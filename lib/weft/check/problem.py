@@ -136,8 +136,7 @@ class Trial:
 
 @dataclass
 class Problem:
-    """The function to compute, with its arrays. inout: arrays that are read and
-    overwritten."""
+    """The function to compute, and its arrays. inout: arrays read and overwritten."""
 
     reference: Callable[..., Any]
     outputs: dict[str, Spec]

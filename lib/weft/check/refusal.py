@@ -24,8 +24,7 @@ Index = tuple[int, int, int]
 
 
 def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """Return the block and the thread of the wrong element; append a line about
-    them."""
+    """Return the block and thread of the wrong element; append a line about them."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
@@ -54,8 +53,7 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Return whether an access record exists, and the element's last (block,
-    thread)."""
+    """Return whether there is a record, and the element's last (block, thread)."""
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None

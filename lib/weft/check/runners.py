@@ -36,8 +36,7 @@ class FunctionTooLong(KernelError):
 
 @contextlib.contextmanager
 def time_limit(name: str, seconds: float) -> Iterator[None]:
-    """Raise FunctionTooLong in the current thread if the block runs longer than
-    `seconds`.
+    """Raise FunctionTooLong in this thread if the block runs longer than `seconds`.
 
     Python raises it between bytecode instructions, so a call into C finishes first.
     """
@@ -102,13 +101,11 @@ class Runner:
     def run(
         self, args: Sequence[Any], shape: LaunchShape, order: str, timeout: float
     ) -> Any:
-        """Launch the kernel; return the report of the simulator or watch build, or
-        None."""
+        """Launch the kernel; return the simulator's or watch build's report, if any."""
         raise NotImplementedError
 
     def trace(self, args: Sequence[Any], shape: LaunchShape, order: str) -> Any:
-        """Launch with a record of every access, and return it; None if not
-        supported."""
+        """Launch the kernel and return a record of its accesses, if supported."""
         return None
 
 
@@ -327,8 +324,7 @@ def _one_kernel(subject: Any) -> Any:
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Return the devices on which CUDA C is checked: the CPU (None) and a GPU if
-    present."""
+    """Return the devices that check CUDA C: the CPU (None), and a GPU if present."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]
@@ -339,8 +335,7 @@ def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
 
 
 def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
-    """Return whether the function, or a function that it calls, uses weft.cuda or
-    numba.cuda."""
+    """Return whether the function or its callees use weft.cuda or numba.cuda."""
     code = function.__code__
     for name in (*code.co_names, *code.co_freevars):
         try:

@@ -37,8 +37,7 @@ def wants_gradients(*args: Any) -> bool:
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
-    """Wrap backward() to refuse create_graph=True: its gradients would be silently
-    wrong.
+    """Wrap backward() to refuse create_graph=True, since its gradients would be wrong.
 
     ctx.op must be the function's name.
     """
@@ -81,8 +80,7 @@ def launch(
 
 
 def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
-    """Raise ArgumentError for a rung that launch() would refuse, without launching
-    it."""
+    """Raise ArgumentError for a rung that launch() would refuse, without a launch."""
     with native.on_device(like.device):
         native.library(op, like.device.type).rung(rung)
 
@@ -114,8 +112,7 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """Return `array` as a `dtype` tensor on the same memory; raise ArgumentError if
-    unfit."""
+    """Return `array` as a `dtype` tensor on the same memory, or raise ArgumentError."""
     tensor = array
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
@@ -131,16 +128,14 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def _dense_instead(name: str) -> str:
-    """Suggest a fix for an array with gaps; a copy of `out` would not be the
-    caller's."""
+    """Suggest a fix for an array with gaps; a copy of `out` would be no use."""
     if name == "out":
         return "leave out away, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor unsuitable for kernels: sparse, nested, dual, or on another
-    device."""
+    """Refuse a tensor unfit for kernels: sparse, nested, dual, or on another device."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"

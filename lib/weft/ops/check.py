@@ -45,7 +45,8 @@ _CTYPES = {
 @dataclass(frozen=True)
 class RungVerdict:
     """The verdict on a rung that passed. runs: the number of runs; worst: the largest
-    error divided by its bound."""
+    error divided by its bound.
+    """
 
     op: str
     rung: str
@@ -86,8 +87,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
-    """Run one case; return its largest error divided by its bound, or raise
-    Mismatch."""
+    """Run one case; return its largest error over its bound, or raise Mismatch."""
     inputs = {
         name: Guarded(tensor, device, case.shift.get(name, 0))
         for name, tensor in case.inputs.items()

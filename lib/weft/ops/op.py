@@ -181,8 +181,7 @@ class Op:
         return Case(self.name, title, inputs, answers, call, initial or {})
 
     def draw(self, numbers: Mapping[str, Any], device: Any = "cpu") -> list[Any]:
-        """Draw random arguments for the twin and the op, for these sizes and
-        options."""
+        """Draw random arguments for the twin and the op, with these sizes."""
         return [self._draw(name, numbers, device) for name in self.parameters]
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
@@ -194,8 +193,7 @@ class Op:
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
-        """Return the array's name for that of its gradient; return other names
-        unchanged."""
+        """Return the array's name, without the d of a gradient's name."""
         return name if name in self.shapes else name[1:]
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
@@ -226,8 +224,7 @@ class Op:
 
 
 def _is_same(given: Any, want: Any) -> bool:
-    """Return whether both are the same pair; a single number stands for two equal
-    ones."""
+    """Return whether both are the same pair; a lone number stands for two."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -251,8 +248,7 @@ def _parse_dims(text: str) -> tuple[str, ...]:
 
 
 def _make_extents(dims: tuple[str, ...]) -> Extents:
-    """Return a function of the op's name and of the sizes that returns the
-    dimensions."""
+    """Return a function of the op's name and the sizes that returns the dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
     # eval() could not read a size called `in`, and plain names do not need it.

@@ -51,8 +51,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class OpLauncher:
-    """A function of weft.h that launches an op; `rung` and `stream` are not
-    included."""
+    """A function of weft.h that launches an op, without its rung and its stream."""
 
     function: str
     dtypes: Mapping[str, torch.dtype]  # by array, outputs first
@@ -74,8 +73,7 @@ class OpLauncher:
         ]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return the next arguments: numbers, then options; NULL if all options
-        are 0."""
+        """Return the next arguments: numbers, and options (NULL if all are 0)."""
         found = [given[name] for name in self.numbers]
         if self.options:
             fields = [given[name] for name in self.fields]
@@ -328,8 +326,7 @@ class CallPlan:
                 )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers that must be below a size of 0: no integer can satisfy
-        that."""
+        """Refuse integers that must be below a size of 0, which is impossible."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(

@@ -335,8 +335,7 @@ def _fold_batches(
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """Return x with all batch dimensions folded into one; with none if x has one
-    matrix."""
+    """Return x with batch dimensions folded into one, or none for a single matrix."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)

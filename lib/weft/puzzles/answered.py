@@ -137,8 +137,7 @@ def draw_outcome(
 def draw_beside(
     case: Instance, got: dict[str, np.ndarray], drawing: Drawing, drawn: bool
 ) -> str:
-    """Draw the results in a free part of the access picture; return "" if there is
-    none."""
+    """Draw the results in a free part of the access picture; "" if there is none."""
     pairs = []
     for name in case.wants:
         wrong = _find_differences(case, name, got[name])
@@ -217,8 +216,7 @@ def _mark_cells(placed: list[Values], wrong: np.ndarray, comparable: bool) -> st
     return out
 
 
-# Time limit in seconds for a block, even on a busy machine. The picture of an endless
-# kernel stops there.
+# Time limit in seconds for a block, which ends the picture of an endless kernel.
 TIMEOUT = 0.8
 NOTE = "Who touches what is drawn for Python kernels."
 ENDED = "the launch was ended before its results came back"
@@ -344,8 +342,7 @@ def _draw_values(
     note: str,
     report: Any,
 ) -> Picture:
-    """Draw the inputs and the results; got: the outputs, None if the launch was
-    stopped."""
+    """Draw the inputs and results; got: the outputs, None if the launch was stopped."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
     made, y = arranged_as(inputs, 48)

@@ -40,8 +40,7 @@ class PuzzleAnswer:
 
 
 def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
-    """Return the parsed answer to a puzzle; raise ArgumentError if it is not
-    acceptable."""
+    """Return the parsed answer to a puzzle, or raise ArgumentError."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
     if answer.function is not None and answer.function is puzzle.spec:
@@ -170,16 +169,14 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """Raise ArgumentError if a kernel calls the puzzle's reference or best known
-    answer."""
+    """Raise ArgumentError if a kernel calls the puzzle's spec or best known answer."""
     if answer.function is None or not answer.text:
         return
     scope = inspect.getclosurevars(answer.function)
     known = {**scope.globals, **scope.nonlocals}
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
-            # Other attributes, such as cuda.threadIdx.x, may exist only in a running
-            # kernel.
+            # Others, such as cuda.threadIdx.x, may exist only in a running kernel.
             continue
         found = _resolve_name(node, known)
         for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
@@ -191,8 +188,7 @@ def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
-    """Return the value of a name, attribute or item with a constant key; None if
-    unknown."""
+    """Return the value of a name, attribute or constant item; None if unknown."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.Attribute):
@@ -227,8 +223,7 @@ def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def dump_function(text: str) -> str:
-    """Return a function's syntax tree as text, without its name, comments and
-    docstring."""
+    """Return a function's syntax tree as text, without name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
     except SyntaxError:
@@ -246,7 +241,6 @@ def dump_function(text: str) -> str:
 
 
 def _body_of_c(text: str, name: str) -> str:
-    """Return the body of a C kernel without comments and whitespace; "?" if not
-    found."""
+    """Return a C kernel's body without comments and whitespace; "?" if not found."""
     body = signature.find_body(text, name)
     return "?" if body is None else "".join(body.split())

@@ -53,8 +53,7 @@ def make_stub(answer: str) -> str:
 
 
 def is_withheld(cell: NotebookNode) -> bool:
-    """Return whether a cell of a lesson's source is left out of the reader's
-    notebook."""
+    """Return whether the reader's notebook leaves out a cell of the source."""
     return not WITHHELD.isdisjoint(cell.metadata.get("tags", []))
 
 
@@ -103,8 +102,7 @@ GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
 def load(name: str) -> Puzzle:
-    """Return the puzzle of this name; raise KeyError with the known names if there is
-    none."""
+    """Return the puzzle of this name; raise KeyError if there is none."""
     if name not in GROUP_OF:
         raise KeyError(describe_unknown(name))
     group = importlib.import_module(f".{GROUP_OF[name]}", __package__)

@@ -83,8 +83,7 @@ class Count:
         return self.least or self.column == "sectors_per_request"
 
     def allowed(self, best: float) -> float:
-        """Return the largest count within the budget if the best answer needs
-        `best`."""
+        """Return the largest count in the budget if the best answer needs `best`."""
         return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
     def places(self, seen: Counters, array: str = "") -> list[CostPlace]:
@@ -224,8 +223,7 @@ def _is_limit(limit: Any) -> bool:
 def list_refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (message, array, limit's name) for each limit that a launch does not
-    meet."""
+    """Yield (message, array, limit's name) for each limit that a launch misses."""
     seen = report.counters
     assert seen is not None
     grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}

@@ -36,8 +36,7 @@ DRAWING = 2.0
 
 
 def display_refused(puzzle: Puzzle, answer: Any) -> None:
-    """Display the picture of a refused answer in a notebook; the caller raises the
-    error.
+    """Display the picture of a refused answer in a notebook, before its error.
 
     Only the error matters: if the picture fails, it is dropped. The answer's prints are
     not repeated.
@@ -170,8 +169,7 @@ class _FewLines:
 
 
 def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
-    """Convert an exception that Python raised inside an answer to a one-line
-    refusal."""
+    """Convert an exception raised inside an answer to a one-line refusal."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
@@ -179,13 +177,11 @@ def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
 
 
 def is_inside(given: PuzzleAnswer, error: Exception) -> bool:
-    """Return whether the error was raised in the answer's own lines, or in their
-    calls."""
+    """Return whether the error was raised in the answer's lines, or in their calls."""
     return bool(line_of(given.function, error)[1])
 
 
 def _find_line(given: PuzzleAnswer, error: Exception) -> str:
-    """Return the answer's own line that raised the error, for a message; "" if
-    unknown."""
+    """Return the answer's line that raised the error, for a message; "" if unknown."""
     _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

@@ -348,8 +348,7 @@ def chosen(n, kept):
 
 
 def signed(rng, n, kept):
-    """Return n multiples of 1/4, `kept` of them above zero, and a zero among the
-    others."""
+    """Return n multiples of 1/4: `kept` above zero, a zero, and negative ones."""
     mask = chosen(n, kept)
     x = np.where(mask, 1, -1) * rng.integers(1, 40, n) / 4
     x[np.flatnonzero(~mask)[:1]] = 0

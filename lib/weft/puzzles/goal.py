@@ -95,8 +95,7 @@ def _below_cells(
 
 
 def _describe_launch(words: str, parts: list[str], left: float, top: float) -> str:
-    """Label the threads like the arrays: to the left of the first block, or at the
-    edge."""
+    """Label the threads like the arrays: left of the first block, or at the edge."""
     at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
     name = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     return name + f'<g data-threads="{words}">{"".join(parts)}</g>'
@@ -111,8 +110,7 @@ def _draw_circles(
     count: int,
     apart: float = 0.0,
 ) -> str:
-    """Draw circles in rows `side` pixels apart; within a row, `apart` pixels if
-    given."""
+    """Draw circles in rows `side` pixels apart; `apart`: distance within a row."""
     radius, apart = side / 2 - 2, apart or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
@@ -278,8 +276,7 @@ def _cell_above(sheet: Sheet) -> float:
 def _draw_frame(
     case: Instance, sheet: Sheet, links: np.ndarray, number: int
 ) -> list[str]:
-    """Draw the sentence, the element, and its inputs. links: the element's
-    dependences."""
+    """Draw the sentence, the element, and its inputs. links: its dependences."""
     text = svg.clipped(_write_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
@@ -357,8 +354,7 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """Return the output that contains element `number` of all outputs, and its index
-    there."""
+    """Return the output with element `number` of all outputs, and its index there."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number

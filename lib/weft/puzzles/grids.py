@@ -212,8 +212,7 @@ def blur_numpy(x):
 
 
 class WholePictures(Puzzle):
-    """A puzzle whose answer may not loop over the pixels, although its reference
-    does."""
+    """A puzzle whose answer may not loop over pixels, although its reference does."""
 
     def _checked(self, given, device):
         verdict = super()._checked(given, device)

@@ -88,8 +88,7 @@ def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # number of other values to try for each element
-# Approximate number of calls of a reference; with many elements, fewer values are
-# tried.
+# Approximate number of calls of a reference, which limits the values tried.
 ASKED = 500
 MANY = 150  # largest number of input elements that are tried one by one
 FEW = 64  # largest number of elements whose values are readable
@@ -175,8 +174,7 @@ def make_instance(puzzle: Any) -> Instance:
 
 
 def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
-    """Return the dependences of output elements: (outputs, inputs), arrays flat in
-    order.
+    """Return the dependences of output elements as an array (outputs, inputs).
 
     NOW: most other values of the input element change the output element. COULD: some
     values change it (a larger one would be the maximum; a positive one would be kept).
@@ -226,8 +224,7 @@ class _Trial:
         return np.concatenate([self.sifted(name, part) for part in parts])
 
     def _mixed(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return another value for each element; changes differ in size, so none
-        cancel."""
+        """Return another value for each element, such that no changes cancel."""
         here = self.inputs[name].reshape(-1)[elements]
         if name in self.case.bounded or here.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
@@ -359,8 +356,7 @@ def _draw_numbers(
 def _shrink_inputs(
     problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
 ) -> Arrays:
-    """Divide float inputs by 4 if the outputs (such as exponentials) are hard to
-    read."""
+    """Divide float inputs by 4 if outputs (such as exponentials) are hard to read."""
     found = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
     if np.mean((found > 0) & (found < 0.01)) < 0.25:
         return inputs
@@ -382,8 +378,7 @@ def _round_whole(value: Any) -> Any:
 
 
 def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
-    """Make about every third value negative; the result is always the same for a
-    name."""
+    """Make about every third value negative, always in the same places for a name."""
     if values.dtype.kind not in "if":
         return values
     rng = np.random.default_rng(zlib.crc32(f"sign of {name}".encode()))

@@ -190,8 +190,7 @@ def list_lessons() -> list[Lesson]:
 
 
 def find_source(path: Path) -> Path:
-    """Return the notebook with a lesson's answers; `path` itself if it has no
-    exercises."""
+    """Return the notebook with a lesson's answers, or `path` without exercises."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 

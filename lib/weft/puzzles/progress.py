@@ -66,8 +66,7 @@ def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bo
 
 
 def latest_solved() -> str:
-    """Return the puzzle most recently solved for the first time; "" if there is
-    none."""
+    """Return the puzzle that was most recently solved for the first time, or ""."""
     return _latest[-1] if _latest else ""
 
 
@@ -91,14 +90,12 @@ class PuzzleProgress:
         return WITHIN if any(one["within"] for one in found.values()) else SOLVED
 
     def title(self, name: str) -> str:
-        """Write a title, such as "guards: solved within the budget in Python on
-        2026-11-22"."""
+        """Write a title, such as "guards: solved in Python on 2026-11-22"."""
         how = self.how(name)
         return f"{name}: {self.state(name)}" + (f" {how}" if how else "")
 
     def how(self, name: str) -> str:
-        """Write the solutions, such as "in Python on 2026-11-22"; "" if there are
-        none."""
+        """Write the solutions, such as "in Python on 2026-11-22"; "" if none."""
         found = _select_valid(self.records.get(name)).items()
         parts = [f"{language} on {record['when']}" for language, record in found]
         return f"in {', '.join(parts)}" if parts else ""
@@ -121,8 +118,7 @@ class PuzzleProgress:
         return sum(self.state(name) != OPEN for name in self._names())
 
     def export(self, path: str | Path = FILE) -> Exported:
-        """Write a JSON file for another machine; the result explains how to load it
-        there."""
+        """Write a JSON file for another machine, with instructions for loading it."""
         records = _kept.read()
         text = json.dumps({"what": FORMAT, "puzzles": records}, indent=1)
         try:

@@ -187,8 +187,7 @@ class Puzzle:
 
     @cached_property
     def cuda_c_stub(self) -> str:
-        """The text from which the reader starts in CUDA C; "" for a function of
-        NumPy."""
+        """The stub in CUDA C; "" for a function of NumPy."""
         if not self.is_kernel:
             return ""
         if self.start is not None:
@@ -290,10 +289,8 @@ class Puzzle:
 
     @property
     def link(self) -> str:
-        """The link to the puzzle's cell from another notebook; "" if it is in no
-        lesson."""
-        # In a notebook that JupyterLab opens by a link, it finds cells but not
-        # headings.
+        """The link to the puzzle's cell from another notebook; "" without a lesson."""
+        # JupyterLab finds cells, but not headings, in a notebook opened by a link.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
         return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
 
@@ -315,8 +312,7 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """Return the group and the name of a puzzle; the group is its module in this
-    package.
+    """Return the group and the name of a puzzle. The group is its module's name.
 
     In a notebook, a puzzle has no group and, by default, its kernel's name.
     """

@@ -139,8 +139,7 @@ class ScoredCase:
             said = f"{name}: {one.text}{where}"
             raise Mismatch(said, **facts, index=one.index, report=report)
         inputs = self.puzzle.checks.get("inputs") or {}
-        # Inputs restored before the end also count as written, though no comparison
-        # sees them.
+        # Inputs restored before the end count as written, though no comparison sees it.
         kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
         held = {**limits, **kept}
         for said, array, what in list_refusals(name, report, held, self.sizes):
@@ -161,7 +160,7 @@ class ScoredCase:
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """Choose the runner that counts an answer on the CPU; for Numba, of its Python
+    """Choose the runner that counts an answer on the CPU; Numba's is its Python
     body."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
@@ -179,8 +178,7 @@ def _report(
 
 
 def _can_be_met(name: str, best: Counters) -> bool:
-    """Return whether the best known answer shows that a limit can be met in its
-    language.
+    """Return whether the best known answer meets a limit in the answer's language.
 
     A C compiler omits a read of a value that the same thread has just written.
     """
@@ -191,8 +189,7 @@ _known: dict[Any, Counters] = {}  # counts of the best known answers, each count
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
-    """Count the best known answer in Python, or translated to C if the answer is
-    in C."""
+    """Count the best known answer in the answer's language, Python or C."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
@@ -275,8 +272,7 @@ class CountRow:
 
     @property
     def mark(self) -> str:
-        """The verdict: "as good", "more", "fewer!"; if more is better: "fewer",
-        "more!"."""
+        """The verdict: "as good", "more", "fewer!"; reversed if more is better."""
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"

@@ -142,8 +142,7 @@ PREFIX_SUM = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        # 4, 2 and 1 threads of a tree read together; a thread that adds alone has 1
-        # lane.
+        # 4, 2 and 1 threads of a tree read together; a lone thread has 1 lane.
         "shared_read_lanes": 2,
     },
 )

@@ -50,8 +50,7 @@ class LessonPuzzles:
 
 
 def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
-    """Return the row of a group; the title is "" if the lesson's notebook is
-    missing."""
+    """Return the row of a group; its title is "" if there is no notebook."""
     notebook = LESSONS[group]
     lesson = _load_lessons().get(notebook)
     if lesson is None:
@@ -64,8 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """Load the course's lessons by file, once, since notebooks do not change
-    meanwhile."""
+    """Load the lessons by file, once, since notebooks do not change meanwhile."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 
@@ -166,8 +164,7 @@ def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> st
 
 
 def mark(state: str, title: str) -> str:
-    """Draw a mark like a cell of cloth: pale if open, a check if solved, a star if
-    best.
+    """Draw a mark: pale if open, a check if solved, a star if within the budget.
 
     title: the mark's tooltip.
     """

@@ -186,8 +186,7 @@ def report_watched(title: str) -> ProgramReport:
 
 
 class WatchedTensor:
-    """A copy of a tensor in the runtime's memory; written: whether it counts as
-    initialised."""
+    """A tensor's copy in the runtime's memory; written: whether it is initialised."""
 
     def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
         bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype

@@ -46,8 +46,7 @@ ROUNDS = {  # a round's name, and the lane whose number lane `i` adds for this `
 
 
 def warps(block: tuple[int, int]) -> None:
-    """Draw a block of (x, y) threads with their lanes; adjacent warps differ in
-    colour."""
+    """Draw a block of (x, y) threads with their lanes; warps alternate in colour."""
     wide, high = block
     with figure(CELL * (wide + 1), CELL * (high + 1)) as ax:
         sheet(ax, wide + 0.1, high + 0.1)
@@ -262,8 +261,7 @@ def _draw_span(
 
 
 def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
-    """Draw a bit of the sign ("s"), exponent ("e") or mantissa ("m"), or an ignored one
-    ("")."""
+    """Draw a bit of sign ("s"), exponent ("e") or mantissa ("m"), or an ignored one."""
     look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))

@@ -53,8 +53,7 @@ LEAST = 1.0  # length of the shortest reported gap in µs
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: "stream 7", "host", ...; start: µs since the first one
-    began."""
+    """A piece of work. row: such as "stream 7"; start: µs since the first began."""
 
     row: str
     name: str
@@ -201,8 +200,8 @@ def _read_events(profile: Any) -> list[dict[str, Any]]:
         trace = json.loads(Path(path).read_text(errors="replace"))
     kept = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
     marks = [e for e in kept if e["name"] == MARK and e["cat"] == "user_annotation"]
-    # The two calls are 2 ms apart, and the clocks of host and device differ by less
-    # than half of that.
+    # The two calls are 2 ms apart; the clocks of host and device differ by less than 1
+    # ms.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
     return [e for e in kept if e["ts"] >= start]
 

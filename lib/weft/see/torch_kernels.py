@@ -56,8 +56,7 @@ CPU = {  # ATen's operators that take most of a network's time: work and library
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One kernel in one run of fn. raw: its full name; us: total time of its calls in
-    µs."""
+    """One kernel in one run of fn. raw: its full name; us: µs of all its calls."""
 
     name: Name
     raw: str

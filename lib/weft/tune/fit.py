@@ -114,8 +114,7 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
 def _map_candidates(
     work: Callable[[Candidate], None], candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, BaseException | None]]:
-    """Call work() for all candidates, in threads; yield (candidate, error) as each
-    ends.
+    """Call work() for all candidates in threads; yield (candidate, error) at each end.
 
     The first candidate runs alone and creates the shared parts: a precompiled header, a
     context. The error is None after success.

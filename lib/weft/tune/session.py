@@ -57,8 +57,7 @@ def place(
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return the contents that write() stored; None if the file is missing or
-    damaged."""
+    """Return the contents that write() stored; None if missing or damaged."""
     try:
         found = json.loads(path.read_text())
         found["rows"], found["best"]

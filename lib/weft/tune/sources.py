@@ -165,8 +165,7 @@ Names = Sequence[str]
 def source_for(
     kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: SourceOptions
 ) -> TunableSource:
-    """Return the source of autotune()'s kernel; raise ArgumentError if it is not a
-    kernel."""
+    """Return the source of autotune()'s kernel; raise ArgumentError for others."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
@@ -197,8 +196,7 @@ class TunableSource:
     name = "kernel"
 
     def make(self, constants: Constants) -> Any:
-        """Return the compiled kernel for these values; raise CompileError if it
-        fails."""
+        """Return the compiled kernel for these values; may raise CompileError."""
         raise NotImplementedError
 
     def parameters(self, kernel: Any) -> list[str]:
@@ -210,13 +208,11 @@ class TunableSource:
         return written_of(kernel)
 
     def texts(self, one: Candidate) -> list[str] | None:
-        """Return all texts that define a candidate, for a hash; None if they are
-        unknown."""
+        """Return all texts that define a candidate, for a hash; None if unknown."""
         raise NotImplementedError
 
     def usage(self, kernel: Any, arch: str) -> Any:
-        """Return registers and static shared memory (nvrtc.Usage); None if not
-        CUDA C."""
+        """Return registers and static shared memory (nvrtc.Usage), or None."""
         given = ()
         if isinstance(kernel, (Kernel, TranslatedKernel)):
             return find_usage(kernel, given, arch)[1]
@@ -264,8 +260,7 @@ class CudaSource(TunableSource):
         return with_values(self.source, constants, self._headers())
 
     def _headers(self) -> str:
-        """Return the text of the source's includes, from the session and from
-        folders."""
+        """Return the text of the source's includes, from the session and folders."""
         of_session = headers.select_used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
         files = stored.list_includes(
@@ -464,8 +459,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function takes the constants: it makes kernels, and is none
-    itself."""
+    """Return whether a function takes the constants, and so makes kernels."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

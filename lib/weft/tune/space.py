@@ -90,8 +90,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
 def list_combinations(
     space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
 ) -> tuple[list[Candidate], int]:
-    """Return the candidates that `where` allows, and the number of combinations
-    excluded."""
+    """Return the candidates that `where` allows, and the number of excluded ones."""
     every = [dict(zip(space, values)) for values in itertools.product(*space.values())]
     if where is None:
         return [Candidate(one) for one in every], 0

@@ -111,8 +111,7 @@ class Tuned:
         )
 
     def notes(self) -> list[str]:
-        """List the numbers of candidates left out by reason, and the wrong
-        candidates."""
+        """List the candidates left out, as counts by reason, and the wrong ones."""
         lines = []
         out = {k: v for k, v in self.counts.items() if k != "wrong"}
         if out:

@@ -36,8 +36,7 @@ def guess(scene: WrongOutput) -> str:
 
 
 def describe_proof(scene: WrongOutput) -> str:
-    """Return, as a sentence, a mistake that even a few numbers prove; "" if there is
-    none."""
+    """Return a mistake that even a few numbers prove, as a sentence; "" if none."""
     return _first_guess(scene, _PROOFS)
 
 

@@ -117,8 +117,7 @@ def _one_for_each_block(trial: Trial) -> bool:
 
 
 def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
-    """Return whether an input contains this thread's element, though the output does
-    not."""
+    """Return whether an input has this thread's element, but the output does not."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
     return any(own[0] < array.size for array in flat)
 
@@ -126,8 +125,7 @@ def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
 def _describe_beyond(
     trial: Trial, own: tuple[int, ...], array: str | None = None
 ) -> str:
-    """Describe the index of an element beyond an array (by default the first output);
-    return "" if it is inside."""
+    """Describe an index beyond an array (by default the first output), or return ""."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
         len(own), ["plane", "row", "column"]
@@ -319,8 +317,7 @@ def guess_precision(s: WrongOutput) -> str | None:
 
 
 def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that keeps `kept` bits of float32, by rounding or
-    truncation."""
+    """Return a function that rounds or truncates float32 to `kept` bits."""
 
     def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

@@ -49,8 +49,7 @@ class WrongOutput:
         return find_wrong(self.got, self.want, self.bound)
 
     def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
-        """Return whether `got` matches `other` everywhere within `slack` times the
-        bound."""
+        """Return whether `got` is `other` everywhere, up to `slack` times the bound."""
         if other.shape != self.got.shape:
             return False
         room = slack * self.bound + 1e-6 * np.abs(widen_floats(other))
@@ -69,8 +68,7 @@ def tolerance_of(s: WrongOutput) -> np.ndarray:
 
 
 def is_summed(s: WrongOutput) -> bool:
-    """Return whether an input has a dimension that is unnamed or absent from the
-    output."""
+    """Return whether an input has a dimension that is unnamed or not in the output."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)
 
 
@@ -209,8 +207,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes that are 1 in exactly the wrong runs, or in exactly the right
-    ones; return "" if there are none."""
+    """Describe the sizes that are 1 in exactly the wrong runs, or the right ones."""
     wrong, only = [], []
     for name in right[0][0]:
         good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
@@ -235,8 +232,10 @@ def _join_names(names: Sequence[str], word: str = "and") -> str:
 
 
 def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
-    """Return the only block with which all runs are right, if most runs with every
-    other block fail; else None."""
+    """Return the only block with which all runs are right; None if there is none.
+
+    Most runs with every other block must fail.
+    """
     by: dict[tuple | None, list[bool]] = {}
     for _, block, ok in runs:
         by.setdefault(block, []).append(ok)
@@ -291,8 +290,10 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
 def _find_axes(
     name: str, right: list[Run], bad: list[Run], along: dict[str, int]
 ) -> list[int]:
-    """Return the sides of a block (0 is x) with which a size may be compared; an empty
-    list if chance could create a rule."""
+    """Return the sides of a block (0 is x) to compare a size with.
+
+    The list is empty if chance alone could create a rule.
+    """
     axes = [along[name]] if name in along else [0, 1, 2]
     values = [{s[name] for s, _ in side} for side in (right, bad)]
     few = len(values[0]) < 2 and len(right) < 3

@@ -15,8 +15,7 @@ from .where import describe_region
 
 
 def guess_rounding(s: WrongOutput) -> str | None:
-    """Guess a wrong rounding: signed integers, computed from floats, that are off
-    by 1."""
+    """Guess a wrong rounding: signed integers, made from floats, that are off by 1."""
     whole = s.got.dtype.kind == s.want.dtype.kind == "i"
     floats = any(a.dtype.kind == "f" for a in s.inputs.values())
     if not whole or not floats or s.want.min() >= 0 or s.bad.sum() < 2:
@@ -108,8 +107,7 @@ def guess_filled(s: WrongOutput) -> str | None:
 
 
 def accumulated_on_start(s: WrongOutput) -> str | None:
-    """Guess that the output was read before it was written, so its initial content was
-    added."""
+    """Guess that the output was read before it was written."""
     if s.start is None:
         return None
     if s.got.dtype.kind in "iu":

@@ -59,8 +59,7 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 
 def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
-    """Describe a missing halo: the last few elements of every block that has a
-    successor."""
+    """Describe a missing halo: the last elements of each block that has a successor."""
     every = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
     followed = (every // threads + 1) * threads < mask.size
@@ -75,8 +74,7 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
 
 
 def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
-    """Describe everything but the top left corner as wrong, if the launch explains
-    it."""
+    """Describe everything but the top left corner, if the launch explains it."""
     assert s.block is not None
     wide, high = s.block[:2]
 
@@ -144,8 +142,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
-    """Describe elements from `first` on, if the launch has `first` threads or
-    blocks."""
+    """Describe elements from `first` on, if there are `first` threads or blocks."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
     if first == blocks * math.prod(s.block):
@@ -202,8 +199,7 @@ def guess_padding(s: WrongOutput) -> str | None:
 
 
 def _find_rows(s: WrongOutput) -> str:
-    """Return the input whose rows the output's positions refer to; "" if there is
-    none."""
+    """Return the input whose rows the output's positions refer to; "" if none."""
     if s.want.dtype.kind not in "iu" or not s.output:
         return ""
     for name, dims in s.axes.items():

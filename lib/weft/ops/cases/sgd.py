@@ -11,8 +11,7 @@ from . import Answer, Case, U, random
 
 
 def sgd(param, grad, lr):
-    """Subtract lr * grad from param in place, without momentum; return param (any
-    shape)."""
+    """Subtract lr * grad from param (any shape) in place, and return param."""
     return param.sub_(grad, alpha=lr)
 
 

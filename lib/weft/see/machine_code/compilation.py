@@ -63,16 +63,14 @@ class MachineCode:
 
     @functools.cached_property
     def sass(self) -> str:
-        """The disassembly, with source lines. Raises BuildError without machine
-        code."""
+        """The disassembly with source lines. Raises BuildError if there is no code."""
         if not self.cubin:
             raise BuildError(self.why)
         return tools.disassemble(self.cubin, lines=True)
 
 
 def default_arch() -> str:
-    """Return this GPU's architecture; without a GPU, sm_90 or the newest that NVRTC
-    knows."""
+    """Return this GPU's architecture, or else sm_90 or the newest known to NVRTC."""
     import torch
 
     if torch.cuda.is_available():
@@ -100,8 +98,7 @@ def by_nvrtc(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> MachineCode:
-    """Compile a cell's source as a launch on such a GPU would; may raise
-    CompileError."""
+    """Compile a cell's source as for a launch on that GPU; may raise CompileError."""
     made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)
@@ -109,8 +106,7 @@ def by_nvrtc(
 
 
 def by_nvcc(file: Path, arch: str) -> MachineCode:
-    """Compile a file with kernels and host code; the result is cached until a file
-    changes."""
+    """Compile a file with kernels and host code, caching the result."""
     nvcc = build.nvcc()
     if not nvcc:
         raise BuildError(
@@ -220,8 +216,7 @@ class KernelSource:
         return (self.name, line) if own else (file, line)
 
     def text(self, file: str, line: int) -> str:
-        """Return the text of the reader's line at a place from place(); "" if
-        unknown."""
+        """Return the reader's line at a place from place(); "" if unknown."""
         known = self.texts.get(stored.CELL) if file == self.name else None
         known = known or self.texts.get(os.path.basename(file))
         if known is None:

@@ -54,8 +54,7 @@ class Instruction:
 
     @property
     def bits(self) -> int:
-        """The number of bits that one thread accesses: 128 for LDG.E.128 or
-        ld.global.v4.f32."""
+        """The number of bits that one thread accesses, such as 128 for LDG.E.128."""
         parts = self.opcode.split(".")
         wide = [int(p) for p in parts if p in ("8", "16", "64", "128", "256")]
         wide += [int(p[1:]) for p in parts if p in ("U8", "S8", "U16", "S16")]
@@ -102,8 +101,7 @@ class KernelCode:
         return counted(those)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return source lines of the instructions, from the file that most of them are
-        in."""
+        """Return the instructions' source lines in the file that most are from."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -158,8 +156,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
 
 
 def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
-    """List, for each instruction, the indices of the instructions that may follow
-    it."""
+    """List, for each instruction, the indices of its possible successors."""
     labels = {name: at for at, one in enumerate(code) for name in one.labels}
     out = []
     for at, one in enumerate(code):
@@ -258,8 +255,7 @@ def list_ptx_kernels(text: str) -> list[str]:
 
 
 def read_ptx(text: str, kernel: str) -> KernelCode:
-    """Parse one kernel and the functions that it calls; raise KeyError if it is
-    missing."""
+    """Parse one kernel and the functions that it calls; KeyError if it is missing."""
     found = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
     if found.get(kernel, ("", ""))[0] != "entry":
@@ -279,8 +275,7 @@ def read_ptx(text: str, kernel: str) -> KernelCode:
 
 
 def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield ("entry" or "func", name, text from head to closing brace) of each
-    function."""
+    """Yield ("entry" or "func", name, text from head to closing brace)."""
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
         end = re.compile(r"^\}|;\s*$", re.M)  # A declaration has no body.
@@ -390,8 +385,7 @@ def list_sass_kernels(text: str) -> list[str]:
 
 
 def read_sass(text: str, kernel: str) -> KernelCode:
-    """Parse one kernel with its subroutines; raise KeyError if there is no such
-    kernel."""
+    """Parse one kernel with its subroutines; raise KeyError if it is missing."""
     own = _find_section(text, kernel)
     code: list[Instruction] = []
     labels: list[str] = []

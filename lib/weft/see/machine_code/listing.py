@@ -73,8 +73,7 @@ class KernelListing:
         )
 
     def parts(self) -> list[ListingPart]:
-        """Split the instructions, in order, at the start and end of each innermost
-        loop."""
+        """Split the instructions at the start and end of each innermost loop."""
         inside: dict[int, CodeLoop] = {}
         for loop in self.code.hot:
             inside |= dict.fromkeys(loop.body, loop)
@@ -89,8 +88,7 @@ class KernelListing:
         ]
 
     def title(self, part: ListingPart) -> str:
-        """Write a part's title, such as "loop, lines 8-13: 177 instructions a pass:
-        ..."."""
+        """Write a part's title, such as "loop, lines 8-13: 177 instructions a pass"."""
         count, function = len(part.indices), self._find_function(part.indices[0])
         where = _write_lines(self.code.lines(part.indices))
         what = count_things(count, "instruction")

@@ -35,8 +35,7 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """Raised if ncu returns no counters; the message contains the reason and the
-    cure."""
+    """Raised if ncu returns no counters; the message has the reason and the cure."""
 
 
 def find() -> str | None:

@@ -181,16 +181,14 @@ class Comparison:
 
     @classmethod
     def committed(cls) -> Comparison:
-        """Load the newest comparison in notebooks/results; raise ValueError if there is
-        none."""
+        """Load the newest comparison in notebooks/results; ValueError if none."""
         found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
         if not found:
             raise ValueError("notebooks/results has no counters_*.json")
         return cls(read_json(found[-1]))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
-        """Return (kernel, counter, CPU, ncu, verdict) for each number that was
-        compared."""
+        """Return (kernel, counter, CPU, ncu, verdict) for each compared number."""
         return [
             (
                 *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),

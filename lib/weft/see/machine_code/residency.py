@@ -92,8 +92,7 @@ class Occupancy:
 
     @property
     def fits(self) -> dict[str, int | None]:
-        """The number of blocks that each resource allows; None: the resource is not
-        used."""
+        """The number of blocks that each resource allows; None if it is not used."""
         limits = self.limits
         return {
             "threads": limits.warps // self.warps_each,
@@ -132,8 +131,7 @@ class Occupancy:
         return Occupancy(*own)
 
     def sweep(self) -> list[Occupancy]:
-        """Return the occupancy for all block sizes of whole warps, with shared memory
-        fixed."""
+        """Return the occupancy for all block sizes of whole warps."""
         sizes = range(WARP, THREADS_BLOCK + 1, WARP)
         return [self.with_threads(threads) for threads in sizes]
 
@@ -173,8 +171,7 @@ class Occupancy:
         return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
 
     def resident(self) -> str:
-        """Describe the resident blocks of a multiprocessor, or why there can be
-        none."""
+        """Describe a multiprocessor's resident blocks, or why there are none."""
         if not self.blocks:
             return self._explain_refusal()
         return (
@@ -236,7 +233,7 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return the number of blocks of a kernel that a multiprocessor holds, and its
+    """Return the number of a kernel's blocks that a multiprocessor holds, with the
     limit.
 
         occupancy(saxpy, threads=256)            a kernel, as for ptx()

@@ -84,8 +84,7 @@ def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 def _choose_start(
     scene: Scene, times: Sequence[int], whos: Sequence
 ) -> tuple[int, int]:
-    """Choose the stop that shows most without tangled arrows, for all threads or for
-    one."""
+    """Choose the stop that shows most without tangled arrows."""
     faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
@@ -101,8 +100,7 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
-    # All arrows of the thread would tangle, so show its accesses before the first
-    # barrier.
+    # The thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (int(len(_build_moment(scene, times[1], whos[middle]).mine) > 0), middle)
     return (0, middle)
@@ -147,8 +145,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     kept: dict,
 ) -> list[str]:
-    """Return the parts for one position of the sliders, reusing equal parts from
-    `kept`."""
+    """Return the parts for one position of the sliders; equal ones are from `kept`."""
     moment = _build_moment(scene, time, who)
     said = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
@@ -170,8 +167,7 @@ def _draw_frame(
 
 
 def _describe(scene: Scene, moment: Moment) -> str:
-    """Describe, in one sentence, the accesses of the selected thread or of all
-    threads."""
+    """Describe the accesses of the selected thread, or of all, in one sentence."""
     time, who = moment.time, moment.who
     if time < ALL:
         row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]

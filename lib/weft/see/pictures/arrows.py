@@ -33,8 +33,7 @@ APART = 24.0  # pixels between existing parts and a new one
 
 
 def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
-    """List the frames that are occupied at some stop of the sliders, including by
-    arrows.
+    """List the frames that are occupied at some stop of the sliders, arrows included.
 
     height: the height of the picture.
     """
@@ -68,8 +67,7 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
 def place(
     taken: Sequence[Frame], width: float, height: float
 ) -> tuple[float, float] | None:
-    """Return the upper left corner of a free area of this size; None if there is
-    none."""
+    """Return the upper left corner of a free area of this size; None if none is."""
     lefts = sorted({frame[2] + APART for frame in taken if frame[2] < WIDTH})
     tops = sorted({frame[3] + APART / 2 for frame in taken if frame[3] < 1e5})
     for x, y in ((x, y) for y in tops for x in lefts):
@@ -88,8 +86,7 @@ def _measure_names(scene: Scene) -> float:
 
 
 def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
-    """List frames that cover the arrows between two frames (svg.arrow defines their
-    form).
+    """List frames that cover the arrows (of svg.arrow) between two frames.
 
     Each of them covers the curves between two values of the curve parameter.
     """
@@ -151,8 +148,7 @@ def arrows(
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
 ) -> np.ndarray:
-    """Select the cells that get an arrow: all of a few, or the one nearest the
-    thread."""
+    """Select the cells that get an arrow: a few, or the one nearest the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
         most = 1

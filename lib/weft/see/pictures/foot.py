@@ -25,8 +25,7 @@ from .touches import ravel
 
 
 def counts(scene: Scene) -> list[str]:
-    """Write accesses per thread, sectors per request and bank conflicts, in two
-    lines."""
+    """Write accesses per thread, sectors per request and bank conflicts, as 2 lines."""
     counters = scene.report.counters if scene.report else None
     if counters is None:
         return []
@@ -91,8 +90,7 @@ def findings_of(scene: Scene) -> list[Finding]:
 
 
 def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
-    """Return the widths in pixels reserved for a cell before the array and one after
-    it."""
+    """Return the pixels reserved for a cell before the array, and for one after it."""
     flat = [
         ravel_flat(f.index, array.shape)
         for f in scene.findings

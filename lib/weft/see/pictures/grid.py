@@ -100,8 +100,7 @@ class Grid:
 
     @property
     def is_large(self) -> bool:
-        """Whether the cells are too many or too small to be drawn as separate
-        shapes."""
+        """Whether the cells are too many or too small for separate shapes."""
         return self.count > MOST or self.side < 1
 
 
@@ -181,8 +180,7 @@ def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
 
 
 def _write_png(strength: np.ndarray, colour: str) -> bytes:
-    """Return an RGBA image of 8 bits per channel, as in the PNG specification (ISO/IEC
-    15948)."""
+    """Return an 8-bit RGBA image as in the PNG specification (ISO/IEC 15948)."""
     rows, cols = strength.shape
     pixels = np.empty((rows, cols, 4), np.uint8)
     pixels[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

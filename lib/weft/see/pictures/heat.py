@@ -27,8 +27,7 @@ COLUMN = (WIDTH - 2 * EDGE - 40) / 2
 
 @dataclass(frozen=True)
 class _Map:
-    """A heat map of the reads, or the writes, of an array. per: the count by
-    element."""
+    """A heat map of reads or writes of an array. per: the count by element."""
 
     number: int
     verb: str

@@ -375,8 +375,7 @@ class _Writer:
         self._write_rest()
 
     def _write_rest(self) -> None:
-        """Write the remaining statements of a piece of code, up to the first
-        barrier."""
+        """Write the remaining statements of a piece of code, up to a barrier."""
         while self.ahead:
             one = self.ahead.pop(0)
             if one.waits:
@@ -428,8 +427,7 @@ class _Writer:
         return (*after, *(loads if inner else ()))
 
     def _settle_access(self) -> None:
-        """Complete the piece of code by moving its loads, and their inputs, to the
-        front."""
+        """Complete the piece of code: move loads, and their inputs, to the front."""
         first, out = self.begun, self.out
         piece = range(first, len(out))
         early: set[int] = set()

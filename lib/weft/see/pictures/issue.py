@@ -36,8 +36,7 @@ ISSUING, MEMORY, NEAR, OTHERS, READY = "issuing", "memory", "near", "others", "r
 
 @dataclass(frozen=True)
 class Model:
-    """Cycles from the issue of an instruction to that of the first one that uses its
-    result.
+    """Cycles from an instruction's issue to that of the first one that uses its result.
 
     schedulers: the number of schedulers, each of which issues one instruction per
     cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
@@ -61,8 +60,7 @@ class Model:
 
 @dataclass
 class Run:
-    """The result of a replay. warps: the number of resident warps; cycles: the total
-    time.
+    """The result of a replay. warps: number of resident warps; cycles: total time.
 
     spans: for each place of a warp on the multiprocessor, a list of (state, from, to)
     up to the cycle `until`. slots: the number of instructions issued in each cycle, up

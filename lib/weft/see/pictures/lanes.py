@@ -65,8 +65,7 @@ def _choose_wanted(scene: Scene) -> int:
 
 
 def _list_warps(scene: Scene) -> list[tuple[int, int]]:
-    """Return the (block, warp) for each stop of the slider: the drawn warps, up to a
-    limit."""
+    """Return the (block, warp) for each stop of the slider, up to a limit."""
     every = -(-scene.threads // WARP)
     found = [(b, w) for b in scene.blocks for w in range(every)]
     rows = sum(len(part.site) for part in scene.trace.intervals)

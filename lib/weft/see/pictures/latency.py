@@ -109,8 +109,7 @@ def _is_lagging(run: Run) -> bool:
 
 
 def needed(runs: Sequence[Run]) -> int:
-    """Return the number of warps that fill every slot by Little's law, from the first
-    run."""
+    """Return the number of warps that fill every slot, by Little's law."""
     alone = runs[0]
     return round(alone.warps / alone.utilisation) if alone.issued else 0
 
@@ -242,8 +241,7 @@ def _draw_marks(
 def _merge_states(
     run: Run, place: int, state: str, scale: float
 ) -> Sequence[tuple[float, float]]:
-    """Return (x, width) of the parts of a row with this state, merging adjacent
-    ones."""
+    """Return (x, width) of a row's parts with this state, merging adjacent ones."""
     least = 1.2 if state == ISSUING else 0.0
     found: list[list[float]] = []
     for kind, start, end in run.spans[place]:

@@ -59,8 +59,7 @@ class Moment:
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """Each distinct (block, thread, array, is a write, element), which becomes an
-        arrow."""
+        """The distinct (block, thread, array, is a write, element), an arrow each."""
         m = self.mine
         parts = []
         for write, mask in ((0, m.reads), (1, m.writes)):
@@ -71,8 +70,7 @@ class Moment:
 
 
 def ground(moment: Moment, panel: Panel) -> str:
-    """Draw the accesses of all threads faintly, as a background for those of one
-    thread."""
+    """Draw the accesses of all threads faintly, behind those of one thread."""
     if panel.grid.is_large:
         return _draw_large(moment.of, panel, 0.3)
     out = []
@@ -196,8 +194,7 @@ def words(moment: Moment, panel: Panel) -> str:
     """Write the current index expressions of an array, and the labels of its axes."""
     out = []
     for x, y, text, colour in lines_of(moment, panel):
-        # The colour is in a box before the text, since blue text would be too dark on
-        # black.
+        # The colour is in a box before the text: blue text is too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
         out.append(svg.words(x + 13, y, [(text, "")], WORDS))
     for x, y, text, anchor in axis_labels(moment, panel):
@@ -206,8 +203,7 @@ def words(moment: Moment, panel: Panel) -> str:
 
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """Return the current index expressions: x, y, the text, and the colour before
-    it."""
+    """Return the current index expressions as (x, y, text, colour before it)."""
     kept = moment.lines
     if panel.number not in kept:
         kept[panel.number] = _write_lines(moment, panel)
@@ -273,8 +269,7 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """Write the locals' values to the left of the threads, or below them at the
-    edge."""
+    """Write the locals' values to the left of the threads, or below at the edge."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else list(range(scene.threads))

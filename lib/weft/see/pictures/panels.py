@@ -51,8 +51,7 @@ class Panel:
 
     @property
     def above(self) -> bool:
-        """Whether the text is above the cells, since arrows come from below or the
-        left."""
+        """Whether the text is above the cells, away from the arrows."""
         return self.place != "below"
 
     @property
@@ -365,8 +364,7 @@ def beside(
     largest: float = 30.0,
     frame: float = 0.0,
 ) -> list[Panel]:
-    """Place panels side by side within `free` pixels, with cells of one size if
-    readable."""
+    """Place panels side by side in `free` pixels, with equal cells if readable."""
     free -= 26 * (len(row) - 1)
 
     def made(wish: Wish, most: float) -> Panel:

@@ -75,8 +75,7 @@ def place_block(trace: Trace, block: int, top: float) -> Panel:
 
 
 def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
-    """Return the kernel's names for threadIdx.x, .y and .z: locals with the same
-    values."""
+    """Return the kernel's names for threadIdx.x, .y and .z: locals equal to them."""
     indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
     of = [trace.names.get((block, t)) for t in range(len(indices))]
     out = []
@@ -87,8 +86,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
             if trace.block[axis] > 1
             and all(n and n.get(name) == i[axis] for n, i in zip(of, indices))
         ]
-        # In block 0, `row` equals `ty` too; the shorter name usually belongs to the
-        # thread.
+        # In block 0, `row` equals `ty` too; the shorter name is usually the thread's.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
     return out[0], out[1], out[2]
 
@@ -151,8 +149,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
 
 
 def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
-    """Draw the common label left of the threads, and warp numbers right of their
-    rows."""
+    """Draw the threads' label to their left, and warp numbers to their right."""
     first = next(iter(grids.values()))
     y = first.top + min(first.side, 30) / 2 + 2
     x = LEFT - 14
@@ -322,8 +319,7 @@ def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
 def _choose_blocks(
     trace: Trace, report: Report | None, arrays: Sequence[TracedArray], found: Touches
 ) -> tuple[int, ...]:
-    """Choose all blocks if they fit; otherwise a faulty one, or the first with
-    accesses."""
+    """Choose all blocks if they fit, or a faulty one, or the first with accesses."""
     count = int(np.prod(trace.grid))
     shared = any(a.space == "shared" for a in arrays)
     if not shared and count > 1 and place_threads(trace, range(count), 0.0):

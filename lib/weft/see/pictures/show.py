@@ -204,8 +204,7 @@ def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | N
 def _check_shapes(
     wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
 ) -> dict[str, tuple[int, ...]]:
-    """Return shapes in numbers; raise ArgumentError if an array's size does not
-    match."""
+    """Return shapes in numbers; raise ArgumentError if a size does not match."""
     sizes = {array.name: array.size for array in trace.arrays}
     out = {}
     for name, shape in wanted.items():

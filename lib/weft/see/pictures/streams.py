@@ -1,5 +1,4 @@
-"""Draw a GPU's work over time: a row for each stream, with the gaps between its
-marks."""
+"""Draw a GPU's work over time: a row for each stream, with gaps between its marks."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def width_of(text: str, size: float = 12, mono: bool = False) -> float:
 
 
 def clipped(text: str, room: float, size: float = 12, mono: bool = False) -> str:
-    """Return the part of a text that fits into `room` pixels, with an ellipsis if
-    cut."""
+    """Return the part of a text that fits into `room` pixels, with an ellipsis."""
     if width_of(text, size, mono) <= room:
         return text
     while text and width_of(text + "…", size, mono) > room:
@@ -108,8 +107,7 @@ def box(
     stroke: float = 1,
     strength: float = 1,
 ) -> str:
-    """Draw a rectangle with rounded corners; fill, strength: opacities of area and
-    outline."""
+    """Draw a rounded rectangle; fill, strength: opacities of area and outline."""
     inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
     line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
@@ -181,8 +179,7 @@ def behind(path: str, colour: str) -> str:
 def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
-    """Return the path of a cubic Bezier curve (4 points, x and y) without hidden
-    parts."""
+    """Return the path of a cubic Bezier curve (4 points) without hidden parts."""
     ends = [(0.0, 1.0)]
     if hidden is not None:
         t = np.linspace(0, 1, POINTS)
@@ -321,8 +318,7 @@ class Drawing:
         )
 
     def html(self) -> str:
-        """Return the picture for a notebook: an image, with a script for its
-        sliders."""
+        """Return the picture for a notebook: an image, and a script for sliders."""
         mark = secrets.token_hex(6)  # An output that is shown twice keeps its mark.
         parts: dict[str, int] = {}
         frames = {

@@ -165,7 +165,7 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
 
 
 def listed(things: Sequence[str]) -> str:
-    """Join names to a list: "a", "a and b" or "a, b and c"."""
+    """Join names into a list: "a", "a and b" or "a, b and c"."""
     *most, last = things
     return f"{', '.join(most)} and {last}" if most else last
 

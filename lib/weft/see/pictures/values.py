@@ -288,8 +288,7 @@ def arranged_as(
 
 
 def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
-    """Place one-dimensional arrays one below the other; also return the y below
-    them."""
+    """Place one-dimensional arrays in rows; also return the y below them."""
     out = []
     for one in wishes:
         grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
@@ -327,8 +326,7 @@ def in_a_line(
 
 
 def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]:
-    """Place arrays one below the other, with names above; also return the y below
-    them."""
+    """Place arrays below each other, with names above; also return the next y."""
     out, top = [], 0.0
     for one in wishes:
         made = replace(one, grid=_is_upright(one, side), above=True).at(0, top)
@@ -370,8 +368,7 @@ def _write_value(value: object, room: float) -> str:
 
 
 def _measure_width(text: str) -> float:
-    """Return a number's width in pixels at the smallest size; digits are equally
-    wide."""
+    """Return a number's width in pixels at the smallest size."""
     return svg.SMALL * sum(0.34 if letter in ".-" else 0.63 for letter in text)
 
 
