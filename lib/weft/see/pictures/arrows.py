@@ -67,7 +67,7 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
 def place(
     taken: Sequence[Frame], width: float, height: float
 ) -> tuple[float, float] | None:
-    """Return the upper left corner of a free area of this size; None if none is."""
+    """Return the upper left corner of a free area of this size, or None."""
     lefts = sorted({frame[2] + APART for frame in taken if frame[2] < WIDTH})
     tops = sorted({frame[3] + APART / 2 for frame in taken if frame[3] < 1e5})
     for x, y in ((x, y) for y in tops for x in lefts):
@@ -91,7 +91,7 @@ def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
     Each of them covers the curves between two values of the curve parameter.
     """
     t = np.linspace(0, 1, BOXES + 1)
-    # for the coordinate whose inner control points are at the ends
+    # The inner control points of this coordinate are at the ends.
     even = 3 * t**2 - 2 * t**3
     ahead = 1.65 * t * (1 - t) ** 2 + 1.35 * t**2 * (1 - t) + t**3
     share = [ahead, even, ahead, even] if level else [even, ahead, even, ahead]
