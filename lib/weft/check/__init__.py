@@ -2,15 +2,15 @@
 
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
-It tries sizes around those of a block and several launch shapes, with random signed
-inputs, poisoned outputs between guard zones, and threads in three orders. It compares
-the results with a float64 reference within a derived bound. A failure report names
-element, block and thread, and guesses the mistake (mistakes/).
+The checker tries sizes around those of a block, several launch shapes, random signed
+inputs, and threads in three orders. Outputs are poisoned and lie between guard zones.
+Results are compared with a float64 reference within a derived bound. A failure report
+names the element, block and thread, and guesses the mistake (mistakes/).
 
     cases, plan      sizes and launch shapes, and the choice among them
     runners          how each kind of kernel is run, and its time limit
-    problem          inputs, the answer, and the bound of a result
-    refusal          the report on a wrong one: element, block, thread, and a guess
+    problem          inputs, the expected answer, and the error bound
+    refusal          the report on a wrong result: element, block, thread, and a guess
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ TIMEOUT = 10.0  # time limit of one launch, in seconds
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict that something is right. runs: launches (or calls) compared; worst:
-    the largest error over its bound; sizes and shapes: those of the runs."""
+    """The verdict on a kernel that passed. runs: the number of launches (or calls)
+    compared; worst: the largest error divided by its bound; sizes, shapes: those of the
+    runs; orders: the number of thread orders tried."""
 
     name: str
     runs: int
@@ -95,31 +96,34 @@ def check(
 ) -> Verdict:
     """Check a kernel, or a function, against a reference; raise Mismatch if wrong.
 
-    kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), a kernel of
-    load_cuda() or %%cuda; a plain function that writes into `outputs`; or, without
-    outputs, a function of the inputs that returns what the reference returns (NumPy,
-    torch or lists). reference: takes inputs (floats as float64), values and sizes by
-    name, or the inputs in order; returns the outputs, then the inout arrays.
+    kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), or a kernel
+    of load_cuda() or %%cuda. It may also be a plain function that writes into
+    `outputs`. Without outputs, it is a function of the inputs that returns what the
+    reference returns (NumPy, torch or lists). reference: a function that takes inputs
+    (floats as float64), values and sizes by name, or the inputs in order. It returns
+    the outputs, then the inout arrays.
 
-    Parameters are named. outputs, inputs, inout (read and overwritten):
-        {"c": ("m", "n"), "h": "int32[n + 1]", "x": an array}; float32 unless given here
-        or in dtypes= (CUDA C declares it). values: other arguments, a number or a
-        function of sizes and rng. All remaining parameters are sizes.
+    Arrays are described by parameter name, as outputs, inputs or inout (overwritten):
+        {"c": ("m", "n"), "h": "int32[n + 1]", "x": an array}. The dtype is float32
+        unless given here or in dtypes= (CUDA C declares it). values: the other
+        arguments, each a number or a function of sizes and rng. All remaining
+        parameters are sizes.
     sizes: numbers, tuples in the order of the names, or dicts. Default: 1, 2, 3, a
-        prime, a block - 1, a block, a block + 1, and one large.
-    block: one, or a list of them; grid: as in a launch, or a function of sizes and
-        block (default: a thread for each element of the first output). launch: (grid,
-        block) or a function of sizes that returns it, or a list of them. first: pairs
-        (sizes, (grid, block)) that are run before all others. shared: bytes of dynamic
-        shared memory, or a function of sizes and block.
-    terms: roundings in an element's sum, as a number, a size ("k") or a function; a
-        dict for several outputs; 0: every bit must match. bound: a function of inputs,
-        values, sizes and want that returns the largest allowed error (problem.py has
-        the default). Integers and bools are exact.
-    data: functions of rng, shape and sizes for inputs with restricted values.
-    timeout: seconds per launch. device: where CUDA C runs, "cpu" or "cuda". watched: on
-        the CPU under the watch build, about 20 times slower, whose findings (races,
-        accesses out of bounds, barriers) refuse it as the simulator's do.
+        prime, the block's side - 1, the side, the side + 1, and one large size.
+    block: one block shape, or a list of them; grid: a grid as in a launch, or a
+        function of sizes and block (default: a thread for each element of the first
+        output). launch: (grid, block), a function of sizes that returns it, or a list
+        of them. first: pairs (sizes, (grid, block)) that are run before all others.
+        shared: bytes of dynamic shared memory, or a function of sizes and block.
+    terms: the number of roundings in an element's sum, as a number, a size ("k") or a
+        function; a dict for several outputs; 0: every bit must match. bound: a function
+        of inputs, values, sizes and want that returns the largest allowed error
+        (problem.py describes the default). Integers and bools must match exactly.
+    data: for inputs with restricted values, functions of rng, shape and sizes by name.
+    timeout: time limit in seconds for each launch. device: where CUDA C runs, "cpu" or
+        "cuda". watched: whether CUDA C on the CPU runs under the watch build, which is
+        about 20 times slower. Its findings (races, accesses out of bounds, barriers)
+        then refuse the kernel, as those of the simulator do.
 
     Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
     (NotImplementedError of an exercise) pass through.
@@ -145,7 +149,7 @@ def check(
     return _join_verdicts(verdicts)
 
 
-# ---- the question ----------------------------------------------------------------
+# ---- the problem -----------------------------------------------------------------
 
 
 def _make_problem(
@@ -210,7 +214,7 @@ def _check(
     cases: list[Case],
     timeout: float,
 ) -> Verdict:
-    """Run every case; refuse_run() reports the first that fails."""
+    """Run every case; raise the error of refuse_run() for the first case that fails."""
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
     for index, (sizes, shape) in enumerate(cases):
@@ -263,7 +267,7 @@ def _run_case(
 
 
 def _run_writer(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> None:
-    """Run something that writes into its arrays, and examine all of them."""
+    """Run a kernel or function that writes into its arrays, and verify all of them."""
     arrays, args = make_arguments(runner, trial)
     report = runner.run(args, trial.shape, attempt.order, timeout)
     attempt.got = {n: arrays[n].values() for n in trial.starts}
@@ -314,7 +318,8 @@ def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
     findings = getattr(report, "findings", None)
     if findings:
         ended = [f for f in findings if f.text in str(error)]
-        last = (ended or findings)[-1]  # races are listed after the fault that ended it
+        # Races are listed after the fault that ended the launch.
+        last = (ended or findings)[-1]
         facts |= {"kind": last.kind, "array": last.array, "index": last.index}
         facts |= {"pattern": last.pattern}
     text = str(error).removeprefix(f"{runner.name}: ")
@@ -334,7 +339,7 @@ def _refuse_findings(findings: Any, report: Any) -> Mismatch:
 
 
 def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
-    """Join the verdicts of the CPU and a GPU to one."""
+    """Join the verdicts of the CPU and a GPU into one."""
     if len(verdicts) == 1:
         return verdicts[0]
     first = verdicts[0]

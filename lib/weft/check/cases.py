@@ -31,9 +31,9 @@ def divide_up(a: int, b: int) -> int:
 
 
 def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
-    """Call function(...) with those of `pool` that its parameters name.
+    """Call function(...) with the entries of `pool` that its parameters name.
 
-    Raises ArgumentError with the available names if it has another parameter.
+    Raises ArgumentError, with the available names, if a parameter is not in `pool`.
     """
     wanted = names_of(function)
     if wanted is None:
@@ -78,7 +78,7 @@ class Spec:
 
     @property
     def symbols(self) -> list[str]:
-        """The sizes that appear in its dimensions, in their order."""
+        """The sizes that appear in the dimensions, in order of appearance."""
         found: list[str] = []
         for dim in self.dims:
             if isinstance(dim, str):
@@ -90,11 +90,11 @@ class Spec:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The name of each dimension; "" for one that is no plain size."""
+        """The name of each dimension; "" for a dimension that is not a plain size."""
         return tuple(d if _is_name(d) else "" for d in self.dims)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Return the shape for these sizes; refuse a dimension that is unknown."""
+        """Return the shape for these sizes; raise ArgumentError if one is missing."""
         return tuple(_parse_dimension(self.name, dim, sizes) for dim in self.dims)
 
 
@@ -184,7 +184,8 @@ def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
 def draw_values(
     shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random signed values: all values of bytes, small other integers."""
+    """Draw random signed values: bytes from the full range, other integers below 1001
+    in magnitude, floats from a normal distribution."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -201,10 +202,11 @@ def draw_values(
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory.
+    """A launch shape: grid and block as (x, y, z), and bytes of dynamic shared memory.
 
-    plain: one thread for each element of the first output. like: returns the shape of
-    the same plan for other sizes; None if it does not follow from sizes.
+    plain: whether the launch has one thread for each element of the first output. like:
+    a function that returns the launch shape of the same plan for other sizes; None if
+    the shape does not follow from sizes.
     """
 
     grid: tuple[int, ...]
@@ -223,14 +225,14 @@ Case = tuple[Sizes, LaunchShape | None]
 
 
 def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
-    """List the blocks to try: those given (one, or a list of them), or the default."""
+    """List the blocks to try: the given block or blocks, or the default ones."""
     if block is None:
         return [make_three(b) for b in BLOCKS[dims]]
     return [make_three(b) for b in (block if isinstance(block, list) else [block])]
 
 
 def make_three(given: Any) -> tuple[int, int, int]:
-    """Return (x, y, z) for an int or up to three of them."""
+    """Return (x, y, z) for an int or a sequence of one to three ints."""
     parts = tuple(given) if isinstance(given, Iterable) else (given,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
         raise ArgumentError(f"a block or grid is one to three ints, this is {given!r}")
@@ -243,8 +245,8 @@ def cover_elements(
 ) -> LaunchShape:
     """Return the shape with a thread per element: x along the last axis, then y.
 
-    dims: how many axes of threads the kernel uses; the remaining axes are flattened
-    into the last of them.
+    dims: the number of thread axes that the kernel uses; the remaining array axes are
+    flattened into the last one.
     """
     axes = list(shape[::-1]) or [1]
     head, rest = axes[: dims - 1], axes[dims - 1 :]
@@ -267,7 +269,7 @@ def count_dimensions(text: str) -> int:
 
 
 def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
-    """Return a caller's sizes: numbers (of one symbol), tuples or dicts."""
+    """Return the caller's sizes as dicts; each may be a number, a tuple or a dict."""
     if isinstance(sizes, (int, dict)) or (
         isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
     ):
@@ -304,11 +306,12 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """Return 1, 2, 3, primes, a block less one, a block, one more, and one large.
+    """Return default sizes: 1, 2, 3, primes, sizes around a block's, and a large one.
 
     sides: the length of a block along each symbol. most: the largest product of all
-    sizes. first: whether it is for the first launch shape; others get fewer. other: the
-    length for symbols along which no side of a block runs (tiles of a sum).
+    sizes. first: whether the sizes are for the first launch shape; later shapes get
+    fewer. other: the length for symbols along which no side of a block runs (such as a
+    sum's length, which runs in tiles).
     """
     if not symbols:
         return [{}]
@@ -333,7 +336,7 @@ def default_sizes(
 def _at_most(
     row: list[int], most: int, symbols: Sequence[str], sides: Mapping[str, int]
 ) -> list[int]:
-    """Limit a row's product to `most`: sizes that no block covers shrink first."""
+    """Limit a row's product to `most`, shrinking sizes that no block covers first."""
     row = list(row)
     while math.prod(row) > most:
         free = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]

@@ -33,7 +33,7 @@ def plan_cases(
     shared: Any,
     first: Any = (),
 ) -> list[Case]:
-    """Return every case (sizes and launch shape): those of `first`, then plain ones."""
+    """Return all cases (sizes and launch shape): those of `first`, then the plan's."""
     symbols = problem.symbols
     begin = []
     for some, where in first:
@@ -73,7 +73,7 @@ def plan_cases(
 
 
 def _without_repeats(begin: list, plan: list) -> list:
-    """Return the cases of `begin`, then those of `plan` that are not among them."""
+    """Return the cases of `begin`, then those of `plan` that `begin` lacks."""
     return begin + [case for case in plan if case not in begin]
 
 
@@ -135,7 +135,8 @@ def shape_for_sizes(
 ) -> LaunchShape | None:
     """Return the launch shape of the same plan for other sizes.
 
-    Raises ArgumentError if it does not follow from sizes, or these are invalid.
+    Raises ArgumentError if the shape does not follow from sizes, or the sizes are
+    invalid.
     """
     _select_possible(problem, [sizes])
     if shape is None:

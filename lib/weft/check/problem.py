@@ -1,16 +1,17 @@
-"""The problem of a check: arrays by name, the float64 answer, and its bound.
+"""The problem of a check: arrays by name, the float64 answer, and its error bound.
 
 Attempt is one run of one case, with its results. fan_in() counts the elements of an
-input on which an element of the answer depends. For a product the sizes determine that,
-but not for a softmax or for a sum that all outputs share. So fan_in() changes an
-element of an input in the reference, and counts the elements of the answer that change.
+input on which an element of the answer depends. For a product, this number follows from
+the sizes. For a softmax, or for a sum that all outputs share, it does not. So fan_in()
+changes an element of an input in the reference, and counts the elements of the answer
+that change.
 
 By default, a float output may differ from the answer by 1.01 * terms * u *
 reference(|inputs|), with u = 2^-24 for float32. This is the bound of a sum of `terms`
 products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
 section 3.1). The default for terms is the number of combinations of the inputs' sizes
 per element of the output (k for a matmul, 1 for an elementwise map), or the number that
-fan_in() finds (a row for a softmax). 8 more cover other roundings.
+fan_in() finds (a row for a softmax), if larger. Another 8 terms cover other roundings.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from .runners import ReturningRunner, Runner
 
 @dataclass
 class Attempt:
-    """One run of one case. got: the outputs; wrong: the output compared last."""
+    """One run of one case. got: the outputs; worst: the largest error divided by its
+    bound; wrong: the name of the output compared last."""
 
     trial: Trial
     order: str
@@ -42,7 +44,7 @@ class Attempt:
 
     @property
     def by_value(self) -> bool:
-        """Whether it ran to its end and gave wrong numbers."""
+        """Whether the run completed and returned wrong numbers."""
         return (
             bool(self.wrong) and self.error is not None and self.error.want is not None
         )
@@ -60,22 +62,23 @@ class Attempt:
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # change of an element: large enough to be visible in float64
-SAME = 1e-12  # relative to the answer: smaller changes are roundings of the reference
+# Relative to the answer; smaller changes are rounding errors of the reference.
+SAME = 1e-12
 
 
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Return for each output how many elements of one input one of its elements depends
-    on: the mean over the output, for the input element with the widest effect.
+    """Return, for each output, how many elements of one input an output element depends
+    on. This is the mean over the output, for the input element with the widest effect.
 
-    answer: returns the outputs for other inputs. inputs: floats as float64; the first,
-    the middle and the last element of each are changed. 0: none were found.
+    answer: a function that returns the outputs for changed inputs. inputs: floats as
+    float64; the first, middle and last element of each are changed. 0: none were found.
     """
     most = dict.fromkeys(want, 0)
     for name, array in inputs.items():
         if array.dtype.kind not in "fc":
-            continue  # integers select
+            continue  # Integers select elements, so changing them proves nothing.
         for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
             moved = array.copy()
             moved.flat[place] += STEP * (1 + abs(moved.flat[place]))
@@ -89,7 +92,7 @@ def _count_changed(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
     """Count the elements of each output that change with these inputs; return {} if the
-    reference does not accept them, or returns other shapes."""
+    reference does not accept the inputs, or returns other shapes."""
     try:
         with np.errstate(all="ignore"):
             found = answer(inputs)
@@ -111,7 +114,7 @@ MORE = 8  # roundings besides those of the sum
 
 @dataclass
 class Trial:
-    """One case, ready to run: inputs as the kernel gets them, answers, bounds.
+    """One case, ready to run: the kernel's inputs, the answers, the bounds.
 
     starts: the content of each output before the run; index: the number of the case.
     """
@@ -127,13 +130,13 @@ class Trial:
 
     @property
     def pool(self) -> dict[str, Any]:
-        """All arguments that a reference may name, floats as float64."""
+        """All arguments that a reference may name; float arrays as float64."""
         return widen_values(self.inputs) | self.values | self.sizes
 
 
 @dataclass
 class Problem:
-    """The function to compute. inout: arrays that are read and overwritten."""
+    """The function to compute, and its arrays. inout: arrays read and overwritten."""
 
     reference: Callable[..., Any]
     outputs: dict[str, Spec]
@@ -198,17 +201,17 @@ class Problem:
         return call(self.reference, arrays, pool)
 
     def wanted(self, result: Any) -> Arrays:
-        """Return the reference's result by the name of the output."""
+        """Return the reference's result as arrays by output name."""
         return name_results(result, self.results, "the reference")
 
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
-        if not starts:  # a returning function: its own outputs have no names
+        if not starts:  # A returning function's outputs have no names.
             return name_results(result, None, "the reference")
         found = self.wanted(result)
         return {n: fit_answer(n, found[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, got: Arrays) -> None:
-        """Set the bounds for the results that a function returned."""
+        """Set the error bounds for the results that a function returned."""
         self._judge(trial, {n: a.dtype for n, a in got.items()})
 
     def _judge(self, trial: Trial, dtypes: Mapping[str, np.dtype]) -> None:
@@ -234,14 +237,14 @@ class Problem:
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
 
     def _magnitudes(self, trial: Trial) -> Arrays:
-        """Return reference(|inputs|), and nowhere less than the answer's magnitude."""
+        """Return reference(|inputs|), but at least the answer's magnitude."""
         pool = {
             n: abs(v) if _is_float(v) else v for n, v in trial.pool.items()
-        }  # integers and bools select: an index has no magnitude
+        }  # Integers and bools select elements: an index has no magnitude.
         with np.errstate(all="ignore"):
             try:
                 found = self._wants(self.answer(pool), trial.starts)
-            except (ArithmeticError, ValueError):  # undefined for |x|
+            except (ArithmeticError, ValueError):  # The reference is undefined for |x|.
                 found = trial.want
             sizes = {}
             for name, want in trial.want.items():
@@ -279,14 +282,14 @@ class Problem:
         return float(given)
 
     def _given_terms(self, name: str) -> Any:
-        """Return the caller's terms of an output; None if there are none."""
+        """Return the caller's terms for an output; None if there are none."""
         return self.terms.get(name) if isinstance(self.terms, dict) else self.terms
 
 
 def make_arguments(
     runner: Runner, trial: Trial
 ) -> tuple[dict[str, Guarded], list[Any]]:
-    """Return fresh guarded copies of the arrays, and the runner's arguments."""
+    """Return fresh guarded copies of the arrays, and the arguments for the runner."""
     arrays = {
         name: Guarded(array, runner.device)
         for name, array in (trial.inputs | trial.starts).items()
@@ -320,10 +323,10 @@ def call(
     pool: Mapping[str, Any],
     copies: bool = True,
 ) -> Any:
-    """Call function(...), by name if its parameters are names of `pool`, else in order.
+    """Call function(...), by name if `pool` has all its parameters, else in order.
 
-    Arrays are passed as NumPy arrays, or as tensors if it accepts only those. copies:
-    pass copies of the arrays instead of the arrays themselves.
+    Arrays are passed as NumPy arrays, or as tensors if the function accepts only those.
+    copies: pass copies of the arrays instead of the arrays themselves.
     """
     wanted = names_of(function)
     if wanted and set(wanted) <= set(pool):
@@ -348,7 +351,8 @@ def call(
 def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
     """Return a function's results as arrays by name.
 
-    names: of the outputs; None: "result", or "result 0", "result 1" of a tuple.
+    names: the outputs' names; None: "result", or "result 0", "result 1", ... of a
+    tuple. whose: the function's name for error messages.
     """
     if isinstance(result, dict):
         found = result
@@ -369,7 +373,7 @@ def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
 
 
 def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
-    """Return a result as a NumPy array; raise ArgumentError if it is none."""
+    """Return a result as a NumPy array; raise ArgumentError if it is not numeric."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
     elif isinstance(value, (list, tuple)):
@@ -386,7 +390,7 @@ def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
 
 
 def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the answer in the output's shape; a flat answer is accepted."""
+    """Return the answer reshaped to the output; a flat answer is accepted."""
     flat = want.size == math.prod(shape) and 1 in (want.ndim, len(shape))
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)

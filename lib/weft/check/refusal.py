@@ -1,4 +1,4 @@
-"""Reports of check() on a mistake: where, by which thread, at which sizes, and a guess.
+"""Reports of check() on a mistake: element, thread, sizes, and a guess at the cause.
 
 find_writer() names the block and the thread of a wrong element in one line.
 """
@@ -24,7 +24,7 @@ Index = tuple[int, int, int]
 
 
 def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """Return the block and the thread of the wrong element; add a line on them."""
+    """Return the block and thread of the wrong element; append a line about them."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
@@ -53,7 +53,7 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Return whether a record exists, and the element's last (block, thread)."""
+    """Return whether there is a record, and the element's last (block, thread)."""
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None
@@ -89,7 +89,7 @@ def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
 
 
 def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
-    """Return block and thread of the element, if each thread has one element."""
+    """Return the block and thread of the element, if each thread has one element."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None and shape is not None
     first = next(iter(attempt.trial.starts))
@@ -111,11 +111,11 @@ def _dimension_of(index: Sequence[int]) -> str:
     return "({},{},{})".format(*index)
 
 
-EXPLORED = 12  # maximal number of cases that are run only to see which go wrong
+EXPLORED = 12  # Maximum number of cases that are run only to see which fail.
 
 
 class Again(Protocol):
-    """A function that runs a case of the plan again, or another one."""
+    """A function that runs a case of the plan again, or runs another case."""
 
     def __call__(
         self, number: int, order: str, case: Case | None = None
@@ -132,7 +132,7 @@ def refuse_run(
 ) -> Mismatch:
     """Return the Mismatch for the first failing run, with all available facts.
 
-    passed: the cases before it. cases: of the plan.
+    passed: the runs before it. cases: the number of cases in the plan.
     """
     assert first.error is not None
     name = f"{runner.name} {runner.where}".strip()
@@ -145,7 +145,8 @@ def refuse_run(
     if first.by_value:
         facts |= find_writer(runner, first, lines)
     later = []
-    lost = runner.device is not None and not first.by_value  # a fault ends a GPU
+    # After a fault the GPU is lost to this process.
+    lost = runner.device is not None and not first.by_value
     if not (
         lost or _is_hanging(first) or isinstance(first.error.__cause__, FunctionTooLong)
     ):
@@ -167,7 +168,7 @@ def _is_hanging(attempt: Attempt) -> bool:
 def _explore_cases(
     runner: Runner, first: Attempt, cases: int, again: Again
 ) -> list[Attempt]:
-    """Run the cases after the failing one, in its order of threads."""
+    """Run the cases after the failing one, with threads in the same order."""
     most = 3 if runner.few else EXPLORED
     found = []
     for number_ in range(first.trial.index + 1, cases)[:most]:
@@ -181,9 +182,9 @@ def _explore_cases(
 def _probe(
     problem: Problem, runs: Sequence[Attempt], cases: int, again: Again
 ) -> list[Attempt]:
-    """Vary a right run by one size at a time of a wrong one, to find which matters.
+    """Repeat a right run with one size at a time taken from a wrong run.
 
-    Sizes of a plan are often large, odd or full together, so that each is suspect.
+    This finds the decisive size: those of a plan are often large, odd or full together.
     """
     right = [run for run in runs if run.error is None]
     wrong = [run for run in runs if run.error is not None]
@@ -198,7 +199,7 @@ def _probe(
         if not one:
             continue
         sizes = base.sizes | {name: one}
-        with contextlib.suppress(Exception):  # sizes outside the caller's intention
+        with contextlib.suppress(Exception):  # The caller may not intend these sizes.
             shape = plan.shape_for_sizes(problem, base.shape, sizes)
             found.append(again(cases + len(found), wrong[0].order, (sizes, shape)))
             if _is_hanging(found[-1]):
@@ -206,7 +207,7 @@ def _probe(
     return found
 
 
-# ---- what it looks like -----------------------------------------------------------
+# ---- guesses ----------------------------------------------------------------------
 
 
 def _guess_mistakes(
@@ -217,7 +218,7 @@ def _guess_mistakes(
     later: Sequence[Attempt],
     again: Again,
 ) -> list[str]:
-    """Return sentences that guess the kind of mistake."""
+    """Return sentences that guess the mistake."""
     found = []
     order = _by_order(runner, first, again)
     runs = [*passed, first, *later]
@@ -241,9 +242,11 @@ def _guess_mistakes(
         pattern = ""  # already reported
     known = any(not text.startswith("looks like the ") for text in found)
     if (known or not first.by_value) and "threadIdx" in pattern:
-        pattern = pattern.partition(":")[0] + "."  # already reported, or several blocks
+        # Already reported, or there are several blocks.
+        pattern = pattern.partition(":")[0] + "."
     if found and pattern.endswith(" is 1.") and "only where" in pattern:
-        pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
+        # Most mistakes stay hidden at size 1.
+        pattern = "" if "is right" in pattern else pattern
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
     return said + [pattern] * bool(pattern)
 
@@ -276,9 +279,10 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
 def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     """Guess from the wrong numbers of the largest runs, or else of the first.
 
-    The report is about the first run. If a guess mentions places of another, it names
-    that run, too. A region needs a cause that the larger runs also show. What the first
-    run proves stays: a larger one may go wrong in another way.
+    The report is about the first run. A guess that mentions positions from another run
+    also names that run. A guess at a cause stays only if the larger runs show it too.
+    Anything that the first run proves takes precedence, since a larger run may fail in
+    another way.
     """
     proven = (
         mistakes.describe_proof(_make_scene(problem, first)) if first.by_value else ""
@@ -286,7 +290,8 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     if proven:
         return proven
     failing = [a for a in (first, *later) if a.by_value]
-    failing.sort(key=lambda a: -a.got[a.wrong].size)  # large ones contain more evidence
+    # Large runs contain more evidence.
+    failing.sort(key=lambda a: -a.got[a.wrong].size)
     for attempt in failing[:2]:
         said = mistakes.guess(_make_scene(problem, attempt))
         if not said:

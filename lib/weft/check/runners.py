@@ -1,7 +1,7 @@
 """The runners of check(), with their time limits.
 
-time_limit() limits a plain Python function. Every runner has a name, its parameters,
-the orders of threads it supports, and run().
+Every runner has a name, parameters, the thread orders that it supports, and run().
+time_limit() limits a plain Python function.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class FunctionTooLong(KernelError):
 
 @contextlib.contextmanager
 def time_limit(name: str, seconds: float) -> Iterator[None]:
-    """Stop the block, in this thread, with FunctionTooLong after so many seconds.
+    """Raise FunctionTooLong in this thread if the block runs longer than `seconds`.
 
-    Python checks for it between its own steps, so a call of C ends first.
+    Python raises it between bytecode instructions, so a call into C finishes first.
     """
     thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    # A separate function object: others may set argtypes on the attribute's.
+    # A separate function object, since other code may set argtypes on the attribute.
     raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
     raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
 
@@ -67,49 +67,50 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
             state["inside"] = False
 
 
-NATIVE, SLOW = 4_000_000, 15_000  # the largest products of a case's sizes
+NATIVE, SLOW = 4_000_000, 15_000  # Largest products of a case's sizes.
 
 
 class Runner:
-    """Something that is launched with arrays that it writes into.
+    """A kernel or function that can be run on guarded arrays.
 
     flat: whether a parameter's array must be flat. most: a bound on the product of the
-    sizes. kernel: whether it has a grid and a block. device: torch's, None: the host.
+    sizes. kernel: whether it has a grid and a block. device: the torch device; None:
+    the host.
     """
 
     kernel = True
     device: torch.device | None = None
     orders: tuple[str, ...] = ("",)
     most = NATIVE
-    few = False  # whether slow launches limit their number
+    few = False  # whether launches are slow, so that only a few are made
     watched = False  # whether CUDA C on the CPU runs under the watch build
-    where = ""  # suffix to the name in messages: "on cuda:0"
+    where = ""  # suffix to the name in messages, such as "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
         self.name, self.parameters = name, tuple(parameters)
         self.dimensions = count_dimensions(text)
 
     def flat(self, parameter: str) -> bool:
-        """Return whether it indexes this array with one number."""
+        """Return whether the kernel indexes this array with a single number."""
         return True
 
     def dtype(self, parameter: str) -> np.dtype:
-        """Return an array's default dtype: float32."""
+        """Return the default dtype of an array: float32."""
         return np.dtype(np.float32)
 
     def run(
         self, args: Sequence[Any], shape: LaunchShape, order: str, timeout: float
     ) -> Any:
-        """Launch it; return the simulator's report or None."""
+        """Launch the kernel; return the simulator's or watch build's report, if any."""
         raise NotImplementedError
 
     def trace(self, args: Sequence[Any], shape: LaunchShape, order: str) -> Any:
-        """Launch it with a record of every access, if supported; else return None."""
+        """Launch the kernel and return a record of its accesses, if supported."""
         return None
 
 
 class PythonRunner(Runner):
-    """A runner of a Python function, whose source shows how it indexes."""
+    """A runner of a Python function, whose source shows how it indexes arrays."""
 
     def __init__(self, function: Any) -> None:
         self.function = plain_function(function)
@@ -127,14 +128,14 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """A Python kernel on the simulator, whose findings refuse it as well."""
+    """A Python kernel on the simulator, whose findings also refuse the kernel."""
 
     orders = ORDERS
     most = SLOW
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        PythonKernel(self.function)  # raises its errors here
+        PythonKernel(self.function)  # Report errors in the kernel's source early.
 
     def run(self, args, shape, order, timeout):
         return self._launch(args, shape, order=order, timeout=timeout)
@@ -163,7 +164,7 @@ class NumbaRunner(PythonRunner):
 
 
 class TranslatedRunner(PythonRunner):
-    """A Python kernel as CUDA C."""
+    """A Python kernel, translated to CUDA C."""
 
     def __init__(self, ready: Any, device: torch.device | None) -> None:
         super().__init__(ready.kernel)
@@ -273,7 +274,8 @@ def make_runners(
     """Return the runners of `subject`: several if it runs on the CPU and on a GPU.
 
     has_outputs: whether it writes into arrays. launched: whether the caller gave a grid
-    or a block, as for a kernel. watched: CUDA C on the CPU under the watch build.
+    or a block, as for a kernel. watched: whether CUDA C on the CPU runs under the watch
+    build.
     """
     found = _select_runners(subject, has_outputs, device, launched)
     for one in found:
@@ -322,7 +324,7 @@ def _one_kernel(subject: Any) -> Any:
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Return where CUDA C is checked: on the CPU, and on a GPU if there is one."""
+    """Return the devices that check CUDA C: the CPU (None), and a GPU if present."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]
@@ -333,7 +335,7 @@ def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
 
 
 def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
-    """Return whether the function, or one that it calls, uses a kernel's names."""
+    """Return whether the function or its callees use weft.cuda or numba.cuda."""
     code = function.__code__
     for name in (*code.co_names, *code.co_freevars):
         try:
@@ -356,7 +358,7 @@ def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
 
 
 def _list_shaped(tree: ast.AST) -> Iterator[str]:
-    """Yield names that are indexed with several numbers, or whose shape is read."""
+    """Yield names that are indexed with several indices, or whose shape is read."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
         several = False

@@ -2,28 +2,28 @@
 
 Every function takes torch tensors (CPU or CUDA; gradients flow), NumPy arrays, or
 anything with __cuda_array_interface__ or DLPack (forward only). Arrays are contiguous
-float32 on one device. The array decides the target, and torch's current stream is used.
-If one is empty, the result is PyTorch's, without a launch. NumPy arrays give a NumPy
+float32 on one device, which decides the target; torch's current stream is used. If an
+array is empty, the result is PyTorch's, without a launch. NumPy arrays give a NumPy
 array, all others a torch tensor. `rung` names the implementation ("reference", "naive",
-...; weft.rungs(op) lists them), by default the fastest in fp32 that runs there. matmul
-(products.py) also takes 16-bit floats, transposed views, batches and vectors.
+...; weft.rungs(op) lists them). By default it is the fastest fp32 rung for the target.
+matmul (products.py) also takes 16-bit floats, transposed views, batches and vectors.
+Bad input raises native.ArgumentError (a ValueError) whose message contains the numbers.
 
-Bad input raises native.ArgumentError (a ValueError) whose message has the numbers.
-
-op, plan             a Python function with gradients, made from an op's description
-                     and from the launchers that kernels/weft.h declares
-cases/               a file per op: its twin in PyTorch, shapes, cases to check, and
-                     how close to float64 is close enough
-products             matmul()
-calls                what all ops share: arrays in, calls of C, arrays out
-check                every rung against float64, with poisoned outputs; a backward
-                     pass against finite differences; only checked rungs are timed
+    op, plan     a Python function with gradients, made from an op's description and
+                 from the launchers that kernels/weft.h declares
+    cases/       a file per op: its twin in PyTorch, shapes, cases to check, and error
+                 bounds against float64
+    products     matmul()
+    calls        code shared by all ops: arrays in, calls of C, arrays out
+    check        checks of every rung against float64, with poisoned outputs, and of
+                 backward passes against finite differences; only checked rungs are
+                 timed
 """
 
 from .cases import OPS, cases_file
 from .products import matmul as matmul
 
-__all__ = [*OPS]  # each is a file in cases/
+__all__ = [*OPS]  # Each op is a file in cases/.
 
 for _op in OPS:
     if _found := getattr(cases_file(_op), "OP", None):

@@ -1,4 +1,4 @@
-"""Functions shared by op.py and products.py: arrays in, calls of C, arrays out."""
+"""Functions shared by op.py and products.py: convert arrays, and call C launchers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
 from ..toolchain.native import convert_int, write_value
 
-Array = Any  # torch.Tensor, numpy.ndarray, or an object with CAI or DLPack
+# torch.Tensor, numpy.ndarray, or an object with __cuda_array_interface__ or DLPack
+Array = Any
 
 
 def apply_function(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
@@ -36,9 +37,9 @@ def wants_gradients(*args: Any) -> bool:
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
-    """Refuse create_graph=True, whose gradients would be silently wrong.
+    """Wrap backward() to refuse create_graph=True, since its gradients would be wrong.
 
-    ctx.op is the function's name.
+    ctx.op must be the function's name.
     """
 
     @functools.wraps(backward)
@@ -54,7 +55,7 @@ def refuse_second_gradient(backward: Callable) -> Callable:
 
 
 class Forgetful:
-    """A ctx that keeps nothing: there will be no backward pass."""
+    """A ctx that keeps nothing, for calls without a backward pass."""
 
     def save_for_backward(self, *tensors: torch.Tensor) -> None:
         pass
@@ -66,8 +67,8 @@ class Forgetful:
 def launch(
     op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
-    """Call a launcher of weft.h on a tensor's device and torch's stream."""
-    if like.is_cpu:  # a fast path: such a call may be very short
+    """Call a launcher of weft.h on the device of `like`, on torch's current stream."""
+    if like.is_cpu:  # A fast path, since such a call may be very short.
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return
@@ -79,7 +80,7 @@ def launch(
 
 
 def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
-    """Raise ArgumentError for a rung that launch() would refuse; launch nothing."""
+    """Raise ArgumentError for a rung that launch() would refuse, without a launch."""
     with native.on_device(like.device):
         native.library(op, like.device.type).rung(rung)
 
@@ -87,10 +88,11 @@ def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
 def make_empty(
     op: str, like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return an empty array; raise OutOfMemory if there is no room for it."""
+    """Return an uninitialised array; raise OutOfMemory if memory does not suffice."""
     try:
         return like.new_empty(shape, dtype=dtype)
-    except RuntimeError as error:  # of many kinds: no room, no such size, ...
+    # torch raises it for lack of memory, for an impossible size, ...
+    except RuntimeError as error:
         if "CUDA error" in str(error):
             raise
         each = (dtype or like.dtype).itemsize
@@ -110,7 +112,7 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """Return `array` as a `dtype` tensor that shares its memory, or refuse it."""
+    """Return `array` as a `dtype` tensor on the same memory, or raise ArgumentError."""
     tensor = array
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
@@ -126,14 +128,14 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def _dense_instead(name: str) -> str:
-    """Return the cure for an array with gaps; a copy of `out` would take the result."""
+    """Suggest a fix for an array with gaps; a copy of `out` would be no use."""
     if name == "out":
         return "leave out away, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor unsuitable for kernels: sparse, nested, elsewhere, dual."""
+    """Refuse a tensor unfit for kernels: sparse, nested, dual, or on another device."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
@@ -141,7 +143,8 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
-    if tensor.is_neg():  # its memory holds the numbers before the change of sign
+    # The memory of a negated view still holds the numbers with their original signs.
+    if tensor.is_neg():
         raise ArgumentError(
             f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
         )
@@ -167,13 +170,15 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
             )
         try:
             return torch.from_numpy(array)
-        except (TypeError, ValueError) as error:  # wrong dtype, order, stride
+        # the dtype, byte order or a stride is wrong
+        except (TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
                 f"want {dtype}: {error}"
             ) from None
     try:
-        if hasattr(array, "__dlpack__"):  # first, since it names the device
+        # DLPack comes first, since it names the device.
+        if hasattr(array, "__dlpack__"):
             return torch.from_dlpack(array)
         if hasattr(array, "__cuda_array_interface__"):
             return torch.as_tensor(array, device="cuda")
@@ -188,7 +193,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def same_kind(array: Array, result: torch.Tensor) -> Array:
-    """Return `result` as the kind of array that came in."""
+    """Return `result` as the kind of array that the caller passed."""
     return result.detach().numpy() if isinstance(array, np.ndarray) else result
 
 
@@ -211,7 +216,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """Refuse an array to be written that overlaps the arrays to be read."""
+    """Refuse an array to write if its memory overlaps that of an array to read."""
     start, end = _memory_span(written)
     for other, x in others.items():
         if x is not None and x.numel() and written.numel():
@@ -226,7 +231,7 @@ def _memory_span(x: torch.Tensor) -> tuple[int, int]:
 
 
 def number_of(what: str, value: Any, kind: type) -> float:
-    """Return a number of that kind, int or float; an array of one is accepted."""
+    """Return `value` as an int or float; an array with a single element is accepted."""
     if kind is int:
         return convert_int(what, value)
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
@@ -236,7 +241,7 @@ def number_of(what: str, value: Any, kind: type) -> float:
 
 
 def truth_of(what: str, value: Any) -> bool:
-    """Return its truth; refuse an array of several elements."""
+    """Return the truth value of `value`; refuse an array of several elements."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError):
         return bool(value)
     raise ArgumentError(f"{what}={write_value(value)}: want True or False")

@@ -3,16 +3,16 @@
 check_op() runs a case (cases/) with every array between guard zones and every output
 poisoned with NaN, on the CPU once per order of threads. Then all guard zones and inputs
 must be untouched, and every output within its bound of the float64 answer. An
-unexpected NaN is a failure. `python -m weft check [OP]` checks every rung that runs
-here; `python -m weft check matmul --sanitizer` runs them under compute-sanitizer
-instead (sanitizer.py).
+unexpected NaN is a failure. `python -m weft check [OP]` checks every rung that runs on
+this machine. `python -m weft check matmul --sanitizer` runs them under
+compute-sanitizer instead (sanitizer.py).
 
-require() ensures before a timing that a rung has passed its check. The check runs once
-for each build. The cache records a pass under the library's name, which contains the
-hash of all sources, and the hash of the checking code.
+require() ensures, before a timing, that a rung has passed its check. The check runs
+once for each build. The cache records a pass under the library's name, which contains
+the hash of all sources, and the hash of the checking code.
 
 check_numeric() compares a backward pass with finite differences of the forward pass,
-check_autograd() with torch. Both raise Mismatch.
+and check_autograd() with torch's gradients. Both raise Mismatch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _CTYPES = {
 
 @dataclass(frozen=True)
 class RungVerdict:
-    """The pass of one rung: the number of runs, and its largest error over bound."""
+    """The verdict on a rung that passed. runs: the number of runs; worst: the largest
+    error divided by its bound.
+    """
 
     op: str
     rung: str
@@ -59,7 +61,7 @@ def check_op(
 ) -> list[RungVerdict]:
     """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
 
-    wide: number of additional random cases, where the op has such (cases/).
+    wide: number of additional random cases, if the op has any (cases/).
     """
     lib = native.library(op, target)
     chosen = [lib.rung(rung)] if rung else lib.here()
@@ -85,7 +87,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
-    """Run one case; return its largest error over bound, or raise Mismatch."""
+    """Run one case; return its largest error over its bound, or raise Mismatch."""
     inputs = {
         name: Guarded(tensor, device, case.shift.get(name, 0))
         for name, tensor in case.inputs.items()
@@ -97,7 +99,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     }
     rooms: list[Guarded] = []
 
-    def workspace(bytes_: int) -> Any:  # NaN, if read as any float type
+    def workspace(bytes_: int) -> Any:  # The bytes are NaN for any float type.
         rooms.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
         return native.pointer(rooms[-1].tensor, "void *")
 
@@ -119,19 +121,23 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
 
 
 def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
-    """Compare with an Answer: raise Mismatch, or return error over bound."""
+    """Return the largest error divided by its bound; raise Mismatch if it exceeds 1."""
     return guarded.compare(name, got, answer.want, answer.bound)
 
 
 def pointer(array: Guarded) -> Any:
-    """Return the array's address in weft.h's form."""
+    """Return the array's address as the pointer type that weft.h declares."""
     tensor = array.tensor
     return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
 
 
 def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
-    """Set each order of threads, or only that of `turn`, where there are threads."""
-    if rung.targets == ("cpu",) or lib.target != "cpu":  # or plain C
+    """Set each order of threads in turn, or only that of `turn`; yield its name.
+
+    Yields "" once if the order of threads cannot be set.
+    """
+    # The rung is plain C, or runs on a GPU.
+    if rung.targets == ("cpu",) or lib.target != "cpu":
         yield ""
         return
     try:
@@ -153,11 +159,11 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
 
 
 class NotChecked(Mismatch):
-    """A kernel is not timed, because it is wrong."""
+    """A kernel was not timed, because it is wrong."""
 
 
 def require(lib: native.Library, rung: native.Rung) -> RungVerdict:
-    """Check the rung, unless this build of it has passed on this device before.
+    """Check the rung, unless this build has already passed on this device.
 
     Raises NotChecked with the error.
     """
@@ -179,8 +185,10 @@ def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
     return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
 
 
-STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # balances both kinds of errors
-TOLERANCE = 1e-7  # of a gradient by differences, which are good to about 1e-10
+# This step balances truncation and rounding errors.
+STEP = float(np.finfo(np.float64).eps ** (1 / 3))
+# Tolerance for gradients by differences, which are accurate to about 1e-10.
+TOLERANCE = 1e-7
 Shape = tuple[int, ...]
 
 
@@ -213,8 +221,8 @@ def check_numeric(
 
     inputs: in the order of forward's parameters; a shape becomes random float64
     numbers. The loss is sum(forward(...) * dy) with a random dy, so that its gradient
-    with respect to the output is dy. backward returns one gradient for each input (a
-    lone one needs no tuple). Prints one line; raises Mismatch.
+    with respect to the output is dy. backward returns a tuple with one gradient for
+    each input, or a single gradient. Prints one line; raises Mismatch.
     """
     rng = np.random.default_rng(0)
     arrays = {
@@ -243,12 +251,13 @@ def check_autograd(
     device: str | torch.device = "cpu",
     **shapes: Shape,
 ) -> None:
-    """Check ours' gradients (float32) against torch's (float64).
+    """Check the gradients of `ours` (float32) against those of `torchs` (float64).
 
     terms: for each input, the number of products summed into one element of its
-    gradient. size(dy, *inputs): for each input, that sum over absolute values; by
-    default torch's gradient of the absolute values, which is right if the function is
-    linear in each input. Both give the bound (see cases.sum_bound).
+    gradient. size(dy, *inputs): for each input, that sum over absolute values. The
+    default is torch's gradient of the absolute values, which is right if the function
+    is linear in each input. terms and size give the bound (see cases.sum_bound).
+
     Prints the largest error over its bound; raises Mismatch.
     """
     generator = torch.Generator().manual_seed(0)

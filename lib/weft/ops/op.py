@@ -1,7 +1,8 @@
 """An op in Python: its twin in PyTorch, its arrays' shapes, and weft.h's declarations.
 
-A file of cases/ makes an Op of the first two. The rest follows from the declarations:
-the Python function, its gradients, the calls of its cases, and the arguments of bench.
+A file of cases/ makes an Op from the twin and the shapes. The declarations supply the
+rest: the Python function, its gradients, the calls of its cases, and the arguments for
+benchmarks.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
 @dataclass(frozen=True)
 class Bench:
-    """The sizes for timing an op, by name, and the one that varies.
+    """The sizes for timing an op, by name.
 
-    flop: operations for these sizes, where they are the limit.
+    size: the size that varies, with the values `usual`; others: the fixed sizes. flop:
+    the number of floating-point operations for these sizes, if they are the limit.
     """
 
     size: str
@@ -40,15 +42,18 @@ class Bench:
 class Op:
     """An op as its cases file describes it.
 
-    twin: the op in PyTorch. The Python function has its name, parameters and docstring;
-    an array that is None by default may be missing.
-    shapes: the sizes of each array by their names in weft.h, "n, c, h // kh", or "..."
-    for any. "*n, in" is any number of dimensions, of which all but the last count as
-    one. A parameter of the twin for two numbers is included, too.
+    twin: the op in PyTorch. The Python function has its name, parameters and docstring.
+    An array whose default is None may be missing.
+
+    shapes: the sizes of each array by their names in weft.h, such as "n, c, h // kh",
+    or "..." for any shape. "*n, in" allows any number of dimensions, of which all but
+    the last count as one. A parameter of the twin that stands for two numbers is
+    included, too.
+
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
-    below: the size that bounds the integers of an array.
-    only: additional parameters of PyTorch's function, with the one value that the op
-    supports, or with the name of the parameter whose value they get.
+    below: for an array of integers, the size that they must be below. only: additional
+    parameters of PyTorch's function, each with the one value that the op supports, or
+    with the name of the parameter whose value it shares.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class Op:
 
     @property
     def plan(self) -> CallPlan:
-        """The plan of its calls by weft.h's declarations; renewed when they change."""
+        """The plan of calls, from weft.h's declarations; rebuilt when they change."""
         header, plan = self._plan
         if plan is None or header is not native.ffi:
             plan = CallPlan(self)
@@ -111,7 +116,8 @@ class Op:
         else:
             y = plan.forward(rung, tensors, numbers)
         for i in plan.in_place:
-            if not tensors[i.name].is_inference():  # autograd has to record it
+            # Autograd must notice that the tensor has changed.
+            if not tensors[i.name].is_inference():
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
         if LEADING in numbers and plan.result in self.many:
@@ -119,7 +125,7 @@ class Op:
         return same_kind(args[0], y)
 
     def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments in the twin's order, each given or by default."""
+        """Return all arguments in the twin's order, with defaults filled in."""
         takes = f"it takes {', '.join([*self.parameters, 'rung'])}"
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
@@ -175,7 +181,7 @@ class Op:
         return Case(self.name, title, inputs, answers, call, initial or {})
 
     def draw(self, numbers: Mapping[str, Any], device: Any = "cpu") -> list[Any]:
-        """Draw random arguments for the twin and the op, of these sizes and options."""
+        """Draw random arguments for the twin and the op, with these sizes."""
         return [self._draw(name, numbers, device) for name in self.parameters]
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
@@ -187,7 +193,7 @@ class Op:
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
-        """Return the array's name for a gradient's; return other names unchanged."""
+        """Return the array's name, without the d of a gradient's name."""
         return name if name in self.shapes else name[1:]
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
@@ -218,7 +224,7 @@ class Op:
 
 
 def _is_same(given: Any, want: Any) -> bool:
-    """Return whether both are the same pair; one number counts for two."""
+    """Return whether both are the same pair; a lone number stands for two."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -226,7 +232,8 @@ def _is_same(given: Any, want: Any) -> bool:
 
     try:
         return bool(pair(given) == pair(want))
-    except (RuntimeError, ValueError):  # arrays of other shapes are no such numbers
+    # Arrays of unsuitable shapes cannot be such numbers.
+    except (RuntimeError, ValueError):
         return False
 
 
@@ -235,16 +242,17 @@ def _is_empty(tensor: torch.Tensor | None) -> bool:
 
 
 def _parse_dims(text: str) -> tuple[str, ...]:
-    """Return the sizes of a shape: "n, c" is n and c."""
+    """Return the sizes in a shape's text: ("n", "c") for "n, c"."""
     dims = tuple(word.strip() for word in text.split(",") if word.strip())
     return ANY if dims == ANY else dims
 
 
 def _make_extents(dims: tuple[str, ...]) -> Extents:
-    """Return a function of the op's name and of sizes that returns dimensions."""
+    """Return a function of the op's name and the sizes that returns the dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
-    if all(dim.isidentifier() for dim in dims):  # a size may be called `in`
+    # eval() could not read a size called `in`, and plain names do not need it.
+    if all(dim.isidentifier() for dim in dims):
         return lambda op, sizes: [sizes[dim] for dim in dims]
     code = compile(f"({', '.join(dims)},)", "<shape>", "eval")
 

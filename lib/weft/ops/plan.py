@@ -1,10 +1,10 @@
 """The calls of an op, from weft.h's declarations and the shapes of its arrays.
 
-OpLauncher describes a launcher that kernels/weft.h declares: names, kinds, order.
-CallPlan calls an op's launchers.
+OpLauncher describes a launcher that kernels/weft.h declares: the names, kinds and order
+of its parameters. CallPlan calls an op's launchers.
 
-weft.h declares weft_<op>() and, where gradients flow, weft_<op>_backward(). Arrays are
-matched by name: dx is the gradient of x, and the backward pass's other inputs are
+weft.h declares weft_<op>() and, for ops with gradients, weft_<op>_backward(). Arrays
+are matched by name: dx is the gradient of x, and the backward pass's other inputs are
 inputs and outputs of the forward pass.
 """
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from .op import Op
 
 
-ORDER = ("output", "input", "number", "options")  # everywhere in weft.h
+# The order of parameters throughout weft.h.
+ORDER = ("output", "input", "number", "options")
 _DTYPES = {"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64}
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
 _KINDS = {
@@ -50,19 +51,19 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class OpLauncher:
-    """One function of weft.h that launches an op, without its rung and its stream."""
+    """A function of weft.h that launches an op, without its rung and its stream."""
 
     function: str
-    dtypes: Mapping[str, torch.dtype]  # of each array, outputs first
+    dtypes: Mapping[str, torch.dtype]  # by array, outputs first
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
-    numbers: Mapping[str, type]  # int or float, by name
-    options: str  # the struct of its options; "": none
-    fields: Mapping[str, type]  # of that struct
-    casts: tuple[tuple[str, Any], ...]  # the arrays' types for cffi
+    numbers: Mapping[str, type]  # int or float, by parameter name
+    options: str  # the struct of the options; "": the launcher has none
+    fields: Mapping[str, type]  # fields of that struct, with their types
+    casts: tuple[tuple[str, Any], ...]  # array names with their pointer types for cffi
 
     def pointers(self, tensors: Mapping[str, torch.Tensor | None]) -> list[Any]:
-        """Return the function's first arguments: its arrays, NULL for missing ones."""
+        """Return the first arguments: the arrays' pointers, NULL for missing arrays."""
         cast = native.ffi.cast
         return [
             native.NULL
@@ -72,7 +73,7 @@ class OpLauncher:
         ]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return the next arguments: numbers, and the options, NULL if all are 0."""
+        """Return the next arguments: numbers, and options (NULL if all are 0)."""
         found = [given[name] for name in self.numbers]
         if self.options:
             fields = [given[name] for name in self.fields]
@@ -84,7 +85,7 @@ class OpLauncher:
 def read_launcher(function: str) -> OpLauncher | None:
     """Read the declaration of a launcher in weft.h; None if that name is not declared.
 
-    Raises ArgumentError if it does not follow the order that weft.h sets.
+    Raises ArgumentError if the parameters are not in the order that weft.h prescribes.
     """
     header = (build.KERNELS / "weft.h").read_text()
     found = re.search(rf"^int {function}\(([^)]*)\);", header, re.M)
@@ -139,7 +140,8 @@ def _number(ctype: str) -> type:
 
 
 ANY = ("...",)  # the dimensions of an array of any shape
-LEADING = "*"  # key among the numbers: the leading dimensions folded into one
+# Key among the numbers for the leading dimensions that were folded into one.
+LEADING = "*"
 Tensors = dict[str, torch.Tensor | None]
 Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]
 
@@ -149,21 +151,22 @@ class OpInput:
     """An array among the arguments of an op."""
 
     name: str
-    at: int  # which argument
+    at: int  # position among the arguments
     dtype: torch.dtype
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
-    known: tuple[tuple[int, str], ...]  # dimensions shared with an earlier input
-    many: bool  # whether its first dimension may be several folded into one
+    # (axis, size name) of dimensions shared with an earlier input
+    known: tuple[tuple[int, str], ...]
+    many: bool  # whether its first dimension may be several dimensions folded into one
 
 
 @dataclass(frozen=True)
 class OpOutput:
-    """An array that a call makes: with the shape of another one, or its own."""
+    """An array that a call must allocate, like an existing one or by its extents."""
 
     name: str
     dtype: torch.dtype
-    like: str  # the array that has its shape, or ""
+    like: str  # name of an array of the same shape, or ""
     extents: Extents
 
 
@@ -223,7 +226,7 @@ class CallPlan:
         return left[0] if left else ""
 
     def _outputs(self, launcher: OpLauncher, there: list[str]) -> list[OpOutput]:
-        """Return the arrays that a call must make, given the arrays that are there."""
+        """Return the arrays that a call must allocate, given those that are `there`."""
         made: list[OpOutput] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
@@ -237,7 +240,7 @@ class CallPlan:
         return made
 
     def _read_backward(self, launcher: OpLauncher) -> None:
-        self.gradient = f"d{self.result}"  # the incoming gradient
+        self.gradient = f"d{self.result}"  # name of the incoming gradient
         self.gradients = [f"d{name}" for name in self.names]
         forward = {*self.names, *self.launcher.outputs}
         self.saved = [name for name in launcher.inputs if name in forward]
@@ -254,7 +257,7 @@ class CallPlan:
     def bind(self, args: Sequence[Any]) -> tuple[Tensors, dict[str, Any]]:
         """Return the arrays among the arguments as tensors, and all numbers by name.
 
-        Refuses arrays that are not on one device, or whose shapes do not fit.
+        Refuses arrays that are on different devices, or whose shapes do not fit.
         """
         tensors: Tensors = {}
         numbers: dict[str, Any] = {}
@@ -295,7 +298,7 @@ class CallPlan:
         return tensors, numbers
 
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
-        """Raise the error for an array whose shape does not fit the others."""
+        """Raise ArgumentError for an array whose shape does not fit the others."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
         others = _describe_shapes(
@@ -307,7 +310,7 @@ class CallPlan:
         )
 
     def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
-        """Refuse an array that the op should write to but cannot."""
+        """Refuse an array that the op must write to but cannot."""
         for i in self.in_place:
             others = {name: t for name, t in tensors.items() if name != i.name}
             want_writable(self.name, i.name, args[i.at])
@@ -323,7 +326,7 @@ class CallPlan:
                 )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers with an upper bound of 0: no integer satisfies it."""
+        """Refuse integers that must be below a size of 0, which is impossible."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
@@ -336,7 +339,7 @@ class CallPlan:
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Launch it; add the outputs to `tensors`. Return the first output."""
+        """Launch the op, add its outputs to `tensors`, and return the first output."""
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if out.like:
@@ -355,7 +358,8 @@ class CallPlan:
     ) -> torch.Tensor:
         """Return the result for an empty array, where there is nothing to launch.
 
-        The twin computes it and its gradients: zeros mostly, a bias, a NaN for a mean.
+        The twin computes it with its gradients: usually zeros, but also a bias, or NaN
+        for a mean.
         """
         want_rung(self.name, rung, tensors[self.inputs[0].name])
         self.want_values(tensors, numbers)
@@ -394,7 +398,7 @@ class CallPlan:
 
 
 class Differentiable(torch.autograd.Function):
-    """A call of an op that autograd records."""
+    """A call of an op, recorded by autograd."""
 
     @staticmethod
     def forward(ctx, given, *inputs):
@@ -421,7 +425,7 @@ def _describe_shapes(tensors: Tensors) -> str:
 
 
 def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
-    """Return a value for each of the names; a single value applies to all."""
+    """Return one value for each name; a single value applies to all names."""
     if len(names) == 1:
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)

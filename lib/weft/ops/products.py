@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension; several are folded into one first.
+weft_matmul() takes one batch dimension, so several are folded into one first.
 """
 
 from __future__ import annotations
@@ -53,20 +53,22 @@ def matmul(
 ) -> Array:
     """Compute alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
-    a and b may have leading batch dimensions, which broadcast as in torch (1, or none:
-    the same matrix for all); then the result has them, and so must c. A vector a is one
-    row, a vector b one column, and the result lacks that dimension. Both are float32,
-    or both float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy;
-    other views must be made contiguous. Operands are copied only if they broadcast
-    along some of several batches. c, bias and out are contiguous float32. If there is
-    nothing to sum (k = 0), a @ b is 0.
+    a and b may have leading batch dimensions, which broadcast as in torch: an operand
+    with 1, or none, is the same matrix for the whole batch. The result has the batch
+    dimensions, and c must have them too. A vector a is one row, a vector b one column,
+    and the result lacks that dimension. Both are float32, or both float16 or bfloat16.
+    A transposed view (a.T, a.mT) is used without a copy; other views must be made
+    contiguous. Operands are copied only if they broadcast along some of several
+    batches. c, bias and out are contiguous float32. If there is nothing to sum (k = 0),
+    a @ b is 0.
 
-    precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
-    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). Unless `rung` names
-    one, a rung of that precision picks a kernel by size and device; tf32 may run as
-    fp32 where that is as fast. beta applies only if c is given. relu: replace negative
-    results by 0, last of all. out: receives the result, possibly c itself; without
-    gradients. Raises ArgumentError for arguments that do not fit.
+    precision: that of the arithmetic, "fp32" unless a and b have 16 bits. For float32
+    it may also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung:
+    the implementation; by default, a rung of that precision picks a kernel by size and
+    device. tf32 may run as fp32 where that is as fast. beta applies only if c is given.
+    relu: whether negative results become 0, as the last step. out: an array that
+    receives the result, possibly c itself; it rules out gradients. Raises ArgumentError
+    for arguments that do not fit.
 
     Gradients flow to a, b, c and bias, by the same rung.
     """
@@ -113,13 +115,13 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # 16 bits if they have 16
+        operand = dy.to(a.dtype)  # The operand has 16 bits if a and b do.
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
             da = _sum_gradient(da, a).to(a.dtype)
         if need_b and b.dim() == 2 and a.dim() == 3 and _layout_of(a) == 0:
-            # One matrix for a batch: the sum over the batch is one long product.
+            # If a batch shares one matrix, the sum over the batch is one long product.
             rows, columns = a.shape[-1], dy.shape[-1]
             if a.is_contiguous():
                 tall = a.view(-1, rows).mT
@@ -141,7 +143,7 @@ def _of_nothing(
     relu: bool,
     out: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Return the result where a or b is empty, by torch: zeros, c and the bias."""
+    """Return the result for an empty a or b, from torch: zeros, plus c and the bias."""
     y = torch.matmul(a, b).float()
     if c is not None and beta:
         y = y + beta * c
@@ -176,7 +178,8 @@ def _multiply(
     if len(shape) == 3:
         batch, steps = shape[0], (_step(a), _step(b), m * n)
         if not trans_a and steps[:2] == (m * k, 0) and batch * m < 2**31:
-            m, batch = m * batch, 1  # one matrix for a batch: one tall product
+            # If a batch shares one matrix b, the batch is one tall product.
+            m, batch = m * batch, 1
     beta = 0.0 if c is None else beta
     plain = trans_a == trans_b == relu and batch == 1 and bias is None
     options = native.NULL
@@ -186,7 +189,7 @@ def _multiply(
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
-    if y.is_cpu:  # a fast path: such a call may be very short
+    if y.is_cpu:  # A fast path, since such a call may be very short.
         lib = native.library("matmul", "cpu")
         options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, native.NULL)
@@ -196,7 +199,7 @@ def _multiply(
         lib = native.library("matmul", y.device.type)
         options, _room = _make_workspace(lib, rung, call, options, a)
         lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
-    return y  # torch may reuse _room: its next use is queued behind this
+    return y  # torch may reuse _room: its next use is queued after this call.
 
 
 def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
@@ -213,9 +216,10 @@ def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor |
 
 
 def place_workspace(options: Any, room: torch.Tensor) -> None:
-    """Make a product work in `room` (uint8, 256 bytes more than it needs).
+    """Set the options' workspace to `room` (uint8, 256 bytes more than required).
 
-    A workspace starts at a multiple of 256; torch's memory on the host at one of 64.
+    A workspace must start at a multiple of 256 bytes, but torch aligns host memory to
+    64.
     """
     start = room.data_ptr()
     options.workspace = native.ffi.cast("void *", start + -start % 256)
@@ -233,18 +237,18 @@ def _layout_of(x: torch.Tensor) -> int | None:
 
 
 def _step(x: torch.Tensor) -> int:
-    """Return the elements from one matrix of a batch to the next; 0: one for all."""
+    """Return the distance in elements between matrices of a batch; 0: all share one."""
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 
 def _sum_gradient(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Sum the gradient of an operand over the batch that shared it."""
+    """Sum an operand's gradient over the batch that shared the operand."""
     if grad.dim() == like.dim() and grad.shape[0] == like.shape[0]:
         return grad
     return grad.sum(0, keepdim=like.dim() == 3)
 
 
-# ---- what the arrays must be --------------------------------------------------------
+# ---- requirements of the arrays -----------------------------------------------------
 
 
 def _check_operand(name: str, array: Array) -> torch.Tensor:
@@ -273,7 +277,7 @@ def _check_addends(
     bias: Array | None,
     out: Array | None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """Return c, bias and out as tensors; refuse any that do not fit that product."""
+    """Return c, bias and out as tensors; refuse any that do not fit the product."""
     if c is bias is out is None:
         return None, None, None
     c_t, bias_t, out_t = (
@@ -305,7 +309,7 @@ def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
 
 
 def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
-    """Return the dimensions before the matrices, broadcast."""
+    """Return the broadcast batch dimensions, those before the last two."""
     one, other = tuple(a.shape[:-2]), tuple(b.shape[:-2])
     if one == other or not other:
         return one
@@ -331,7 +335,7 @@ def _fold_batches(
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """Return x with all batch dimensions in one, or with none if it has one matrix."""
+    """Return x with batch dimensions folded into one, or none for a single matrix."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
@@ -346,7 +350,7 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
 def _choose_rung(
     a: torch.Tensor, rung: str | None, precision: str | None
 ) -> native.Rung:
-    """Choose the rung for operands like a; refuse one of another precision."""
+    """Choose the rung for operands like a; refuse a rung of another precision."""
     takes = _PRECISIONS[a.dtype]
     named = precision if isinstance(precision, str) else None
     if precision is not None and named not in takes:

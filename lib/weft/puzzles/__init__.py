@@ -1,27 +1,26 @@
 """Puzzles: learn by solving, in Python, Numba or CUDA C.
 
     from weft import puzzles
-
-    puzzles                          a table by lesson: what is solved
-    puzzles.next()                   the first unsolved one
-    puzzles.guards                   its task; also puzzles["guards"]
+    puzzles                          a table of solved puzzles, by lesson
+    puzzles.next()                   the first unsolved puzzle
+    puzzles.guards                   a puzzle and its task; also puzzles["guards"]
     puzzles.guards.goal()            a picture of the goal
-    puzzles.guards.check(kernel)     right or wrong, and where; the score
+    puzzles.guards.check(kernel)     the verdict, the place of a mistake, the score
     puzzles.guards.show(kernel)      a picture of what the kernel does
-    puzzles.guards.reset()           the stub again
+    puzzles.guards.reset()           the original stub
 
-A group of puzzles is a module. GROUPS lists them in an order in which each can be
+A group of puzzles is a module. GROUPS lists the groups in an order in which each can be
 solved with the knowledge from earlier ones. This module acts as a collection: it
 iterates over its puzzles, and each is one of its attributes.
 
-    puzzle, answers       what a puzzle is, and the answers that it accepts
+    puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
-    errors                what a notebook shows of an answer, right or wrong
-    instance, goal        the sizes of cases, and the one that is drawn; its picture
+    errors                the display of an answer in a notebook, right or wrong
+    instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and its results
     score, counts         the cost of an answer beside the best known; limits
-    progress, table       the solved puzzles, kept; shown by lesson
+    progress, table       the record of solved puzzles, and its display by lesson
     cloth                 the small delight
     example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory, execution    the puzzles
@@ -41,7 +40,7 @@ from .puzzle import Puzzle
 
 
 def _example() -> Puzzle:
-    """Load the puzzle outside all groups, which shows how puzzles work."""
+    """Load the example puzzle, which is in no group and shows how puzzles work."""
     return importlib.import_module(".example", __name__).puzzle
 
 
@@ -51,7 +50,7 @@ def _marks() -> Any:
 
 
 class _Collection(ModuleType):
-    """The type of this module: its puzzles can be iterated, looked up and shown."""
+    """The type of this module, whose puzzles can be iterated, looked up and shown."""
 
     @property
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:
@@ -76,7 +75,8 @@ class _Collection(ModuleType):
         return load(name)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # Python and notebooks look these up, readers do not
+        # Python and notebooks look up such names, but readers do not.
+        if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         raise AttributeError(describe_unknown(name))
 
@@ -94,9 +94,9 @@ class _Collection(ModuleType):
 
 
 def _attribute(value: Any) -> property:
-    """Return a property that an imported module of the same name does not replace.
+    """Return a property that survives the import of a module with the same name.
 
-    Without it, Python would put the imported module in its place.
+    Importing a submodule would otherwise replace the attribute by the module.
     """
     return property(lambda self: value(), lambda self, module: None)
 

@@ -1,7 +1,8 @@
 """Draw an answer: its results beside the expected ones.
 
-A Python kernel is drawn as by weft.show(): who touches what. For CUDA C, the picture
-shows the values that it computed. Below either is the difference from the goal.
+A Python kernel is drawn as by weft.show(), with the accesses of each thread. For CUDA
+C, the picture shows the values that it computed. Below either picture is the difference
+from the goal.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from .answers import PuzzleAnswer, is_stub, parse_answer
 from .goal import draw_goal, launch_of, launch_words, narrow_dtype, write_element
 from .instance import Instance, make_instance
 
-IMAGE = 400  # elements from which on rows and columns are drawn as an image
+# Arrays of at least this many elements are drawn as an image if two-dimensional.
+IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
-SMALLEST = 5.0  # ... if there is little room
+SMALLEST = 5.0  # The same, if there is little room.
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
-TOLERANCE = 1e-4  # of a float output's largest value: the picture's, not a checker's
+# Relative to a float output's largest value; used for pictures, not for checks.
+TOLERANCE = 1e-4
 
 
 def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
@@ -64,7 +67,7 @@ def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
 
 
 def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, bool]:
-    """Describe the result in one sentence; return also whether all of it is right."""
+    """Describe the result in one sentence; also return whether all of it is right."""
     parts, first = [], ""
     for name, want in case.wants.items():
         wrong = _find_differences(case, name, got[name])
@@ -82,7 +85,7 @@ def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, b
 
 
 def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) -> str:
-    """Describe one element: "out[3] is 0, and shall be 14"."""
+    """Describe a wrong element, such as "out[3] is 0, and shall be 14"."""
     where = write_element(name, case.wants[name], element)
     wanted = f"shall be {said(narrow_dtype(case, name).reshape(-1)[element])}"
     if np.shape(got) != case.wants[name].shape:
@@ -93,7 +96,7 @@ def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) 
 
 
 def _find_unwritten(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
-    """Return the flat indices of an output's elements that kept their first value."""
+    """Return the flat indices of an output's elements that kept their initial value."""
     start = case.starts.get(name)
     if start is None or name in case.inputs:
         return np.array([], int)
@@ -113,7 +116,8 @@ def draw_outcome(
 ) -> tuple[str, float]:
     """Draw the results beside the goal, if they differ.
 
-    drawn: draw them in any case. told: they are drawn elsewhere.
+    drawn: whether to draw them even if they agree. told: whether they are already drawn
+    elsewhere. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -133,7 +137,7 @@ def draw_outcome(
 def draw_beside(
     case: Instance, got: dict[str, np.ndarray], drawing: Drawing, drawn: bool
 ) -> str:
-    """Draw the results where the access picture has room; "" if there is none."""
+    """Draw the results in a free part of the access picture; "" if there is none."""
     pairs = []
     for name in case.wants:
         wrong = _find_differences(case, name, got[name])
@@ -161,7 +165,7 @@ def _set(
     made: list[tuple[list[Values], float]],
     corner: tuple[float, float],
 ) -> str:
-    """Draw the pairs one below the other, with their upper left corner at `corner`."""
+    """Draw the pairs one below the other, with the upper left corner at `corner`."""
     x, y = corner
     out = ""
     for (_, wrong), (placed, bottom) in zip(pairs, made):
@@ -183,7 +187,7 @@ def _side_length(pair: list[Values]) -> float:
 def _pair_values(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray
 ) -> list[Values]:
-    """Return an output as computed; if it is wrong, also the expected values."""
+    """Return an output as computed; if it is wrong, add the expected values."""
     got = np.asarray(got)
     blank = _find_unwritten(case, name, got)
     pair = [Values(name, got, WRITTEN, about="what it gave", blank=blank)]
@@ -197,7 +201,7 @@ def _pair_values(
 def _draw_compared(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray, top: float
 ) -> tuple[str, float]:
-    """Draw the pair below everything else; also return where it ends."""
+    """Draw the pair below everything else; also return where the drawing ends."""
     pair = _pair_values(case, name, got, wrong)
     placed, y = arranged_as(pair, top, _side_length(pair))
     return _mark_cells(placed, wrong, np.shape(got) == case.wants[name].shape), y
@@ -212,8 +216,8 @@ def _mark_cells(placed: list[Values], wrong: np.ndarray, comparable: bool) -> st
     return out
 
 
-TIMEOUT = 0.8  # seconds that a block may run, even on a busy machine; the picture of an
-# endless one ends there
+# Time limit in seconds for a block, which ends the picture of an endless kernel.
+TIMEOUT = 0.8
 NOTE = "Who touches what is drawn for Python kernels."
 ENDED = "the launch was ended before its results came back"
 
@@ -221,9 +225,9 @@ ENDED = "the launch was ended before its results came back"
 def show(puzzle: Any, answer: Any) -> Picture | None:
     """Draw what an answer does with the inputs of the goal's picture.
 
-    answer: as for Puzzle.check(). For an answer that is not begun, a line is printed
-    and None returned; goal() draws the goal. The answer's own exceptions are raised,
-    except a fault that can be drawn.
+    answer: as for Puzzle.check(). For an unchanged stub, print a line and return None;
+    goal() draws the goal. The answer's own exceptions are raised, except a fault that
+    can be drawn.
     """
     given = parse_answer(puzzle, answer)
     try:
@@ -244,13 +248,14 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 
 def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """Draw who touches what, and the results below."""
+    """Draw the accesses of each thread, with the results below."""
     arrays, args, shapes = _make_arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
     picture = shown[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Only if its data has its own maker: a transpose gets our numbers.
+    # Draw the values only if their input has its own maker; a transpose, for example,
+    # gets numbers from make_instance().
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
@@ -287,7 +292,8 @@ def _make_arguments(
 def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
     """Return the contents of a launch's brackets.
 
-    between: grid and block, and the bytes of dynamic shared memory.
+    between: values to insert between (grid, block) and the bytes of dynamic shared
+    memory.
     """
     grid, block = launch_of(puzzle, case)
     shared = puzzle.checks.get("shared", 0)
@@ -301,7 +307,7 @@ def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 
 def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """Draw the results of the watch build on the CPU, and its counts."""
+    """Draw the results from the watch build on the CPU, with its counts."""
     arrays, args, _ = _make_arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}
@@ -311,13 +317,13 @@ def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
         report = getattr(fault, "report", None)
         if report is None:
             raise
-        got = None  # its arrays are unchanged
+        got = None  # A launch with a fault leaves the arrays unchanged.
     heading = f"{given.name}, {launch_words(*launch_of(puzzle, case))}: what it gave"
     return _draw_values(case, got, heading, NOTE, report)
 
 
 def _draw_function(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
-    """Draw what a NumPy function returns."""
+    """Draw the return value of a NumPy function."""
     try:
         with time_limit(given.name, 2 * TIMEOUT):
             result = call(given.function, case.inputs, case.inputs | case.numbers)
@@ -336,7 +342,7 @@ def _draw_values(
     note: str,
     report: Any,
 ) -> Picture:
-    """Draw the inputs and the results; got: None if the launch was ended early."""
+    """Draw the inputs and results; got: the outputs, None if the launch was stopped."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
     made, y = arranged_as(inputs, 48)
@@ -359,7 +365,7 @@ def _draw_values(
 
 
 def _describe_watched(report: Any, y: float) -> tuple[str, float]:
-    """Write the faults that were found, and the cost of a thread."""
+    """Write the findings, and the accesses per thread; also return where they end."""
     out, y = sentences(report.findings, EDGE, y)
     out = f'<g data-findings="{len(report.findings)}">{out}</g>'
     counters = report.counters

@@ -28,7 +28,7 @@ WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cud
 class PuzzleAnswer:
     """A parsed answer. subject: the argument of check() and show().
 
-    function: of Python, None for CUDA C. text: its source, "" if it cannot be read.
+    function: the Python function; None for CUDA C. text: its source; "" if unreadable.
     """
 
     subject: Any
@@ -40,7 +40,7 @@ class PuzzleAnswer:
 
 
 def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
-    """Return the answer to a puzzle. Raise ArgumentError, one sentence, otherwise."""
+    """Return the parsed answer to a puzzle, or raise ArgumentError."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
     if answer.function is not None and answer.function is puzzle.spec:
@@ -61,8 +61,8 @@ def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
 def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
     """Return whether an answer is the reader's stub, apart from comments and blanks.
 
-    A stub that raises NotImplementedError reports this itself. A stub in C cannot, and
-    a kernel to repair runs.
+    A stub that raises NotImplementedError reports this itself. A stub in C cannot
+    report it, and a kernel to repair already runs.
     """
     if answer.function is None:
         body = _body_of_c(answer.text, answer.name)
@@ -155,7 +155,7 @@ def _no_answer(given: Any) -> str:
 
 
 def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """Raise ArgumentError if the name is another (loaded) puzzle's kernel."""
+    """Raise ArgumentError if the name is the kernel of another (loaded) puzzle."""
     if answer.name == puzzle.kernel_name:
         return
     groups = [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]
@@ -169,14 +169,15 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """Raise ArgumentError if a kernel calls the puzzle's reference or its answer."""
+    """Raise ArgumentError if a kernel calls the puzzle's spec or best known answer."""
     if answer.function is None or not answer.text:
         return
     scope = inspect.getclosurevars(answer.function)
     known = {**scope.globals, **scope.nonlocals}
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
-            continue  # such as cuda.threadIdx.x, which exists only in a running kernel
+            # Others, such as cuda.threadIdx.x, may exist only in a running kernel.
+            continue
         found = _resolve_name(node, known)
         for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
             if found is function and found is not answer.function:
@@ -187,21 +188,22 @@ def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
-    """Return the value of a name, an attribute or an item by name; None if unknown."""
+    """Return the value of a name, attribute or constant item; None if unknown."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     if isinstance(node, ast.Attribute):
         return getattr(_resolve_name(node.value, known), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         of = _resolve_name(node.value, known)
-        return getattr(of, str(node.slice.value), None)  # as puzzles supports both
+        # Items are looked up as attributes, since puzzles supports both.
+        return getattr(of, str(node.slice.value), None)
     return None
 
 
 def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """Raise ArgumentError if a Python kernel indexes a flat array by rows and columns.
 
-    check() would pass an array of two dimensions, which CUDA C never gets.
+    Otherwise check() would pass a two-dimensional array, which CUDA C never gets.
     """
     if not puzzle.is_kernel or answer.function is None or not answer.text:
         return
@@ -221,7 +223,7 @@ def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
 
 
 def dump_function(text: str) -> str:
-    """Return a function's dump without its name, comments and docstring."""
+    """Return a function's syntax tree as text, without name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
     except SyntaxError:
@@ -239,6 +241,6 @@ def dump_function(text: str) -> str:
 
 
 def _body_of_c(text: str, name: str) -> str:
-    """Return the body of a C kernel without comments and blanks; "?" if not found."""
+    """Return a C kernel's body without comments and whitespace; "?" if not found."""
     body = signature.find_body(text, name)
     return "?" if body is None else "".join(body.split())

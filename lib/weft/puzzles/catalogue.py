@@ -31,16 +31,16 @@ HIDDEN = re.compile(
 )
 
 
-# Tags of the answers on which an exercise's check is tried.
+# Tags of cells with answers that test an exercise's check.
 WITHHELD = frozenset({"mistakes", "spellings"})
 
 
 class LessonError(Exception):
-    """An incorrect source of a lesson; the message contains the place and the fault."""
+    """An error in the source of a lesson; the message gives its place and cause."""
 
 
 def make_stub(answer: str) -> str:
-    """Return an answer's stub; LessonError without the two marks."""
+    """Return an answer's stub; raise LessonError if the two marks are missing."""
     if HIDDEN.search(answer) is None:
         raise LessonError(f"no BEGIN and END SOLUTION in:\n{answer}")
     if answer.startswith("%%cuda"):
@@ -53,12 +53,12 @@ def make_stub(answer: str) -> str:
 
 
 def is_withheld(cell: NotebookNode) -> bool:
-    """Return whether a cell of a lesson's source is left out for the reader."""
+    """Return whether the reader's notebook leaves out a cell of the source."""
     return not WITHHELD.isdisjoint(cell.metadata.get("tags", []))
 
 
 def remove_marks(answer: str) -> str:
-    """Return an answer without its two marks, as a reader would write it."""
+    """Return an answer without its two marks, as readers would write it."""
     return HIDDEN.sub(r"\g<answer>", answer).rstrip("\n")
 
 
@@ -81,7 +81,8 @@ GROUPS = {
     ),
 }
 
-LESSONS = {  # the lesson that teaches what a group needs, and contains its puzzles
+# The lesson that teaches the knowledge for a group, and contains its puzzles.
+LESSONS = {
     "threads": "01a_kernels_in_python.ipynb",
     "grids": "01b_warps.ipynb",
     "tiles": "02a_shared_memory.ipynb",
@@ -93,7 +94,7 @@ LESSONS = {  # the lesson that teaches what a group needs, and contains its puzz
 
 
 def number_of(notebook: str) -> str:
-    """Return a notebook's number: 01a, of 01a_kernels_in_python.ipynb."""
+    """Return a notebook's number, such as "01a" of 01a_kernels_in_python.ipynb."""
     return notebook.partition("_")[0]
 
 
@@ -101,7 +102,7 @@ GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
 def load(name: str) -> Puzzle:
-    """Return the puzzle of this name; KeyError with the known names otherwise."""
+    """Return the puzzle of this name; raise KeyError if there is none."""
     if name not in GROUP_OF:
         raise KeyError(describe_unknown(name))
     group = importlib.import_module(f".{GROUP_OF[name]}", __package__)
@@ -109,7 +110,7 @@ def load(name: str) -> Puzzle:
 
 
 def describe_unknown(name: str) -> str:
-    """Return the message for a name that no puzzle has."""
+    """Return the error message for a name that is not a puzzle."""
     near = difflib.get_close_matches(name, GROUP_OF, 1)
     meant = f" (is it {near[0]}?)" if near else ""
     return f"no puzzle {name!r}{meant}; there are {', '.join(GROUP_OF)}"

@@ -1,4 +1,4 @@
-"""The puzzles of lesson 02b: the answer may be right and still cost too much.
+"""The puzzles of lesson 02b, in which an answer may be right and still cost too much.
 
 divergence       warps whose lanes take one branch
 matmul_nt        a product in tiles
@@ -73,7 +73,7 @@ DIVERGENCE = Puzzle(
         "You may choose which thread handles which number: one warp takes 32 even "
         "ones, the next warp 32 odd ones, and no warp executes both sides."
     ),
-    # 32 numbers of one kind occupy 8 sectors, 32 of both kinds occupy 4.
+    # 32 numbers of one kind occupy 8 sectors; 32 of both kinds occupy 4.
     limits={"active_lanes": 32, "store_sectors_per_request.out": (8, None)},
     why={
         "store_sectors_per_request.out": "With numbers of one kind, a warp stores to "
@@ -155,7 +155,7 @@ MATMUL_NT = Puzzle(
         "every thread; two barriers per tile are enough."
     ),
     scored=dict(m=9, n=9, k=9, launch=((3, 3), (3, 3))),
-    limits={  # once for every block that needs it
+    limits={  # Each number is read once for every block that needs it.
         "reads.a": lambda m, k, across: m * k * across,
         "reads.b": lambda n, k, down: n * k * down,
     },

@@ -1,30 +1,32 @@
 """Define the counts of a puzzle's score and limits, and judge the limits.
 
-Their definitions are those of report.Counters. A name with a star may be followed by a
-parameter's name, as in "reads.a"; without one, it covers all arrays in global memory.
+The counts are defined as in report.Counters. A name with a star may be followed by a
+parameter's name, as in "reads.a"; otherwise, the count covers all arrays in global
+memory.
 
-    reads*, writes*, atomics*     elements, by all threads together
-    requests*                     times that a warp touched an array
-    rounds*                       requests for each warp of the launch: if a thread
-                                  works alone, one for every element
-    sectors*                      of 32 bytes, moved to and from global memory
-    sectors_per_request*          their mean; 4 for neighbours of 4 bytes
-    load_sectors_per_request*     ... of reads alone
-    store_sectors_per_request*    ... of writes alone
-    lanes*                        threads that take part in a request, of 32: at least
-    shared_reads, shared_writes,  elements of shared memory, by all threads together
-    shared_atomics
-    shared_read_lanes             threads that take part in a read of shared memory, for
-                                  each warp's request, of 32: at least
-    shared_turns                  turns (wavefronts) that shared memory takes for them
+    reads*, writes*, atomics*     elements accessed, by all threads together
+    requests*                     times that a warp accessed an array
+    rounds*                       requests per warp of the launch; a thread that works
+                                  alone needs one for every element
+    sectors*                      sectors (32 bytes) moved to and from global memory
+    sectors_per_request*          their mean; 4 for adjacent elements of 4 bytes
+    load_sectors_per_request*     ... for reads alone
+    store_sectors_per_request*    ... for writes alone
+    lanes*                        threads, of 32, that take part in a request: at least
+    shared_reads, shared_writes,  elements of shared memory accessed, by all threads
+    shared_atomics                together
+    shared_read_lanes             threads, of 32, that take part in a request to read
+                                  shared memory: at least
+    shared_turns                  turns (wavefronts) that shared memory takes for these
     bank_conflicts                turns beyond the necessary ones
-    barriers                      times that a block waits, for each block
-    active_lanes                  threads for each step of a warp, of 32: at least
+    barriers                      barriers at which each block waits
+    active_lanes                  active threads, of 32, per step of a warp: at least
 
-A limit is a number or a function (of sizes by name, of threads and blocks, of how many
-blocks the grid has across and down). It is the most that a right answer may have, or
-the least for counts marked "at least". A pair is (least, most), either of them None. A
-limit on the most reads of an array also counts its atomics, since they read.
+A limit is a number, or a function that takes any of these by name: the sizes, threads,
+blocks, and the grid's extents in blocks (across, down). It is the largest value allowed
+for a right answer, or the smallest for counts marked "at least". A pair is (least,
+most), either of them None. A limit on the most reads of an array also counts its
+atomics, since they read.
 
 judge_everywhere() checks the limits in every case that check() tries.
 """
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from .score import ScoredCase
 
 
-CLOSE = 1e-9  # of a ratio: equal up to rounding
+CLOSE = 1e-9  # Ratios that differ by less are equal up to rounding.
 SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 
 
@@ -57,12 +59,12 @@ SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 class Count:
     """One of the counts: the numbers that it sums, and its wording.
 
-    of: the words for a row. said: the words of a refusal, with the number and, in
-    global memory, the array. space, kind: of the places that are summed up ("" for any
-    kind). column: the column to sum. per: "thread", "block" or "warp", the divisor of a
-    row; limits cover the whole launch, except those per block or warp. least: more is
-    better. budget: SAME, TWICE or ANY: the amount within the budget if the best answer
-    needs less.
+    of: the wording for a row. said: the wording of a refusal, with the number and, for
+    global memory, the array. space, kind: those of the places that are summed up (""
+    for any kind). column: the column to sum. per: "thread", "block" or "warp", the
+    divisor for a row; limits cover the whole launch, except those per block or warp.
+    least: whether more is better. budget: SAME, TWICE or ANY, the allowed amount
+    relative to the best answer's.
     """
 
     of: str
@@ -77,15 +79,15 @@ class Count:
 
     @property
     def is_mean(self) -> bool:
-        """Whether it is a mean over requests or steps, not a sum."""
+        """Whether the count is a mean over requests or steps, not a sum."""
         return self.least or self.column == "sectors_per_request"
 
     def allowed(self, best: float) -> float:
-        """Return the most that is within the budget if the best answer needs `best`."""
+        """Return the largest count in the budget if the best answer needs `best`."""
         return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
     def places(self, seen: Counters, array: str = "") -> list[CostPlace]:
-        """Return the places in the source that the count sums up."""
+        """Return the places in the source whose costs the count sums up."""
         return [
             place
             for place in seen.places
@@ -101,7 +103,8 @@ def _make_element_count(kind: str, space: str = "global") -> Count:
     said, thing = f"{kind}s {{}} of {where} in all", "element"
     if kind == "atomic":
         said, thing = f"makes {{}} of {where} in all", "atomic update"
-    free = ANY if space == "shared" else SAME  # the cost is in turns
+    # The cost of shared memory is measured in turns.
+    free = ANY if space == "shared" else SAME
     return Count(of, said, thing, space, kind, per="thread", budget=free)
 
 
@@ -117,7 +120,8 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        **dict(column="requests", per="warp", budget=ANY),  # limits bound them
+        # Limits bound them, not the budget.
+        **dict(column="requests", per="warp", budget=ANY),
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
     "sectors_per_request": _make_ratio_count("sectors per request", "touches"),
@@ -156,7 +160,7 @@ COUNTS = {
 
 
 def count_value(seen: Counters, what: str) -> float:
-    """Return a count by its name, as in limits."""
+    """Return a count by its name in limits, such as "reads.a"."""
     name, _, array = what.partition(".")
     if name == "barriers":
         return seen.barriers / max(1, seen.blocks)
@@ -172,8 +176,8 @@ def count_value(seen: Counters, what: str) -> float:
 def allowed_count(puzzle: Any, what: str, best: float) -> float:
     """Return the amount of a count that is within a puzzle's budget.
 
-    For a mean (lanes, sectors of a request), this is the puzzle's limit, if it has one.
-    Otherwise, it is the puzzle's own budget, or the amount for the kind of count.
+    For a mean (such as lanes, or sectors per request), this is the puzzle's limit, if
+    it has one. Otherwise, it is the puzzle's own budget, or the default for this count.
     """
     count, limit = COUNTS[what.partition(".")[0]], puzzle.limits.get(what)
     if count.is_mean and isinstance(limit, (int, float)):
@@ -192,7 +196,7 @@ def is_above(number: float, other: float) -> bool:
 def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
     """Raise ArgumentError for an unknown count, or for an object that is not a limit.
 
-    arrays: the names of the puzzle's own, if they are known.
+    arrays: the names of the puzzle's arrays; None: unknown, so names are not checked.
     """
     for name, limit in limits.items():
         count, dot, array = name.partition(".")
@@ -219,7 +223,7 @@ def _is_limit(limit: Any) -> bool:
 def list_refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (message, array, name) for each limit that a launch does not meet."""
+    """Yield (message, array, limit's name) for each limit that a launch misses."""
     seen = report.counters
     assert seen is not None
     grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}
@@ -244,7 +248,8 @@ def list_refusals(
                 what,
             )
         elif count.is_mean and not yours:
-            continue  # the mean of nothing, such as reads when shuffles do the work
+            # There is nothing to average, such as reads when shuffles do the work.
+            continue
         elif least is not None and is_above(least, yours):
             wants = f"asks for at least {write_short(least)}"
             where = _find_line(report, count, array) if yours else ""
@@ -262,9 +267,10 @@ def _write_refusal(
 
 
 def _find_line(report: Report, count: Count, array: str) -> str:
-    """Return the line with most of a count (with least, if more is better).
+    """Return advice that names the line with the largest count.
 
-    Only the line's number is given: its text may also be in the best known answer.
+    If more is better, it is the line with the smallest. Only the line's number is
+    given, since its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:
@@ -280,9 +286,9 @@ def judge_everywhere(
 ) -> None:
     """Raise Mismatch for the first of the puzzle's cases that misses a limit.
 
-    scored: the case that its score counts; limits: those that apply there. A limit on a
-    mean covers that case alone: elsewhere it changes like the best known answer's mean,
-    for example if a launch has fewer numbers than a warp has lanes.
+    scored: the case that the score counts; limits: the limits for that case. A limit on
+    a mean is converted for other cases: it changes like the mean of the best known
+    answer, for example if a launch has fewer numbers than a warp has lanes.
     """
     if not limits:
         return
@@ -292,7 +298,7 @@ def judge_everywhere(
 
 
 def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
-    """Yield the sizes and launches that check() tries."""
+    """Yield cases with the sizes and launches that check() tries."""
     puzzle = scored.puzzle
     options = puzzle.checks
     if "sizes" not in options:
@@ -300,7 +306,7 @@ def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
     best, shared = _best_runner(puzzle.answer), options.get("shared", 0)
     wanted = options["sizes"], None, None, options["launch"], shared
     for sizes, shape in plan_cases(scored.problem(), best, *wanted):
-        assert shape is not None  # there is a launch
+        assert shape is not None  # A kernel always has a launch shape.
         yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
 
 
@@ -319,7 +325,7 @@ _known: dict[Any, dict[str, float]] = {}
 
 
 def _mean_counts(case: ScoredCase) -> dict[str, float]:
-    """Return the best known answer's means of the counts with limits."""
+    """Return the best known answer's counts by name of limit."""
     key = case.puzzle.answer, str(case.sizes), str(case.launch)
     if key not in _known:
         seen = case.launched(_best_runner(case.puzzle.answer)).counters

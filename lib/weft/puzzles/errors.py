@@ -1,4 +1,4 @@
-"""Show an answer's verdict in a notebook, or why it is refused or stops.
+"""Display the verdict on an answer in a notebook, or the reason it is refused or stops.
 
 display_refused() draws a wrong answer. short_errors() and explain_stop() reduce an
 error to one sentence, without a traceback.
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from .score import Score
 
 
-DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
+# Maximum time in seconds by which the picture of a wrong answer delays its error.
+DRAWING = 2.0
 
 
 def display_refused(puzzle: Puzzle, answer: Any) -> None:
-    """Display the picture of a refused answer in a notebook; its error follows.
+    """Display the picture of a refused answer in a notebook, before its error.
 
-    Only the error matters: if the picture fails, it is dropped, as is the repeated
-    output of the answer.
+    Only the error matters: if the picture fails, it is dropped. The answer's prints are
+    not repeated.
     """
     if getattr(tracebacks.running_shell(), "kernel", None) is None:
-        return  # a terminal has no room for pictures
+        return  # A terminal cannot show pictures.
     from IPython.display import publish_display_data
 
     with contextlib.suppress(Exception, KeyboardInterrupt):
@@ -69,7 +70,7 @@ class ProgramText:
 class Solved:
     """A solved puzzle: the language, the check, the counts, and the progress.
 
-    It shows the counts beside the best known answer's, and the small delight.
+    It displays the counts beside those of the best known answer, and the small delight.
     """
 
     puzzle: Puzzle
@@ -98,23 +99,25 @@ class Solved:
         return head + counts + self.cloth._repr_html_() + said
 
 
-PRINTED = 32  # lines of an answer's own prints; a check runs it many times
-OPTIONS = re.compile(  # advice on options of check() that puzzles lack
+# Number of lines shown of an answer's own prints, since a check runs it many times.
+PRINTED = 32
+OPTIONS = re.compile(  # Advice on options of check() that puzzles do not offer.
     r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
     r"|say with outputs= which parameters it writes into)"
 )
 UNWATCHED = "allow it more with timeout= (--timeout), or run it unwatched (--fast)"
-CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
+CURE = re.compile(r"\s*usually cured by:")  # The start of a cure; see report/text.py.
 
 
 @contextlib.contextmanager
 def short_errors(answer: Any) -> Iterator[None]:
     """Shorten the errors of a check for a puzzle.
 
-    The cure is left out: it may be the answer. A notebook shows no traceback, since the
-    calling line is in the cell; this includes interrupts by the reader.
+    The cure is left out, since it may be the answer. A notebook shows no traceback,
+    even for the reader's interrupts, since the calling line is in the cell.
     """
-    function = getattr(answer, "function", answer)  # of sim(k), numba_jit(k)
+    # The wrapped function of sim(k) or numba_jit(k).
+    function = getattr(answer, "function", answer)
     try:
         yield
     except (Mismatch, KernelError) as error:
@@ -131,7 +134,7 @@ def short_errors(answer: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def few_prints(most: int = PRINTED) -> Iterator[None]:
-    """Show the first lines that an answer prints, and report how many follow."""
+    """Show the first lines that an answer prints, and the number of lines dropped."""
     out = _FewLines(sys.stdout, most)
     with contextlib.redirect_stdout(out):  # type: ignore[type-var]
         try:
@@ -141,7 +144,7 @@ def few_prints(most: int = PRINTED) -> Iterator[None]:
 
 
 class _FewLines:
-    """A stream that drops all but its first lines."""
+    """A stream that passes on only its first lines."""
 
     def __init__(self, stream: TextIO, most: int) -> None:
         self._stream, self._left, self._dropped = stream, most, 0
@@ -156,7 +159,7 @@ class _FewLines:
         return len(text)
 
     def end(self) -> None:
-        """Write how many lines are missing."""
+        """Write the number of lines dropped."""
         if self._dropped:
             lines = count_things(self._dropped, "line")
             self._stream.write(f"... and {lines} more: a check runs a kernel often\n")
@@ -166,7 +169,7 @@ class _FewLines:
 
 
 def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
-    """Return an exception that Python raised inside an answer as a one-line refusal."""
+    """Convert an exception raised inside an answer to a one-line refusal."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
@@ -174,11 +177,11 @@ def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
 
 
 def is_inside(given: PuzzleAnswer, error: Exception) -> bool:
-    """Return whether it was raised in the answer's own lines, or below them."""
+    """Return whether the error was raised in the answer's lines, or in their calls."""
     return bool(line_of(given.function, error)[1])
 
 
 def _find_line(given: PuzzleAnswer, error: Exception) -> str:
-    """Return the answer's own line at which it stopped."""
+    """Return the answer's line that raised the error, for a message; "" if unknown."""
     _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

@@ -1,4 +1,4 @@
-"""The puzzle that lesson 03 uses as its example. It is in no group."""
+"""The puzzle that lesson 03 uses as its example; it is in no group."""
 
 from weft import cuda
 

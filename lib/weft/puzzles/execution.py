@@ -1,9 +1,9 @@
-"""Puzzles of lesson 07b: warps, and blocks that work on one result.
+"""The puzzles of lesson 07b: warps, and blocks that work on one result.
 
 warp_sum                         lanes that exchange numbers
-histogram, histogram_private     many threads count in one place, or per block
+histogram, histogram_private     threads that count in one array, or per block
 scan_blocks, scan_add            running sums over many blocks, in two launches
-compact                          keep some numbers, in order
+compact                          some of the numbers, in order and without gaps
 """
 
 import numpy as np
@@ -54,7 +54,7 @@ WARP_SUM = Puzzle(
             lambda n: (divide_up(n, 64), 64),
             lambda n: (divide_up(n, 96) + 1, 96),
         ],
-        # 1025 numbers have 33 warps: i // 31 is wrong from the 32nd on.
+        # 1025 numbers have 33 warps: i // 31 is wrong from the 32nd warp on.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),
     ),
     drawn=dict(n=32),
@@ -94,7 +94,7 @@ def count_all(counts, a, n):
 
 
 def kinds(rng, shape):
-    """Numbers from 0 to 7."""
+    """Return random integers from 0 to 7."""
     return rng.integers(0, 8, shape)
 
 
@@ -164,7 +164,7 @@ HISTOGRAM_PRIVATE = Puzzle(
         launch=[
             lambda n: (divide_up(n, 16), 16),
             lambda n: (divide_up(n, 32) + 1, 32),
-            lambda n: (divide_up(n, 64), 64),  # of two warps
+            lambda n: (divide_up(n, 64), 64),  # These blocks have two warps.
         ],
         sizes=every_size([1, 2, 3, 15, 16, 17, 31, 33, 97], 1009),
     ),
@@ -185,7 +185,7 @@ HISTOGRAM_PRIVATE = Puzzle(
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # a compiler may split a read in two, for t < 8 and the rest
+        "lanes.a": 8,  # A compiler may split a read in two, for t < 8 and the rest.
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )
@@ -274,9 +274,10 @@ def add_what_came_before(out, totals, n):
 
 
 def first_launch(n):
-    """The output of scan_blocks: (out, totals) of n numbers, always the same ones.
+    """Return the output of scan_blocks for n numbers: (out, totals), always the same.
 
-    The numbers are small: running sums of 80 have two digits, which fit a drawn cell.
+    The numbers are small, so that running sums of 80 have two digits and fit a drawn
+    cell.
     """
     return spec_scan_blocks(np.random.default_rng(n).integers(-3, 6, n))
 
@@ -300,7 +301,7 @@ SCAN_ADD = Puzzle(
             "totals": lambda n: first_launch(n)[1],
         },
         launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
-        # 1090 numbers have 35 blocks: more than a warp has lanes.
+        # 1090 numbers have 35 blocks, more than a warp has lanes.
         sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),
     drawn=dict(n=80),
@@ -340,14 +341,14 @@ def keep_positive(out, a, begin, n):
 
 
 def chosen(n, kept):
-    """Which of n numbers are kept: always the same ones, at random places."""
+    """Return a mask of the numbers to keep, always the same for (n, kept)."""
     mask = np.zeros(n, bool)
     mask[np.random.default_rng([n, kept]).permutation(n)[:kept]] = True
     return mask
 
 
 def signed(rng, n, kept):
-    """n quarters, `kept` of them above zero, and a zero among the others."""
+    """Return n multiples of 1/4: `kept` above zero, a zero, and negative ones."""
     mask = chosen(n, kept)
     x = np.where(mask, 1, -1) * rng.integers(1, 40, n) / 4
     x[np.flatnonzero(~mask)[:1]] = 0
@@ -355,7 +356,7 @@ def signed(rng, n, kept):
 
 
 def first_places(n, kept):
-    """Where each block's kept numbers begin: the count kept by the blocks before it."""
+    """Return, for each block, the count of numbers kept by the blocks before it."""
     counts = np.add.reduceat(chosen(n, kept), np.arange(0, n, 32), dtype=np.int32)
     return np.cumsum(counts) - counts
 
@@ -375,7 +376,7 @@ COMPACT = Puzzle(
         outputs={"out": "kept"},
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
-        terms=0,  # copied bit by bit
+        terms=0,  # Numbers are copied bit by bit.
         launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
         sizes=[
             dict(n=n, kept=kept)
@@ -401,7 +402,8 @@ COMPACT = Puzzle(
         "is already in a register."
     ),
     limits={
-        "reads.a": lambda n: 3 * n,  # to vote, to choose and to store
-        "lanes.a": 12,  # half of the 24 of a block: some read again
+        "reads.a": lambda n: 3 * n,  # One read each to vote, to choose and to store.
+        # Half of a block's mean of 24 lanes, since some threads read again.
+        "lanes.a": 12,
     },
 )

@@ -1,8 +1,8 @@
 """Draw a puzzle's goal: its inputs, the expected outputs, and its launch.
 
 The launch appears in words, and its threads as circles. The picture is drawn from the
-reference alone (instance.py). A slider goes through the elements of the outputs; each
-stop shows the input elements on which the element depends.
+reference alone (instance.py). A slider goes through the elements of the outputs. Each
+stop shows the input elements on which the output element depends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def launch_of(puzzle: Any, case: Instance) -> tuple[tuple, tuple] | None:
 def launch_words(grid: tuple, block: tuple) -> str:
     """Describe a launch: "2 blocks of 4 threads", "1 block of 16 × 8 threads (x × y)".
 
-    The order is named because an array's shape begins with its rows, which are y.
+    The order (x × y) is named because an array's shape begins with its rows, which are
+    y.
     """
     sides = [n for n in block if n > 1] or [1]
     of = " × ".join(str(n) for n in sides)
@@ -56,9 +57,10 @@ def launch_drawn(
 ) -> tuple[str, float]:
     """Draw the threads lightly: a frame for each block, a circle for each thread.
 
-    left: of the first block; the name is before it. cell: pixels of a cell of the row
-    above, if threads may be below its cells, one below each: this shows where a block
-    ends. Too many threads are not drawn; the line of counts describes them.
+    left: x of the first block; the label is to its left. cell: width in pixels of the
+    cells in the row above if each thread can be below a cell, else 0. This alignment
+    shows where a block ends. Too many threads are not drawn, since the line of counts
+    describes them. Also returns where the drawing ends.
     """
     (across, down, deep), (x, y, z) = grid, block
     if cell and x * across * cell <= WIDTH - left - EDGE and y * z * down * deep == 1:
@@ -93,7 +95,7 @@ def _below_cells(
 
 
 def _describe_launch(words: str, parts: list[str], left: float, top: float) -> str:
-    """Write one line beside the arrays' names: right of an edge, or at the edge."""
+    """Label the threads like the arrays: left of the first block, or at the edge."""
     at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
     name = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     return name + f'<g data-threads="{words}">{"".join(parts)}</g>'
@@ -108,7 +110,7 @@ def _draw_circles(
     count: int,
     apart: float = 0.0,
 ) -> str:
-    """Draw circles in rows, `side` pixels apart, or `apart` within a row."""
+    """Draw circles in rows `side` pixels apart; `apart`: distance within a row."""
     radius, apart = side / 2 - 2, apart or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
@@ -123,17 +125,18 @@ def _draw_circles(
     )
 
 
-STOPS = 96  # elements of the outputs: the most stops of the slider
-FEWER = 10  # ... if so many inputs make each stop slow
-LINES = 16  # to one element; with more, outlines replace them
-TOLD = 3  # elements that a sentence names
+STOPS = 96  # Largest number of stops of the slider, which are elements of the outputs.
+FEWER = 10  # The same, if many inputs make each stop slow.
+LINES = 16  # Largest number of lines to one element; for more, outlines replace them.
+TOLD = 3  # Largest number of elements that a sentence names.
 
 
 def draw_goal(puzzle: Any, state: str = "") -> Picture:
     """Draw a puzzle's task, at its `drawn` sizes.
 
-    puzzle: a Puzzle (or an object with its title, spec, checks, drawn and launch).
-    state: a remark on an answer for the heading: "the answer returns nothing".
+    puzzle: a Puzzle (or an object with the attributes title, spec, checks, drawn and
+    launch). state: a remark on an answer for the heading, such as "the answer returns
+    nothing".
     """
     case = make_instance(puzzle)
     stops = _choose_stops(case)
@@ -162,14 +165,14 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
     return Picture(drawing, None)
 
 
-# ---- where it all stands ------------------------------------------------------------
+# ---- the layout ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The arrays in their places. sign: an arrow between inputs and outputs.
+    """The arrays in their places. sign: an arrow between inputs and outputs, as SVG.
 
-    flat: arrays are one above the other, and lines can join their cells.
+    flat: whether arrays are one above the other, so that lines can join their cells.
     """
 
     inputs: list[Values]
@@ -180,7 +183,7 @@ class Sheet:
 
 
 def arrange_arrays(case: Instance) -> Sheet:
-    """Place arrays of one dimension in rows; otherwise inputs left of outputs."""
+    """Place one-dimensional arrays in rows; otherwise, place inputs left of outputs."""
     inputs = [
         Values(
             n, a, READ, upright=_is_upright(case, n), note="before" * (n in case.wants)
@@ -211,7 +214,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Place inputs above outputs; inputs of several lengths beside each other."""
+    """Place inputs above outputs; inputs of different lengths beside each other."""
     sizes = {one.array.size for one in inputs}
     first = [replace(one, indices="above") for one in inputs]
     side_by_side = len(sizes) > 1 and _place_beside(first, 66 + 15)
@@ -226,7 +229,7 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
 
 
 def _place_beside(wishes: list[Values], top: float) -> list[Values]:
-    """Place rows of cells in one line; return none if there is no room."""
+    """Place one-dimensional arrays in one row; return [] if there is no room."""
     names = [max(60.0, svg.width_of(one.said, 11)) + 28 for one in wishes]
     names[0] = LEFT
     cells = sum(one.array.size for one in wishes)
@@ -243,7 +246,7 @@ def _place_beside(wishes: list[Values], top: float) -> list[Values]:
 
 
 def _is_upright(case: Instance, name: str) -> bool:
-    """Return whether an array of one dimension belongs to the rows of one with two."""
+    """Return whether a vector belongs to the rows of a two-dimensional array."""
     axes = case.axes.get(name, ())
     if len(axes) != 1 or not axes[0]:
         return False
@@ -252,7 +255,7 @@ def _is_upright(case: Instance, name: str) -> bool:
 
 
 def narrow_dtype(case: Instance, name: str) -> np.ndarray:
-    """Return an output's goal, in its own dtype if that changes no number."""
+    """Return an output's goal in the output's own dtype, if it has one."""
     want = case.wants[name]
     start = case.starts.get(name)
     if start is None:
@@ -262,7 +265,7 @@ def narrow_dtype(case: Instance, name: str) -> np.ndarray:
 
 
 def _cell_above(sheet: Sheet) -> float:
-    """Return pixels of a cell of the last output, if its elements are in one row."""
+    """Return the cell width of the last output in pixels, if it is one row; else 0."""
     last = sheet.outputs[-1].grid
     return last.side if sheet.flat and last.rows == 1 else 0.0
 
@@ -273,7 +276,7 @@ def _cell_above(sheet: Sheet) -> float:
 def _draw_frame(
     case: Instance, sheet: Sheet, links: np.ndarray, number: int
 ) -> list[str]:
-    """Draw the sentence, the element, and its inputs. links: of all inputs."""
+    """Draw the sentence, the element, and its inputs. links: its dependences."""
     text = svg.clipped(_write_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
@@ -295,7 +298,7 @@ def _draw_frame(
 def _draw_lines(
     sheet: Sheet, one: Values, elements: np.ndarray, target: Values, element: int
 ) -> list[str]:
-    """Draw lines from an input's cells to an element, behind all that is between."""
+    """Draw lines from an input's cells to an element, behind everything in between."""
     x1, y1 = target.grid.middle(element)
     end = (x1, y1 - target.grid.cell / 2 - 2)
     between = [row for array in (*sheet.inputs, *sheet.outputs) for row in array.rows()]
@@ -326,7 +329,7 @@ def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
 
 
 def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
-    """Describe some elements: "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
+    """Describe some elements, such as "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
     count = len(elements)
     if count == array.size > 1:
         return f"all {count} elements of {name}"
@@ -351,7 +354,7 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """Return the output and its element with this number among all of them."""
+    """Return the output with element `number` of all outputs, and its index there."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number
@@ -365,7 +368,7 @@ def _describe_element(case: Instance, number: int) -> str:
 
 
 def _choose_stops(case: Instance) -> list[int]:
-    """Choose elements for the slider: all, or some of many."""
+    """Choose elements for the slider: all, or some if there are too many."""
     count = sum(w.size for w in case.wants.values())
     inputs = sum(a.size for a in case.inputs.values())
     most = STOPS if inputs <= MANY else FEWER
@@ -376,9 +379,9 @@ def _choose_stops(case: Instance) -> list[int]:
 
 
 def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
-    """Choose the first stop: of those with most inputs, one off the diagonal.
+    """Choose the first stop: of the elements with most inputs, one off the diagonal.
 
-    If other inputs could change some elements, it is one of these.
+    If other inputs could change some elements, it is one of those elements.
     """
     first = next(iter(case.wants.values()))
     rows = {n: row for n, row in zip(stops, links) if n < first.size}
@@ -391,7 +394,7 @@ def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) 
 def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
     """Choose the most instructive of these elements of the first output.
 
-    It is not in a corner or on the diagonal, and not zero.
+    It should not be zero, nor in a corner or on the diagonal.
     """
     first = next(iter(case.wants.values()))
     shape = first.shape[-2:] if first.ndim > 1 else (first.size,)
@@ -405,7 +408,7 @@ def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
     return min((n for n in numbers if n < first.size), key=far)
 
 
-# ---- below --------------------------------------------------------------------------
+# ---- captions -----------------------------------------------------------------------
 
 
 def _write_counts(case: Instance, launch: tuple | None) -> str:

@@ -1,6 +1,6 @@
 """The puzzles of lesson 01b: many blocks.
 
-blocks, blocks2d    more numbers than one block has threads
+blocks, blocks2d    more numbers than a block has threads
 grid_stride         fewer threads than numbers
 image_filter_numpy, image_filter
                     a picture: first a NumPy function, then the kernel
@@ -66,8 +66,8 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of them by each thread
-        "rounds.out": 3,  # nor all by one
+        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
+        "rounds.out": 3,  # ... nor may one thread write all alone.
     },
 )
 
@@ -126,7 +126,7 @@ BLOCKS2D = Puzzle(
     scored=dict(height=5, width=2, launch=((2, 2), (4, 3))),
     limits={
         "writes.out": lambda height, width: height * width,
-        "rounds.out": 2,  # half of the blocks have nothing to do
+        "rounds.out": 2,  # Half of the blocks have nothing to do.
     },
 )
 
@@ -183,15 +183,15 @@ GRID_STRIDE = Puzzle(
         "twice is read once, into a local variable."
     ),
     limits={
-        "writes.out": lambda n: n,  # two threads per number are twice the work
+        "writes.out": lambda n: n,  # Two threads per number would do twice the work.
         "rounds.out": lambda n, threads: divide_up(
             n, threads
-        ),  # the same for all threads
+        ),  # Every thread must do the same number of rounds.
     },
 )
 
 
-SMALL, LARGE = (4, 5), (16, 20)  # pictures whose Python steps are counted
+SMALL, LARGE = (4, 5), (16, 20)  # shapes of pictures whose Python steps are counted
 
 
 def spec_image_filter_numpy(x):
@@ -212,13 +212,13 @@ def blur_numpy(x):
 
 
 class WholePictures(Puzzle):
-    """A puzzle whose answer may not loop over the pixels, as its reference does."""
+    """A puzzle whose answer may not loop over pixels, although its reference does."""
 
     def _checked(self, given, device):
         verdict = super()._checked(given, device)
         few, many = (steps(given.subject, np.ones(shape)) for shape in (SMALL, LARGE))
         pixels = np.prod(LARGE) - np.prod(SMALL)
-        if many - few > 4 * pixels:  # a loop over the rows has less
+        if many - few > 4 * pixels:  # A loop over the rows takes fewer steps.
             raise Mismatch(
                 f"{given.name}: the numbers are right, but it takes {few} steps of "
                 f"Python for a picture of {SMALL[0]}x{SMALL[1]} and {many} for one of "
@@ -230,7 +230,7 @@ class WholePictures(Puzzle):
 
 
 def steps(function, *args):
-    """The number of Python instructions of a call, including those of NumPy."""
+    """Return the number of Python instructions in a call, including those of NumPy."""
     count = 0
 
     def watch(frame, event, _):
@@ -239,7 +239,7 @@ def steps(function, *args):
         count += event == "opcode"
         return watch
 
-    function(*args)  # one-time work is not counted
+    function(*args)  # The first call does one-time work, which is not counted.
     before = sys.gettrace()
     sys.settrace(watch)
     try:
@@ -286,7 +286,7 @@ def spec_image_filter(x):
 
 
 def noisy(rng, shape):
-    """A bright W on a dark ground (height,width), with noise to filter out."""
+    """Return a bright W on a dark ground (height,width), with noise to filter out."""
     row, col = (np.arange(length)[:, None] / length for length in shape)
     zigzag = abs(4 * col.T % 2 - 1)
     return (abs(row - 0.75 + 0.6 * zigzag) < 0.2) - 0.5 + rng.normal(0, 0.3, shape)
@@ -348,5 +348,6 @@ IMAGE_FILTER = Puzzle(
         "Nine reads and one write for each pixel: add up in a local variable, not in "
         "`y`."
     ),
-    limits={"rounds.y": 19},  # of nine `+=` in `y`; one thread alone has more
+    # Nine `+=` in `y` take at most this; a single thread alone takes more.
+    limits={"rounds.y": 19},
 )

@@ -3,7 +3,7 @@
 every_size() lists every small size and a few large ones. An answer that is wrong at a
 single size is wrong, so no small size is left out.
 
-make_instance() derives the example. The reference computes the outputs, and an output
+make_instance() makes the drawn case. The reference computes the outputs, and an output
 depends on an input element if it changes with that element.
 """
 
@@ -22,16 +22,16 @@ from ..base.errors import ArgumentError
 from ..check.cases import Spec, by_name, names_of, spoken_of
 from ..check.problem import Problem, widen_values
 
-SMALL = 16  # each length up to this is tried
+SMALL = 16  # Every length up to this is tried.
 
 
 def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
     """Return `own` in order, then sizes with every length of each side, then `large`.
 
-    own, large: numbers, or tuples or dicts with a number for each side. own comes
-    first, since the reader gets the first size that is wrong. most: the longest side, a
-    number or one for each side. Raises ArgumentError for a size of another kind than
-    the first.
+    own, large: numbers, or tuples or dicts with a number for each side. `own` comes
+    first, since the reader sees the first size that fails. most: the longest side, as a
+    number or as one number for each side. Raises ArgumentError for a size of a
+    different type than the first.
     """
     if not own:
         raise ArgumentError("every_size([]): there must be one size at least")
@@ -46,9 +46,10 @@ def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
 
 
 def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    """List rows in which each side takes every length from 1 to its limit.
+    """Yield rows in which each side takes every length from 1 to its limit.
 
-    Each side has its own stride through the lengths, so that short ones meet long ones.
+    Each side has its own stride through the lengths, so that short lengths meet long
+    ones.
     """
     strides = [_choose_stride(limit, turn) for turn, limit in enumerate(limits)]
     for i in range(max(limits)):
@@ -59,7 +60,7 @@ def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 
 def _choose_stride(limit: int, turn: int) -> int:
-    """Choose a stride that skips no length: it shares no divisor with `limit`."""
+    """Choose a stride that skips no length, since it shares no divisor with `limit`."""
     first = 2 * turn + 1
     return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
 
@@ -79,18 +80,20 @@ def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
 
 
 def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
-    """Return the numbers of a size in the form of the first size."""
+    """Return a size's numbers in the form of the first size: number, tuple or dict."""
     if isinstance(first, dict):
         return dict(zip(first, row))
     return row if isinstance(first, tuple) else row[0]
 
 
 Arrays = dict[str, np.ndarray]
-OTHERS = 5  # values that each element is tried with
-ASKED = 500  # calls of a reference, about: with many elements, fewer values are tried
-MANY = 150  # input elements that are tried one by one
-FEW = 64  # elements whose values are readable
-LARGE = 20  # how far a value exceeds all others, to test whether it could matter
+OTHERS = 5  # number of other values to try for each element
+# Approximate number of calls of a reference, which limits the values tried.
+ASKED = 500
+MANY = 150  # largest number of input elements that are tried one by one
+FEW = 64  # largest number of elements whose values are readable
+# Amount by which a value exceeds all others, to test whether it could matter.
+LARGE = 20
 NOW, COULD = 2, 1
 
 
@@ -100,8 +103,8 @@ class Instance:
 
     inputs: the arguments of the reference (and, narrowed, of a kernel). wants: the
     expected outputs and arrays written in place; starts: their contents before. axes:
-    the name of each dimension of each array, "" without one. bounded: inputs whose
-    maker restricts their values.
+    the names of each array's dimensions, "" for a dimension without one. bounded:
+    inputs whose maker restricts their values.
     """
 
     problem: Problem
@@ -121,8 +124,8 @@ class Instance:
     def asker(self) -> Callable[[Arrays], np.ndarray]:
         """Return the reference as a function of the inputs alone.
 
-        It returns all outputs, flat and joined. It is called thousands of times, so
-        names are looked up once.
+        The function returns all outputs, flat and concatenated. It is called thousands
+        of times, so names are looked up only once.
         """
         pool = widen_values(self.inputs) | self.numbers
         reference, names = self.problem.reference, names_of(self.problem.reference)
@@ -144,7 +147,7 @@ class Instance:
 def make_instance(puzzle: Any) -> Instance:
     """Return the case to draw: `drawn` sizes, small whole numbers as inputs.
 
-    An input with a maker of its own (checks' data=) has that maker's numbers.
+    An input with its own maker (data= in the checks) may get that maker's numbers.
     """
     checks, sizes = puzzle.checks, dict(puzzle.drawn)
     groups, data = spoken_of(checks), checks.get("data") or {}
@@ -167,18 +170,18 @@ def make_instance(puzzle: Any) -> Instance:
     return Instance(problem, sizes, values, inputs, starts, wants, axes, bounded)
 
 
-# ---- what depends on what --------------------------------------------------------
+# ---- dependences -----------------------------------------------------------------
 
 
 def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
-    """Return the dependences of outputs: (outputs, inputs), arrays flat and in order.
+    """Return the dependences of output elements as an array (outputs, inputs).
 
     NOW: most other values of the input element change the output element. COULD: some
-    do (a larger one would be the maximum; a positive one would be kept). 0: none. An
-    output that no element changes with every other value compares all of them (the
-    place of the maximum): it is NOW for each that could. If there are more than MANY
-    input elements, groups are changed at a time, and split where one of the outputs
-    changes.
+    values change it (a larger one would be the maximum; a positive one would be kept).
+    0: no value changes it. If no input element changes an output with every other
+    value, the output compares all of them (such as the place of the maximum). It is
+    then NOW for each element that could change it. If there are more than MANY input
+    elements, groups are changed together, and split if one of the outputs changes.
     """
     count = sum(a.size for a in case.inputs.values())
     try_ = _Trial(case, np.asarray(outputs, int))
@@ -211,7 +214,7 @@ class _Trial:
         self.most = max(1, min(OTHERS, ASKED // max(1, count) - 1))
 
     def sifted(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return those elements of an input that could matter, found by halving."""
+        """Return the elements of an input that could matter, found by halving."""
         if not self._changed(name, elements, self._mixed(name, elements)).any():
             return elements[:0]
         if len(elements) == 1:
@@ -221,7 +224,7 @@ class _Trial:
         return np.concatenate([self.sifted(name, part) for part in parts])
 
     def _mixed(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return another value for each; changes differ in size, so none cancel."""
+        """Return another value for each element, such that no changes cancel."""
         here = self.inputs[name].reshape(-1)[elements]
         if name in self.case.bounded or here.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
@@ -231,7 +234,7 @@ class _Trial:
     def element(self, name: str, element: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how each output depends on one element: NOW, COULD or 0.
 
-        Also return whether every other value changes it.
+        Also return whether every other value of the element changes the output.
         """
         free = name not in self.case.bounded
         own, far = _other_values(self.inputs[name], element, self.most, free)
@@ -244,14 +247,14 @@ class _Trial:
         return np.where(share > 0.5, NOW, np.where(could, COULD, 0)), always
 
     def _changed(self, name: str, at: Any, value: Any) -> np.ndarray:
-        """Return which outputs change when elements have other values."""
+        """Return a mask of the outputs that change when elements get other values."""
         array = self.inputs[name].copy()
         array.reshape(-1)[at] = value
         nothing = np.zeros(len(self.before), bool)
         try:
             after = self.ask({name: array})
         except (ArithmeticError, LookupError, ValueError):
-            return nothing  # the reference does not accept the input
+            return nothing  # The reference does not accept the input.
         if len(after) != len(self.all_before):
             return nothing
         after = after[self.outputs]
@@ -263,7 +266,8 @@ def _other_values(
 ) -> tuple[list[Any], list[Any]]:
     """Return other values to try: those elsewhere in the array, and a large one.
 
-    free: whether any number is a valid input; else only the array's own are.
+    free: whether any number is a valid input; otherwise only the array's own values
+    are.
     """
     here = array.reshape(-1)[element]
     if array.dtype.kind == "b":
@@ -286,8 +290,8 @@ def _choose_inputs(
 ) -> tuple[Arrays, frozenset[str]]:
     """Choose numbers for each input; also return the bounded inputs.
 
-    A maker's floats are used only if the reference accepts no others, or if there are
-    many, as in an image. Its whole numbers are always used.
+    A maker's floats are used only if the reference accepts no others, or if the array
+    is large, as for an image. Its whole numbers are always used.
     """
     numbers = sizes | values
     inputs = {
@@ -310,7 +314,8 @@ def _choose_inputs(
             with np.errstate(all="ignore"):
                 _compute_answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
-            bounded.add(name)  # ArgumentError, a ValueError: outputs of another size
+            # An ArgumentError, which is a ValueError, means outputs of another size.
+            bounded.add(name)
             continue
         inputs = plain
     return inputs, frozenset(bounded)
@@ -321,7 +326,7 @@ def _make_rng(one: Spec) -> np.random.Generator:
 
 
 def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray:
-    """Return the array from an input's own maker."""
+    """Return the array that an input's maker returns."""
     shape = one.shape(sizes)
     pool = sizes | {"rng": _make_rng(one), "shape": shape}
     return np.asarray(by_name(maker, pool)).reshape(shape)
@@ -330,7 +335,7 @@ def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray
 def _draw_numbers(
     one: Spec, sizes: dict[str, int], maker: Callable | None
 ) -> np.ndarray:
-    """Return readable values: small whole numbers, unless a maker gives others."""
+    """Return readable values: small whole numbers, unless a maker returns others."""
     if one.data is not None:
         return one.data.copy()
     shape, dtype = one.shape(sizes), one.dtype or np.dtype(np.float32)
@@ -343,7 +348,7 @@ def _draw_numbers(
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    if len(shape) > 1 and count > FEW:  # a slope shows where each element went
+    if len(shape) > 1 and count > FEW:  # A slope shows where each element went.
         return np.arange(count).reshape(shape).astype(dtype)
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 
@@ -351,7 +356,7 @@ def _draw_numbers(
 def _shrink_inputs(
     problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
 ) -> Arrays:
-    """Shrink inputs if the outputs (exponentials) are hard to read."""
+    """Divide float inputs by 4 if outputs (such as exponentials) are hard to read."""
     found = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
     if np.mean((found > 0) & (found < 0.01)) < 0.25:
         return inputs
@@ -362,7 +367,7 @@ def _shrink_inputs(
 
 
 def _round_whole(value: Any) -> Any:
-    """Round a maker's number, or numbers, to small whole ones of the same signs."""
+    """Round a maker's number or array to small whole numbers of the same signs."""
     array = np.asarray(value)
     if array.dtype.kind != "f" or not np.isfinite(array).all():
         return value
@@ -373,7 +378,7 @@ def _round_whole(value: Any) -> Any:
 
 
 def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
-    """Make about every third value negative."""
+    """Make about every third value negative, always in the same places for a name."""
     if values.dtype.kind not in "if":
         return values
     rng = np.random.default_rng(zlib.crc32(f"sign of {name}".encode()))
@@ -388,7 +393,8 @@ def _sign_matters(
 ) -> bool:
     """Return whether negative values of an input show more than positive ones.
 
-    They do not if the outputs follow it up and down alike: f(-x) - f(0) is f(0) - f(x).
+    They do not if the outputs are symmetric about the input: f(-x) - f(0) is f(0) -
+    f(x).
     """
     if inputs[name].dtype.kind not in "if":
         return False

@@ -28,20 +28,21 @@ from .puzzle import Puzzle
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TAG = "puzzle"  # of every cell made here: `make notebooks` rewrites them
+TAG = "puzzle"  # Tag of every cell made here; `make notebooks` rewrites such cells.
 
 
 def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
-    """Make the cells of puzzles; answered: with the answers in place of the stubs.
+    """Make the cells of puzzles.
 
-    words: names of puzzles or of groups. Raises LessonError for one that is neither.
+    words: names of puzzles or of groups. answered: whether the answers replace the
+    stubs. Raises LessonError for a word that is neither a puzzle nor a group.
     """
     names = [name for word in words for name in _find_puzzles(word)]
     return [cell for name in names for cell in _puzzle_cells(load(name), answered)]
 
 
 def _find_puzzles(word: str) -> tuple[str, ...]:
-    """Return the names of the puzzles in a group, or of the one with this name."""
+    """Return the names of the puzzles in a group, or the name of a single puzzle."""
     known = {name: (name,) for names in GROUPS.values() for name in names} | GROUPS
     if word not in known:
         raise LessonError(f"no puzzles {word!r}; there are {', '.join(known)}")
@@ -67,8 +68,8 @@ def describe_puzzle(puzzle: Puzzle) -> str:
 def help_for(puzzle: Puzzle) -> str:
     """Write the folded help of a puzzle.
 
-    It has the hints, each inside the one before, how to draw an answer, the stub in
-    CUDA C, and the answer.
+    It contains the hints, each inside the previous one, a call that draws an answer,
+    the stub in CUDA C, and the answer.
     """
     hints = ""
     for number, hint in reversed(list(enumerate(puzzle.hints))):
@@ -96,8 +97,9 @@ def _fence_code(text: str, language: str = "python") -> str:
 
 
 def _make_cell(name: str, part: str, text: str, code: bool = False) -> NotebookNode:
-    """Make a cell with the tag and with an id that stays the same."""
-    import nbformat  # `import utils` does not wait for it
+    """Make a cell with the tag, and with an id that does not change between runs."""
+    # Imported lazily, so that `import utils` need not wait for nbformat.
+    import nbformat
 
     make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
     made = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
@@ -115,7 +117,7 @@ DEEPER = "deeper"
 
 PRACTICE = "practice"
 
-GENERATED = "course"  # the tag of the cells that `make notebooks` writes from here
+GENERATED = "course"  # Tag of the cells that `make notebooks` generates.
 
 WORDS_A_MINUTE = 150
 
@@ -123,13 +125,13 @@ LINES_A_MINUTE = 8
 
 MINUTES_TO_BEGIN = 2
 
-FETCHES_LAB = "git clone --depth 1"  # in the first code cell, see first_cell.py
+FETCHES_LAB = "git clone --depth 1"  # Text in the first code cell; see first_cell.py.
 
 HEADING = re.compile(r"(#{2,}) (.+)")
 
 FOLDED = re.compile(r"<details>((?!<details>).)*?</details>", re.S)
 
-PUZZLE = re.compile(r"puzzle-(?P<name>.+)-(?P<part>\w+)")  # the id of a cell
+PUZZLE = re.compile(r"puzzle-(?P<name>.+)-(?P<part>\w+)")  # the id of a puzzle's cell
 
 LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 
@@ -138,8 +140,8 @@ LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 class Lesson:
     """One lesson.
 
-    path: the notebook that readers open. source: the notebook in which it is written,
-    with the answers and with the cells of its puzzles.
+    path: the notebook that readers open. source: the notebook in which the lesson is
+    written, with the answers and with the cells of its puzzles.
     """
 
     path: Path
@@ -147,7 +149,7 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """The number in its file's name, such as 01a."""
+        """The number in the file's name, such as "01a"."""
         return self.path.name.partition("_")[0]
 
     @cached_property
@@ -172,13 +174,14 @@ class Lesson:
 
     @cached_property
     def minutes(self) -> dict[str, float]:
-        """The minutes of its core, its deeper sections and its practice."""
+        """The minutes of the core, the deeper sections and the practice."""
         return count_minutes(self.source)
 
 
 def list_lessons() -> list[Lesson]:
     """Return every lesson in reading order."""
-    import nbformat  # `import utils` does not wait for it
+    # Imported lazily, so that `import utils` need not wait for nbformat.
+    import nbformat
 
     return [
         Lesson(path, nbformat.read(find_source(path), as_version=4))
@@ -187,15 +190,16 @@ def list_lessons() -> list[Lesson]:
 
 
 def find_source(path: Path) -> Path:
-    """Return the notebook with a lesson's answers; its own if it has no exercises."""
+    """Return the notebook with a lesson's answers, or `path` without exercises."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 
 @dataclass(frozen=True)
 class Section:
-    """The cells from a heading to the next one of its level or a higher one.
+    """The cells from a heading to the next heading of the same or a higher level.
 
-    start, end: as of a slice. outer: the kind of the section around it.
+    start, end: indices of the first cell, and past the last. kind, outer: the kinds of
+    the section and of the section around it.
     """
 
     start: int
@@ -224,20 +228,20 @@ def list_kinds(notebook: NotebookNode) -> list[str]:
     kinds = [CORE] * len(notebook.cells)
     for one in list_sections(
         notebook
-    ):  # an inner section comes after the one around it
+    ):  # An inner section comes after the section around it.
         kinds[one.start : one.end] = [one.kind] * (one.end - one.start)
     return kinds
 
 
 def match_heading(cell: NotebookNode) -> re.Match[str] | None:
-    """Match the heading below the title that opens a cell, unless it is a puzzle's."""
+    """Match the heading that opens a cell, except the title's and puzzles' headings."""
     if cell.cell_type != "markdown" or "puzzle" in cell.metadata.get("tags", []):
         return None
     return HEADING.match(cell.source)
 
 
 def count_minutes(notebook: NotebookNode) -> dict[str, float]:
-    """Return the minutes of the cells of each kind together."""
+    """Return the total minutes of the cells of each kind."""
     total = dict.fromkeys((CORE, DEEPER, PRACTICE), 0.0)
     for cell, kind in zip(notebook.cells, list_kinds(notebook)):
         total[kind] += cell_minutes(cell)
@@ -294,9 +298,9 @@ def _time_writing(given: int, own: int) -> float:
 
 
 def _time_reading(text: str) -> float:
-    """Return the minutes for Markdown: its visible words, without links' targets."""
+    """Return the minutes for Markdown, counting visible words but no link targets."""
     seen, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
-    while folds:  # the innermost first
+    while folds:  # Remove the innermost folds first.
         seen, folds = FOLDED.subn(" ", seen)
     seen = re.sub(r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", seen))
     return len(re.findall(r"\S*\w\S*", seen)) / WORDS_A_MINUTE
@@ -309,6 +313,6 @@ def _count_lines(code: str) -> int:
 
 
 def write_minutes(minutes: float) -> str:
-    """Write minutes in words, such as 12 minutes."""
+    """Write minutes in words, such as "12 minutes"."""
     count = max(1, round(minutes))
     return f"{count} minute{'s' * (count != 1)}"

@@ -1,8 +1,8 @@
-"""Puzzles of lesson 07a: how a kernel accesses memory.
+"""The puzzles of lesson 07a: how a kernel accesses memory.
 
-coalescing     a repair: which thread takes which numbers
-transpose      rows on both sides, and a tile without bank conflicts in between
-fusion         a repair: a second pass need not read what the first one had
+coalescing     a repair: the distribution of numbers over threads
+transpose      access along rows on both sides, and a tile without bank conflicts
+fusion         a repair: a second pass that reads the numbers of the first again
 quantise       float32 to int8 and back, with a scale for each row
 """
 
@@ -52,7 +52,7 @@ COALESCING = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        terms=0,  # twice a float is a float
+        terms=0,  # Doubling a float is exact.
         launch=[
             lambda n, each: (divide_up(n, 32 * each), 32),
             lambda n, each: (divide_up(n, 64 * each), 64),
@@ -111,7 +111,7 @@ def transpose_tiles(out, a, rows, cols):
 
 
 def tiles(rows, cols):
-    """The launch: a block of 32x32 threads for each tile of `a`."""
+    """Return the launch: a block of 32x32 threads for each tile of `a`."""
     return (divide_up(cols, 32), divide_up(rows, 32)), (32, 32)
 
 
@@ -130,7 +130,7 @@ TRANSPOSE = Puzzle(
         outputs={"out": ("cols", "rows")},
         inputs={"a": ("rows", "cols")},
         launch=tiles,
-        terms=0,  # copied bit by bit
+        terms=0,  # Numbers are copied bit by bit.
         sizes=every_size([(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)]),
     ),
     drawn=dict(rows=32, cols=32),
@@ -192,7 +192,7 @@ def in_one_pass(y, sums, x, a, b, n):
 
 
 def number(rng):
-    """A value for the kernel: a multiple of a quarter, never 0."""
+    """Return a value for the kernel: a multiple of a quarter, never 0."""
     return float(rng.choice([-2, -1.5, -0.75, 0.5, 1.25, 2]))
 
 
@@ -232,7 +232,7 @@ FUSION = Puzzle(
     scored=dict(n=16),
     limits={
         "reads.x": lambda n: n,
-        "lanes.x": 8,  # not all by one thread
+        "lanes.x": 8,  # A single thread may not read all numbers.
         "reads.y": 0,
         "reads.sums": 0,
         "writes.y": lambda n: n,
@@ -273,10 +273,10 @@ def quantise_rows(q, scale, back, x, cols):
 
 
 def rows_of_many_kinds(rng, shape):
-    """Rows of random numbers, of tiny ones, of halves, and of zeros.
+    """Return rows of random numbers, of tiny ones, of halves, and of zeros.
 
-    In the first row the number of largest magnitude is negative. In a row of halves it
-    is 127, so that the scale is 1 and x / scale exact.
+    In the first row, the number of largest magnitude is negative. In a row of halves it
+    is 127, so that the scale is 1 and x / scale is exact.
     """
     rows, cols = shape
     x = 10 * rng.standard_normal(shape)
@@ -290,12 +290,12 @@ def rows_of_many_kinds(rng, shape):
 
 
 def bound(x, want):
-    """The allowed errors: none in q, except where rounding may pick either integer.
+    """Return the allowed errors: none in q, except where either integer may be right.
 
-    x / scale takes three roundings in float32 (the division by 127, the one by the
-    scale, the sum with 0.5): less than 4 * 2^-24 of at most 127.5. Nearer than that to
-    a half either integer is right, and `back` may be off by a scale. If the scale is 1,
-    nothing is rounded.
+    x / scale takes three roundings in float32: the division by 127, the division by the
+    scale, and the sum with 0.5. They change at most 127.5 by less than 4 * 2^-24 of it.
+    If x / scale is nearer than that to a half, either integer is right, and `back` may
+    be off by a scale. If the scale is 1, nothing is rounded.
     """
     unit = 2.0**-24
     scale = want["scale"][:, None]
@@ -354,8 +354,8 @@ QUANTISE = Puzzle(
         "needed: x / scale never leaves -127 to 127."
     ),
     limits={
-        "lanes.x": 8,  # not all by one thread
-        "writes.scale": lambda rows: rows,  # by one thread each
+        "lanes.x": 8,  # A single thread may not read all numbers.
+        "writes.scale": lambda rows: rows,  # One thread of each row writes it.
     },
-    budget={"barriers": 4},  # of a tree
+    budget={"barriers": 4},  # the barriers of a tree
 )

@@ -1,13 +1,13 @@
 """Record which puzzles are solved: a table of marks, kept for the user.
 
     puzzles.progress()                  the marks, by lesson (table.py)
-    puzzles.progress().export()         weft_progress.json, for another machine
-    puzzles.progress().load(path)       add an exported file to the marks here
-    puzzles.progress().reset("guards")  one puzzle again; without a name, all of them
+    puzzles.progress().export()         write weft_progress.json, for another machine
+    puzzles.progress().load(path)       add an exported file to the marks
+    puzzles.progress().reset("guards")  forget one puzzle; without a name, all of them
 
-A puzzle counts once for each language: Python, Numba, CUDA C. A record has the day of
-the first solution, the numbers of the best score so far, and whether these are within
-the budget (score.py).
+A puzzle counts once for each language: Python, Numba, CUDA C. A record contains the day
+of the first solution, the numbers of the best score so far, and whether these are
+within the budget (score.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _latest: list[str] = []  # puzzles first solved in this session
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
     """Record a solved puzzle; return whether it was unsolved in every language before.
 
-    Of several answers in one language, the first day and the best score count.
+    If there are several answers in one language, the first day and the best score
+    count.
     """
     if language not in LANGUAGES:
         raise ArgumentError(f"language {language!r}: {', '.join(LANGUAGES)}")
@@ -65,18 +66,18 @@ def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bo
 
 
 def latest_solved() -> str:
-    """Return the puzzle that was most recently solved for the first time; or ""."""
+    """Return the puzzle that was most recently solved for the first time, or ""."""
     return _latest[-1] if _latest else ""
 
 
 def read_progress() -> PuzzleProgress:
-    """Return the present progress."""
+    """Return the current progress."""
     return PuzzleProgress(GROUPS, _kept.read())
 
 
 @dataclass(frozen=True)
 class PuzzleProgress:
-    """The solved puzzles: groups of puzzles' names, and the records by name."""
+    """The solved puzzles. groups: puzzle names by group; records: records by puzzle."""
 
     groups: Mapping[str, tuple[str, ...]]
     records: Mapping[str, Any]
@@ -89,12 +90,12 @@ class PuzzleProgress:
         return WITHIN if any(one["within"] for one in found.values()) else SOLVED
 
     def title(self, name: str) -> str:
-        """Write a title: guards: solved within the budget in Python on 2026-11-22."""
+        """Write a title, such as "guards: solved in Python on 2026-11-22"."""
         how = self.how(name)
         return f"{name}: {self.state(name)}" + (f" {how}" if how else "")
 
     def how(self, name: str) -> str:
-        """Write the solutions: in Python on 2026-11-22, CUDA C on ...; "" if none."""
+        """Write the solutions, such as "in Python on 2026-11-22"; "" if none."""
         found = _select_valid(self.records.get(name)).items()
         parts = [f"{language} on {record['when']}" for language, record in found]
         return f"in {', '.join(parts)}" if parts else ""
@@ -117,7 +118,7 @@ class PuzzleProgress:
         return sum(self.state(name) != OPEN for name in self._names())
 
     def export(self, path: str | Path = FILE) -> Exported:
-        """Write a JSON file for another machine; it explains how to load it there."""
+        """Write a JSON file for another machine, with instructions for loading it."""
         records = _kept.read()
         text = json.dumps({"what": FORMAT, "puzzles": records}, indent=1)
         try:
@@ -129,7 +130,7 @@ class PuzzleProgress:
         )
 
     def load(self, path: str | Path = FILE) -> PuzzleProgress:
-        """Add the records of an exported file; existing ones are never lost."""
+        """Add the records of an exported file without losing existing ones."""
         found = _read(path)
 
         def add(records: dict[str, Any]) -> None:
@@ -141,9 +142,9 @@ class PuzzleProgress:
         return read_progress()
 
     def reset(self, name: str | None = None) -> PuzzleProgress:
-        """Forget one puzzle, or all: they can be solved anew.
+        """Forget one puzzle, or all of them, so that they can be solved again.
 
-        The old records are kept in a file beside, until the next reset.
+        The old records are kept in a separate file until the next reset.
         """
         if name is not None and name not in self:
             known = ", ".join(self._names())
@@ -170,7 +171,7 @@ class PuzzleProgress:
     def _names(self) -> Iterator[str]:
         return (name for names in self.groups.values() for name in names)
 
-    # ---- shown ---------------------------------------------------------------------
+    # ---- display -------------------------------------------------------------------
 
     @property
     def sentence(self) -> str:
@@ -181,14 +182,14 @@ class PuzzleProgress:
         return f"{said}, {within} of them within the budget" if within else said
 
     def __str__(self) -> str:
-        from .table import in_text  # which reads the lessons
+        from .table import in_text  # Imported lazily, since it reads the lessons.
 
         return in_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # Imported lazily: it reads the lessons, and nbformat is slow to import.
+        # Imported lazily, since it reads the lessons and nbformat is slow to import.
         from .table import in_html
 
         return in_html(self)
@@ -196,7 +197,7 @@ class PuzzleProgress:
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that export() wrote, and instructions for it."""
+    """A file that export() wrote; its display explains how to load it."""
 
     path: Path
     count: int
@@ -231,7 +232,7 @@ def _select_valid(by_language: Any) -> dict[str, Any]:
 def _merge(
     records: dict[str, Any], name: str, language: str, record: dict[str, Any]
 ) -> None:
-    """Add a record; the earlier day and the better score win."""
+    """Add a record; the earlier day and the better score are kept."""
     if not isinstance(records.get(name), dict):
         records[name] = {}
     old = _select_valid(records[name]).get(language)
@@ -242,7 +243,7 @@ def _merge(
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    """Return the records in an exported file; ArgumentError if it is invalid."""
+    """Return the records in an exported file; raise ArgumentError if it is invalid."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

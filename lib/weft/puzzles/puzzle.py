@@ -41,25 +41,27 @@ if TYPE_CHECKING:
     from ..check import Verdict
     from ..check.cases import Spec
 
-TIMEOUT = 5.0  # seconds that a launch of an answer may take
+TIMEOUT = 5.0  # Time limit in seconds for a launch of an answer.
 NOT_SOLVED = "not solved yet"
-LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")  # of Markdown
+# A Markdown link to the glossary.
+LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")
 
 
 class Puzzle:
     """A task for the reader: a kernel, or a function of NumPy.
 
-    title, text: a name and one or two sentences, whose terms may be links to their
-    entries, [guard](glossary.ipynb#guard). spec: the reference, a short NumPy function
-    of the inputs, sizes and values by name. answer: the best known; the reader writes
-    the part between its two marks (catalogue.py). checks: options of weft.check().
-    drawn, launch: the sizes of the picture and (grid, block) for them, which are
-    checked first. hints: one after another. better: a line on what the better answer
-    does, for a costlier one. scored: sizes for the score, with "launch", if they
-    differ. limits: counts that an answer must meet (counts.py has their names); why: by
-    name, a sentence for a limit whose numbers do not explain it. budget: counts, as a
-    score shows them, within the budget, if a taught way needs more than usual. start: a
-    function, or its text, for the reader to repair; it is then the stub.
+    title, text: a name, and one or two sentences whose terms may be links to their
+    entries, such as [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
+    function of the inputs, sizes and values by name. answer: the best known answer; the
+    reader writes the part between its two marks (catalogue.py). checks: options of
+    weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them;
+    this case is checked first. hints: texts to read one after another. better: a line
+    on the better answer's method, shown for a costlier answer. scored: sizes for the
+    score, with "launch", if they differ from the drawn ones. limits: bounds on counts
+    for a right answer (counts.py lists the names); why: by name, a sentence for a limit
+    whose numbers do not explain it. budget: counts, as a score shows them, that are
+    within the budget, if a taught method needs more than usual. start: a function, or
+    its text, for the reader to repair; it is then the stub.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Puzzle:
     # ---- methods for the reader --------------------------------------------------
 
     def goal(self) -> Any:
-        """Draw what the outputs shall hold, computed by the reference."""
+        """Draw the goal: the expected outputs, computed by the reference."""
         return draw_goal(self)
 
     def check(self, answer: Any, *, device: Any = None) -> Solved | None:
@@ -105,10 +107,10 @@ class Puzzle:
 
         answer: a Python kernel, sim(k), numba_jit(k), cuda_c(k), a kernel of %%cuda or
         load_cuda(), or the result of load_cuda(). device: where CUDA C runs, "cpu" or
-        "cuda"; None: on both if there is a GPU. Raises Mismatch if the answer is wrong
-        or misses the puzzle's limits, with the element and the thread but never the
-        answer. In a notebook, the picture of show() appears above it. Raises
-        ArgumentError if `answer` is not an answer.
+        "cuda"; None: on both if there is a GPU, else on the CPU. Raises Mismatch if the
+        answer is wrong or misses the puzzle's limits. The error names the element and
+        the thread but never the answer. In a notebook, the picture of show() appears
+        above the error. Raises ArgumentError if `answer` is not an answer.
         """
         with short_errors(answer):
             given = parse_answer(self, answer)
@@ -126,7 +128,7 @@ class Puzzle:
             return None
 
     def show(self, answer: Any) -> Any:
-        """Draw what an answer does at the usual size: who touches what."""
+        """Draw what an answer does at the usual size: the accesses of each thread."""
         with short_errors(answer):
             given = parse_answer(self, answer)
             try:
@@ -139,7 +141,7 @@ class Puzzle:
                 raise explain_stop(given, error) from None
 
     def reset(self, language: str = "python") -> None:
-        """Show the stub again, in a new cell below or, without cells, printed.
+        """Show the stub again in a new cell below; without cells, print it.
 
         language: "python" or "cuda".
         """
@@ -154,7 +156,7 @@ class Puzzle:
 
     @property
     def solution(self) -> ProgramText:
-        """The best known answer, in colour."""
+        """The best known answer, displayed in colour."""
         return ProgramText(self.solved_text, "python")
 
     # ---- texts -------------------------------------------------------------------
@@ -174,7 +176,7 @@ class Puzzle:
 
     @cached_property
     def spec_text(self) -> str:
-        """The reference's source, in which it has the name spec."""
+        """The reference's source, with the function renamed to spec."""
         text = _read_source(self.spec)
         return re.sub(rf"\b{self.spec.__name__}\b", "spec", text)
 
@@ -185,7 +187,7 @@ class Puzzle:
 
     @cached_property
     def cuda_c_stub(self) -> str:
-        """The text from which the reader starts in CUDA C; "" as above."""
+        """The stub in CUDA C; "" for a function of NumPy."""
         if not self.is_kernel:
             return ""
         if self.start is not None:
@@ -193,7 +195,7 @@ class Puzzle:
         return make_stub(f"%%cuda\n{self._in_c(self.answer)}").partition("\n")[2]
 
     def specs(self) -> dict[str, Spec]:
-        """Return each array as check() expects it: outputs, inputs, inout."""
+        """Return the arrays' descriptions for check(): outputs, inputs, inout."""
         return {n: s for group in spoken_of(self.checks) for n, s in group.items()}
 
     def _in_c(self, function: Callable[..., Any]) -> str:
@@ -219,7 +221,8 @@ class Puzzle:
         """
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
-        if self.is_kernel:  # the puzzle defines the types, whatever CUDA C has
+        # The puzzle defines the types, regardless of those in CUDA C.
+        if self.is_kernel:
             arrays = self.specs().items()
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
         options |= {"device": device, "watched": True}  # used only for CUDA C
@@ -235,7 +238,7 @@ class Puzzle:
             raise explain_stop(given, error) from None
 
     def _lacks(self, given: PuzzleAnswer, device: Any) -> str:
-        """Describe what a kernel to repair does not do yet, for its stub."""
+        """Describe the failure of an unrepaired kernel; "" for other stubs."""
         if self.start is None:
             return ""
         try:
@@ -246,7 +249,7 @@ class Puzzle:
         return ""
 
     def _stops(self, given: PuzzleAnswer) -> str:
-        """Describe a kernel that goes beyond its stub and still raises."""
+        """Describe an answer that goes beyond its stub but still raises an error."""
         if dump_function(given.text) == dump_function(self.stub):
             return ""
         return f": `raise NotImplementedError` still stands in {given.name}"
@@ -262,12 +265,11 @@ class Puzzle:
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
 
     def _judged(self, given: PuzzleAnswer, device: Any) -> Solved:
-        """Check, count and record the answer."""
-        # Imported lazily: a puzzle can be read without the checker and the counters.
+        """Check, count and record an answer."""
 
         verdict = self._checked(given, device)
         counts = score(self, given.subject)
-        if self.group:  # other puzzles are not part of the course
+        if self.group:  # Other puzzles are not part of the course.
             remember(self, given.language, counts)
         return Solved(
             self, given.language, verdict, counts, cloth(self), read_progress()
@@ -282,13 +284,13 @@ class Puzzle:
 
     @property
     def lesson(self) -> str:
-        """The lesson with the puzzle, such as "lesson 01a"; "" without one."""
+        """The lesson with the puzzle, such as "lesson 01a"; "" if it has none."""
         return f"lesson {number_of(LESSONS[self.group])}" if self.group else ""
 
     @property
     def link(self) -> str:
-        """The link to its lesson from another notebook; "" as above."""
-        # In a notebook that it opens, JupyterLab finds cells but not headings.
+        """The link to the puzzle's cell from another notebook; "" without a lesson."""
+        # JupyterLab finds cells, but not headings, in a notebook opened by a link.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
         return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
 
@@ -310,7 +312,7 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """Return the group and the name of a puzzle: its group is its module here.
+    """Return the group and the name of a puzzle. The group is its module's name.
 
     In a notebook, a puzzle has no group and, by default, its kernel's name.
     """

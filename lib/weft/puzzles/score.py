@@ -1,12 +1,12 @@
-"""Count an answer's cost beside the best known one's: score(puzzle, answer).
+"""Count an answer's cost beside that of the best known: score(puzzle, answer).
 
-One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted. A
-Python kernel, including one for Numba, is counted on the simulator. CUDA C is counted
-by the watch build on the CPU, wherever it was checked. The best known answer is counted
-in the same way. Limits are judged in every case.
+One launch at the puzzle's `scored` sizes (by default `drawn`) is counted. A Python
+kernel, including one for Numba, is counted on the simulator. CUDA C is counted by the
+watch build on the CPU, regardless of where it was checked. The best known answer is
+counted in the same way. Limits are judged in every case.
 
-counts.py defines the counts and their budgets. The budget allows every way to the
-answer that a lesson or a hint teaches; EXPLAINED is the explanation for the reader.
+counts.py defines the counts and their budgets. The budget allows every method that a
+lesson or a hint teaches; EXPLAINED is the explanation for the reader.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EXPLAINED = (
     "beyond it is still right."
 )
 NOT_COUNTED = "Not counted: that is done on the CPU, where this does not compile."
-TIMEOUT = 10.0  # seconds of a launch, as in check()
+TIMEOUT = 10.0  # time limit of a launch in seconds, as in check()
 ALWAYS = ("reads", "writes")
 IF_ANY = (
     *("atomics", "shared_reads", "shared_writes", "shared_atomics", "shared_turns"),
@@ -65,9 +65,9 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     """Return the counts of a right answer beside those of the best known.
 
     answer: as for Puzzle.check(). Raises Mismatch if the launch has a fault, or if a
-    count does not meet the puzzle's limits. There are no rows for a function that is
-    not launched (an exercise in NumPy), and for C that g++ cannot compile. With limits,
-    the latter raises the compiler's error.
+    count does not meet the puzzle's limits. The result has no rows for a function that
+    is not launched (an exercise in NumPy), or for C that g++ cannot compile. If there
+    are limits, such C raises the compiler's error.
     """
     case = ScoredCase.of(puzzle)
     if case is None:
@@ -75,7 +75,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     runner = _choose_runner(answer)
     try:
         report = case.launched(runner)
-    except (CompileError, BuildError):  # of C for a GPU alone
+    except (CompileError, BuildError):  # The C code compiles only for a GPU.
         if puzzle.limits:
             raise
         return Score(advice=NOT_COUNTED)
@@ -93,7 +93,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
 
 @dataclass(frozen=True)
 class ScoredCase:
-    """The sizes and the launch that a puzzle is scored with."""
+    """The sizes and the launch with which a puzzle is scored."""
 
     puzzle: Puzzle
     sizes: Mapping[str, int]
@@ -115,7 +115,7 @@ class ScoredCase:
         ((row, shape),) = plan_cases(
             problem, runner, sizes, None, None, self.launch, shared
         )
-        assert shape is not None  # there is a launch
+        assert shape is not None  # A kernel always has a launch shape.
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
             return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
@@ -124,7 +124,7 @@ class ScoredCase:
             raise Mismatch(f"{fault} (with {self._where(shape)})", **facts) from None
 
     def problem(self) -> Problem:
-        """Return the task of an answer, as check() takes it."""
+        """Return the puzzle as a problem for check()."""
         checks = self.puzzle.checks
         values, groups = dict(checks.get("values") or {}), spoken_of(checks)
         asked = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
@@ -139,7 +139,7 @@ class ScoredCase:
             said = f"{name}: {one.text}{where}"
             raise Mismatch(said, **facts, index=one.index, report=report)
         inputs = self.puzzle.checks.get("inputs") or {}
-        # This includes values restored before the end, which no comparison sees.
+        # Inputs restored before the end count as written, though no comparison sees it.
         kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
         held = {**limits, **kept}
         for said, array, what in list_refusals(name, report, held, self.sizes):
@@ -148,19 +148,20 @@ class ScoredCase:
             raise Mismatch(said + where + why, **facts, sizes=dict(self.sizes))
 
     def other(self, report: Report) -> str:
-        """Write the sizes and the launch if they are not those that are drawn."""
+        """Write the sizes and the launch, unless they are those of the drawn case."""
         if self.sizes == dict(self.puzzle.drawn) and self.launch == self.puzzle.launch:
             return ""
         return self._where(LaunchShape(report.grid, report.block))
 
     def _where(self, shape: LaunchShape) -> str:
-        """Write the sizes and the launch: n = 8, grid 2, block 4."""
+        """Write the sizes and the launch, such as "n = 8, grid 2, block 4"."""
         parts = [f"{name} = {number}" for name, number in self.sizes.items()]
         return ", ".join([*parts, str(shape)])
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """Choose how to count the answer: on the CPU, a Numba kernel by its Python body."""
+    """Choose the runner that counts an answer on the CPU; Numba's is its Python
+    body."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return make_runners(answer, True, "cpu", True)[0]
@@ -177,7 +178,7 @@ def _report(
 
 
 def _can_be_met(name: str, best: Counters) -> bool:
-    """Return whether a limit can be met in this language, as the best known shows.
+    """Return whether the best known answer meets a limit in the answer's language.
 
     A C compiler omits a read of a value that the same thread has just written.
     """
@@ -188,7 +189,7 @@ _known: dict[Any, Counters] = {}  # counts of the best known answers, each count
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
-    """Count the best known answer in Python, or translated to C like the answer."""
+    """Count the best known answer in the answer's language, Python or C."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
@@ -205,12 +206,14 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
-        each = yours.threads if count.per == "thread" else 1  # others are divided
+        # count_value() has already applied the other divisors.
+        each = yours.threads if count.per == "thread" else 1
         numbers = [count_value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):
             continue
         if count.is_mean and not all(numbers):
-            continue  # the mean of nothing, such as reads when shuffles do the work
+            # There is nothing to average, such as reads when shuffles do the work.
+            continue
         budget = allowed_count(case.puzzle, name, numbers[1])
         rows.append(CountRow(what, *numbers, count.least, budget))
     return rows
@@ -219,11 +222,11 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
 def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     """List the counts to show: reads and writes, others that occur, and limits.
 
-    If the limits name every array of a count, its sum is not shown.
+    If limits on single arrays cover a count completely, its sum is not shown.
     """
     seen = (yours, best)
     names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in seen))]
-    shown: dict[str, None] = {}  # in this order
+    shown: dict[str, None] = {}  # A dict keeps the order.
     for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
         sums = [
@@ -241,8 +244,8 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
 class CountRow:
     """One count: its name, the answer's number and that of the best known.
 
-    least: more is better. budget: up to this, or down to it, an answer is within the
-    budget; None: up to the best known.
+    least: whether more is better. budget: the largest number within the budget (or the
+    smallest, if more is better); None: that of the best known.
     """
 
     what: str
@@ -253,12 +256,12 @@ class CountRow:
 
     @property
     def worse(self) -> bool:
-        """Whether the best known needs less."""
+        """Whether the best known answer is better in this count."""
         return self._is_worse_than(self.best)
 
     @property
     def better(self) -> bool:
-        """Whether the best known needs more."""
+        """Whether the best known answer is worse in this count."""
         return is_above(*(self.best, self.yours)[:: -1 if self.least else 1])
 
     @property
@@ -269,7 +272,7 @@ class CountRow:
 
     @property
     def mark(self) -> str:
-        """The verdict: as good, more, fewer! (if more is better: fewer, more!)."""
+        """The verdict: "as good", "more", "fewer!"; reversed if more is better."""
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"
@@ -283,11 +286,11 @@ class CountRow:
 
 @dataclass(frozen=True)
 class Score:
-    """How an answer compares with the best known one; EXPLAINED is the rule.
+    """The comparison of an answer with the best known; EXPLAINED describes the rule.
 
-    rows: the counts; those that differ are shown. advice: what the best known does
-    better. case: the sizes and the launch that were counted, if they differ from the
-    picture's.
+    rows: all counts; those that differ are shown. advice: the better method of the best
+    known answer. case: the sizes and the launch that were counted, if they differ from
+    the picture's.
     """
 
     rows: tuple[CountRow, ...] = ()
@@ -306,13 +309,13 @@ class Score:
 
     @property
     def beats(self) -> bool:
-        """Whether at least one count is lower, and none higher."""
+        """Whether at least one count is better than the best known, and none worse."""
         differing = self.differing
         return bool(differing) and all(row.better for row in differing)
 
     @property
     def sentence(self) -> str:
-        """The verdict in words, with what the best known does better, if anything."""
+        """The verdict in words, with advice if the answer is not the best."""
         if not self.rows:
             return self.advice
         if not self.differing:
@@ -325,7 +328,7 @@ class Score:
         return f"{start}{': ' + self.advice if self.advice else '.'}"
 
     def json(self) -> dict[str, list[float]]:
-        """Return each row's numbers: yours, best."""
+        """Return each row's numbers as [answer, best known]."""
         return {row.what: [row.yours, row.best] for row in self.rows}
 
     def __str__(self) -> str:

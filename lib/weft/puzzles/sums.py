@@ -74,7 +74,7 @@ DOT = Puzzle(
         "lanes.a": 8,
         "atomics": 0,
     },
-    budget={"barriers": 4},  # of the lesson's tree
+    budget={"barriers": 4},  # the barriers of the lesson's tree
 )
 
 
@@ -142,7 +142,8 @@ PREFIX_SUM = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        "shared_read_lanes": 2,  # of 4, 2 and 1: a thread that adds alone has 1
+        # 4, 2 and 1 threads of a tree read together; a lone thread has 1 lane.
+        "shared_read_lanes": 2,
     },
 )
 
@@ -242,9 +243,10 @@ def argmax_rows(out, a, cols):
 
 
 def numbers(rng, shape):
-    """Few different values, so that many are equal; some rows all negative.
+    """Return numbers with few distinct values, so that many are equal.
 
-    With enough rows, some contain fractions and some numbers far from zero.
+    Some rows are all negative. With enough rows, some contain fractions, and some
+    contain numbers far from zero.
     """
     whole = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
     if shape[0] < 3:
@@ -320,9 +322,10 @@ def softmax_rows(out, a, cols):
 
 
 def softmax_numbers(rng, shape):
-    """Around 0, far above and far below it, where exp() alone is inf or 0.
+    """Return rows around 0, far above and far below it, where exp() alone is inf or 0.
 
-    In every third row one number, the last or any, is far above all others.
+    In every third row, one number is far above all others: the last one, or a random
+    one.
     """
     rows, cols = shape
     x = 3 * rng.standard_normal(shape) + rng.choice([0, 500, -500], (rows, 1))
@@ -332,10 +335,14 @@ def softmax_numbers(rng, shape):
 
 
 def bound(a, want):
-    """Of a difference d, its exp (4 units: 2 of the last place), a sum, a quotient."""
+    """Return the error bounds: of a difference d, its exp, a sum, and a quotient.
+
+    exp is accurate to 4 units (2 in the last place).
+    """
     unit, out = 2.0**-24, want["out"]
-    d = a.max(axis=1, keepdims=True) - a  # rounded: exp's relative error is d units
-    mean = (out * d).sum(axis=1, keepdims=True)  # of that, in the sum
+    # The difference is rounded, so the relative error of its exp is d units.
+    d = a.max(axis=1, keepdims=True) - a
+    mean = (out * d).sum(axis=1, keepdims=True)  # The mean of that error over the sum.
     return 1.01 * unit * out * (d + mean + 4 + 4 + a.shape[1] + 1) + 1e-37
 
 
@@ -381,5 +388,5 @@ SOFTMAX = Puzzle(
     ),
     scored=dict(rows=4, cols=8, launch=(4, 8)),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
-    budget={"barriers": 9},  # of two trees
+    budget={"barriers": 9},  # the barriers of two trees
 )

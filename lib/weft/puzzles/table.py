@@ -1,7 +1,7 @@
 """Show the puzzles as a table: a row for each lesson, with links, marks and minutes.
 
-The lesson's notebook (lessons.py) has its title, its minutes and the puzzles of its
-core. It is read when a table is shown.
+The title, the minutes and the puzzles of the core come from the lesson's notebook
+(lessons.py), which is read when a table is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
-WHOLE = "white-space:nowrap"  # a cell that is one line
+WHOLE = "white-space:nowrap"  # style of a cell that is one line
 LEGEND = "bold: part of the lesson's core; the others are practice"
 
 
@@ -40,17 +40,17 @@ class LessonPuzzles:
 
     @property
     def number(self) -> str:
-        """The number in the file's name, such as 01a."""
+        """The number in the file's name, such as "01a"."""
         return number_of(self.notebook)
 
     @functools.cached_property
     def minutes(self) -> float:
-        """The minutes for all of its puzzles."""
+        """The total minutes for the puzzles."""
         return sum(map(puzzle_minutes, self.names))
 
 
 def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
-    """Return the row of a group of puzzles; no title if its notebook is missing."""
+    """Return the row of a group; its title is "" if there is no notebook."""
     notebook = LESSONS[group]
     lesson = _load_lessons().get(notebook)
     if lesson is None:
@@ -63,7 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """Load the course's lessons by file; notebooks stay unchanged meanwhile."""
+    """Load the lessons by file, once, since notebooks do not change meanwhile."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 
@@ -106,7 +106,7 @@ def write_legend() -> str:
 
 
 def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
-    """Write a summary: 2 of 5 solved, 24 minutes; next: guards."""
+    """Write a summary, such as "2 of 5 solved, 24 minutes; next: guards"."""
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
     done = len(row.names) - len(left)
@@ -117,7 +117,7 @@ def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
 
 
 def in_html(progress: PuzzleProgress) -> str:
-    """Write the table of a notebook."""
+    """Write the table for a notebook."""
     rows = "".join(_write_line(progress, *one) for one in progress.groups.items())
     states = "".join(
         f'<span style="display:inline-flex;align-items:center;gap:4px;'
@@ -153,7 +153,7 @@ def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) ->
 
 
 def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> str:
-    """Write a puzzle's mark and its name, which is a link to it."""
+    """Write a puzzle's mark and its name, both linked to the puzzle."""
     link = html.escape(load(name).link, quote=True)
     weight = "bold" if name in row.core else "normal"
     return (
@@ -164,9 +164,9 @@ def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> st
 
 
 def mark(state: str, title: str) -> str:
-    """Draw a cell of cloth: open is pale, solved has a check, the best has a star.
+    """Draw a mark: pale if open, a check if solved, a star if within the budget.
 
-    title: its tooltip.
+    title: the mark's tooltip.
     """
     look, inside = f'fill="none" {PALE}', ""
     if state == SOLVED:

@@ -1,4 +1,4 @@
-"""The puzzles of lesson 01a: which thread does what, in one block.
+"""The puzzles of lesson 01a: the work of each thread, in one block.
 
 map, zip, guards    one dimension
 map2d, broadcast    rows and columns
@@ -46,8 +46,9 @@ MAP = Puzzle(
     ],
     better="A thread needs one read and one write, since it handles one number only.",
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of them by each thread
-        "rounds.out": 3,  # nor all by one: a store and then `+=` are three
+        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
+        # ... nor may one thread write all alone; a store and then `+=` takes 3 rounds.
+        "rounds.out": 3,
     },
 )
 
@@ -91,8 +92,9 @@ ZIP = Puzzle(
         "steps in a local variable, and store it once."
     ),
     limits={
-        "writes.out": lambda n: 2 * n,  # not all of them by each thread
-        "rounds.out": 3,  # nor all by one: a store and then `+=` are three
+        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
+        # ... nor may one thread write all alone; a store and then `+=` takes 3 rounds.
+        "rounds.out": 3,
     },
 )
 
@@ -140,8 +142,9 @@ GUARDS = Puzzle(
     better="Only the threads that have a number read and write, once each.",
     scored=dict(n=4, launch=(1, 16)),
     limits={
-        "writes.out": lambda n: 2 * n,  # no thread repeats another one's work
-        "rounds.out": 3,  # nor does one do all: a store and then `+=` are three
+        "writes.out": lambda n: 2 * n,  # No thread may repeat the work of others ...
+        # ... or do all of it alone; a store and then `+=` takes 3 rounds.
+        "rounds.out": 3,
     },
 )
 
@@ -162,7 +165,7 @@ def invert(out, a, height, width):
 
 
 def pixels(rng, shape):
-    """Grey values, from 0 (black) to 255 (white)."""
+    """Return grey values from 0 (black) to 255 (white)."""
     return rng.integers(0, 256, shape)
 
 

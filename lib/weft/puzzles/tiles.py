@@ -65,9 +65,10 @@ SHARED = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "shared_writes": (lambda n: n, None),
-        "shared_reads": (lambda n: n, None),  # not from a variable
+        # The numbers must be read from `s`, not from a variable.
+        "shared_reads": (lambda n: n, None),
     },
-    budget={"shared_turns": 8},  # of three reads after a barrier
+    budget={"shared_turns": 8},  # the turns of three reads after a barrier
 )
 
 
@@ -128,7 +129,8 @@ POOLING = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        "shared_writes": (lambda n: n, None),  # not through `out`
+        # Numbers must be exchanged through `s`, not through `out`.
+        "shared_writes": (lambda n: n, None),
     },
 )
 
@@ -182,7 +184,8 @@ CONV1D = Puzzle(
         launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),
-    drawn=dict(n=12, k=3),  # two blocks: out[6] needs a number of the second
+    # two blocks, so that out[6] needs a number of the second block
+    drawn=dict(n=12, k=3),
     launch=(2, 8),
     hints=[
         "Begin with one block: every thread loads a number of `a`, and some load one "
@@ -202,6 +205,6 @@ CONV1D = Puzzle(
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
         "reads.b": lambda blocks, k: blocks * k,
-        "lanes.a": 3,  # three threads load a halo
+        "lanes.a": 3,  # Three threads load a halo.
     },
 )

@@ -1,6 +1,6 @@
-"""Run a kernel under the watch build: report its faults and what each line costs.
+"""Run a kernel under the watch build: report its faults and the cost of each line.
 
-report = inspect(kernel)[grid, block](*args)
+    report = inspect(kernel)[grid, block](*args)
 
 WatchedTensor and load_watched_library() do the same for an op's library.
 """
@@ -27,7 +27,7 @@ from ..report.model import ProgramReport, Report
 from ..report.raw import Files, program_report
 from ..toolchain import build, native
 
-SEED = 2  # the first of the runtime's random orders
+SEED = 2  # the runtime's number for its first random order
 POINTERS = {
     torch.float32: "float *",
     torch.int32: "int32_t *",
@@ -44,19 +44,19 @@ def inspect(
 ) -> Inspector | Any:
     """Watch a kernel's launch: inspect(kernel)[grid, block](*args).
 
-    kernel: from load_cuda() or %%cuda, or cuda_c(k): its CUDA C runs on the CPU under
-    the watch build. A plain Python function runs on the simulator: sim(kernel). The
-    launch takes the arguments of kernel[grid, block](...) and returns a Report of its
-    faults and of the cost of each line. Arrays on a GPU are copied to the host and
-    back.
+    kernel: one of load_cuda() or %%cuda, or cuda_c(k), whose CUDA C runs on the CPU
+    under the watch build. A plain Python function runs on the simulator, like
+    sim(kernel). The launch takes the arguments of kernel[grid, block](...) and returns
+    a Report of its faults and of the cost of each line. Arrays on a GPU are copied to
+    the host and back.
 
     order: the order in which threads and blocks run: "forward", "reverse", "shuffled",
-    or a number that seeds a shuffle. quiet: do not display the findings. timeout:
-    seconds that the launch may take (default 60; 0: no limit).
+    or a number that seeds a shuffle. quiet: whether to hide the findings. timeout: time
+    limit of the launch in seconds (default 60; 0: no limit).
 
-    Raises KernelFault where the launch ends early (an access out of bounds, a
-    deadlock, ...): its .report has the findings until then, and the arrays keep their
-    values. Raises ArgumentError for a wrong kernel, order or timeout.
+    Raises KernelFault if the launch ends early (an access out of bounds, a deadlock,
+    ...). Its .report contains the findings so far, and the arrays keep their values.
+    Raises ArgumentError for an invalid kernel, order or timeout.
     """
     number = _encode_order(order)
     limit = isinstance(timeout, (int, float)) and 0 <= timeout <= 86400
@@ -79,7 +79,7 @@ def inspect(
 
 
 class Inspector:
-    """The result of inspect(kernel): it takes the launch's shape in brackets."""
+    """The result of inspect(kernel), which takes the launch shape in brackets."""
 
     def __init__(
         self, kernel: Any, order: int, quiet: bool, timeout: float | None
@@ -91,7 +91,7 @@ class Inspector:
         if isinstance(self.kernel, TranslatedKernel):
             return Inspection(self, self.kernel[key].prepared)
         launch = self.kernel.at(key)
-        if isinstance(launch, Kernel):  # the key was a template's arguments
+        if isinstance(launch, Kernel):  # The brackets contained a template's arguments.
             return Inspector(launch, self.order, self.quiet, self.timeout)
         return Inspection(self, lambda args: (launch, args))
 
@@ -104,9 +104,9 @@ class Inspector:
 
 
 class Inspection:
-    """One launch shape, inspect(kernel)[grid, block]: it takes the arguments.
+    """One launch shape, inspect(kernel)[grid, block], which takes the arguments.
 
-    prepare: maps the arguments to the Launch and to its own arguments.
+    prepare: a function that maps the arguments to a Launch and the Launch's arguments.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Inspection:
 
 
 def _encode_order(order: Any) -> int:
-    """Return the runtime's number for an order."""
+    """Return the runtime's number for an order of threads."""
     if order in ORDERS and isinstance(order, str):
         return {"forward": 0, "reverse": 1}.get(order, SEED)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
@@ -154,7 +154,7 @@ def _copy_to_host(
     kernel: Kernel, args: Sequence[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the arguments on the host, and the pairs of arrays to copy back."""
-    source = kernel.module.text()  # including its structs
+    source = kernel.module.text()  # The text includes the definitions of its structs.
     bound = Binder(kernel.__name__, kernel.params, source).bind(args)
     hosts: dict[int, Any] = {}
     back: dict[int, tuple[Any, Any]] = {}
@@ -170,23 +170,23 @@ def _copy_to_host(
 
 
 def watch_flavour() -> build.Flavour:
-    """Return the build flavour that watches accesses."""
+    """Return the build flavour of the watch build."""
     return dataclasses.replace(build.Flavour.here("cpu"), check=True)
 
 
 @functools.cache
 def load_watched_library(op: str) -> native.Library:
-    """Load an op's library, built to watch its accesses."""
+    """Load the watch build of an op's library."""
     return native.Library(op, "cpu", build.library(op, watch_flavour()))
 
 
 def report_watched(title: str) -> ProgramReport:
-    """Report the accesses since simt_check_begin(), on the lines of our own files."""
+    """Report the accesses since simt_check_begin(), by lines of the lab's own files."""
     return program_report(raw_report(), Files(str(build.ROOT)), title)
 
 
 class WatchedTensor:
-    """A tensor's copy in the runtime's memory; written: its bytes are initialised."""
+    """A tensor's copy in the runtime's memory; written: whether it is initialised."""
 
     def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
         bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype
@@ -203,12 +203,12 @@ class WatchedTensor:
             ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
 
     def values(self) -> np.ndarray:
-        """Return a copy of the present values."""
+        """Return a copy of the current values."""
         values = np.frombuffer(
             ffi.buffer(self.memory, self.host.nbytes), self.host.dtype
         )
         return values.reshape(self.host.shape).copy()
 
     def release(self) -> None:
-        """Free the memory."""
+        """Free the copy's memory."""
         open_runtime().simt_check_release(self.memory)

@@ -1,8 +1,8 @@
 """Explain the name of a vendor's kernel: explain("ampere_sgemm_128x64_tn").
 
 Libraries encode a kernel's work in its name: the tile of the result that a block
-computes, which matrices are transposed, the instruction, and the targeted card. Names
-change from release to release; a part that no rule covers is shown unchanged.
+computes, which matrices are transposed, the instruction, and the target GPU. Names
+change from release to release, so a name that no rule covers is shown unchanged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 class Name:
     """The parts of a kernel's name; a part that the name lacks is "".
 
-    short: a short name. what: the work that it does. library: its origin. tile: the
-    tile of the result that one block computes, rows x columns (x depth). layout: "tn"
-    and so on, or "nhwc". precision: the types that are multiplied, and the unit that
+    short: a short name. what: its work. library: its origin. tile: the tile of the
+    result that one block computes, rows x columns (x depth). layout: a layout such as
+    "tn" or "nhwc". precision: the types that are multiplied, and the unit that
     multiplies them. made_for: a compute capability.
     """
 
@@ -30,7 +30,7 @@ class Name:
     made_for: str = ""
 
 
-# The meaning of each mark in a name.
+# The meaning of the marks in names.
 MARKS = {
     "tn": "t, n: the first matrix is transposed, the second is not, as BLAS counts, "
     "which keeps columns together: a row-major matrix is a transposed one to it",
@@ -42,7 +42,7 @@ MARKS = {
     "FMA": "FMA: plain multiply-adds of float32: sgemm, simt, scudnn in the name",
 }
 
-# Pattern in the name -> (short name, work, library). The first match counts.
+# Pattern in the name -> (short name, work, library); the first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),
@@ -234,10 +234,10 @@ def explain(name: str) -> Name:
 
 
 def bare(name: str) -> str:
-    """Return the function's own name, without result type, templates and namespaces."""
+    """Return the function's unqualified name, without result type and templates."""
     text = name.replace("(anonymous namespace)", "anonymous")
     previous = ""
-    while previous != text:  # innermost brackets first
+    while previous != text:  # Remove the innermost brackets first.
         previous, text = text, re.sub(r"<[^<>]*>|\([^()]*\)", "", text)
     text = text.split("<")[0].split("(")[0].strip()
     return text.split(" ")[-1].split("::")[-1] or name[:60]

@@ -2,25 +2,25 @@
 
 Ideas for the glossary:
 
-    warps((16, 4))            which threads of a block are a warp, and their lanes
+    warps((16, 4))            the warps of a block, and the lanes of their threads
     rounds("down", "xor")     how lanes add up their numbers, round by round
-    tiles(8, 4)               which tiles of a and b a block of a product uses in turn
+    tiles(8, 4)               the tiles of a and b that a block uses in turn
 
-For lesson 08c, the bits of a number, and which lane has which element:
+For lesson 08c, the bits of a number, and the lane of each element:
 
     bits({"fp32": (8, 23), "bf16": (8, 7)})
     mine, kept = owners("a")                  lane and register of each element
     fragments({"a": mine}, lane=5)
     ring(stages=8, places=4, latency=3)       a producer fills what consumers empty
 
-One request of a warp, with the sectors it takes or its turns at the banks:
+One request of a warp, with the sectors that it takes or its turns at the banks:
 
     lanes = np.arange(32)
     sectors({"x[i]": lanes, "x[2 * i]": 2 * lanes})
     banks({"s[33 * t]": 33 * lanes})
 
-Each row is a request: the numbers of the 4-byte elements that lanes 0 to 31 access.
-Element 0 is at the beginning of a sector, and in bank 0.
+Each row is a request: the indices of the 4-byte elements that lanes 0 to 31 access.
+Element 0 is at the start of a sector, and in bank 0.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from ..base.errors import ArgumentError
 from ..base.style import INK, READ, SHARED, THREAD, WRITTEN, fade_colour
 from .view import cells, figure, frame, sheet, thread
 
-CELL = 0.4  # inches, of a thread
-GAP = 1.7  # cells from one round to the next
+CELL = 0.4  # size of a thread in inches
+GAP = 1.7  # distance between rounds in cells
 LANES = 32
-ROUNDS = {  # a round's name, and the lane whose number lane `i` adds, `step` apart
+ROUNDS = {  # a round's name, and the lane whose number lane `i` adds for this `step`
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -46,7 +46,7 @@ ROUNDS = {  # a round's name, and the lane whose number lane `i` adds, `step` ap
 
 
 def warps(block: tuple[int, int]) -> None:
-    """Draw a block of (x, y) threads with their lanes; warps differ in colour."""
+    """Draw a block of (x, y) threads with their lanes; warps alternate in colour."""
     wide, high = block
     with figure(CELL * (wide + 1), CELL * (high + 1)) as ax:
         sheet(ax, wide + 0.1, high + 0.1)
@@ -59,11 +59,11 @@ def warps(block: tuple[int, int]) -> None:
 
 
 def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
-    """Draw how lanes add each other's numbers, and each lane's number after a round.
+    """Draw how lanes add each other's numbers, and each lane's number after each round.
 
-    kinds: "down" (a reduction: the sum ends in lane 0), "xor" (all lanes have it) or
-    "up" (a scan); a panel for each. Pale numbers are final or no longer used. numbers:
-    the initial ones; their count is a power of two.
+    kinds: "down" (a reduction: the sum ends in lane 0), "xor" (a reduction: all lanes
+    get the sum) or "up" (a scan); each gets a panel. Pale numbers are final or no
+    longer used. numbers: the initial numbers, whose count must be a power of two.
     """
     count = len(numbers)
     if count & (count - 1) or not count or not set(kinds) <= set(ROUNDS) or not kinds:
@@ -118,11 +118,11 @@ def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
 def tiles(side: int, tile: int) -> None:
     """Draw c = a @ b, all side x side: one tile of c, and the tiles that it needs.
 
-    Each number is the turn of the block's loop that loads the tile.
+    Each number is the iteration of the block's loop that loads the tile.
     """
     if tile < 1 or side % tile:
         raise ArgumentError(f"tiles({side}, {tile}): whole tiles only")
-    row, col = side // tile - 1, side // tile // 2  # of the tile of c
+    row, col = side // tile - 1, side // tile // 2  # indices of the tile of c
     step = side + 2
     with figure(0.25 * (2 * step + 1), 0.25 * (2 * step + 1)) as ax:
         sheet(ax, 2 * step, 2 * step)
@@ -147,7 +147,7 @@ def tiles(side: int, tile: int) -> None:
 def _mark_cells(
     side: int, corners: Sequence[tuple[int, int]], tile: int
 ) -> tuple[list[list[object]], list[tuple[int, int]]]:
-    """Return the turn that loads each cell ("" for none), and the loaded cells."""
+    """Return the iteration that loads each cell ("" for none), and the loaded cells."""
     values: list[list[object]] = [[""] * side for _ in range(side)]
     marks = []
     for turn, (top, left) in enumerate(corners):
@@ -157,16 +157,16 @@ def _mark_cells(
     return values, marks
 
 
-WORD = 32  # bits
-FRAGMENT_NAME = 5.5  # the width of a name, in cells
-BIT = 0.235  # inches
-BIT_GAP = 2  # cells between fragments
+WORD = 32  # bits of a word
+FRAGMENT_NAME = 5.5  # width of a name in cells
+BIT = 0.235  # size of a bit in inches
+BIT_GAP = 2  # distance between fragments in cells
 
 
 def bits(formats: Mapping[str, tuple[int, int]]) -> None:
-    """Draw formats below each other, by their bits of exponent and of mantissa.
+    """Draw number formats below each other, given their bits of exponent and mantissa.
 
-    Dashed: bits that are in memory, as part of a float, and are ignored.
+    Pale cells are bits that a 32-bit float in memory has and the format ignores.
     """
     with figure(BIT * (FRAGMENT_NAME + WORD + 0.5), BIT * 1.7 * len(formats)) as ax:
         sheet(ax, FRAGMENT_NAME + WORD + 0.3, 1.7 * len(formats))
@@ -181,13 +181,13 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each element's lane and its number there, for mma.sync, 16 bits, k = 16.
+    """Return each element's lane and its index there, for mma.sync, 16 bits, k = 16.
 
-    which: "a" (16,16), "b" (16,8) or "c" (16,8). Numbers of a and b count halves: two
-    to a register. PTX ISA, "Matrix Fragments for mma.m16n8k16".
+    which: "a" (16,16), "b" (16,8) or "c" (16,8). Indices of a and b count 16-bit
+    elements, two to a register. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16".
     """
     rows, cols = np.indices({"a": (16, 16), "b": (16, 8), "c": (16, 8)}[which])
-    if which == "b":  # a column of b corresponds to a row of a
+    if which == "b":  # A column of b corresponds to a row of a.
         rows, cols = cols, rows
     lane = rows % 8 * 4 + cols % 8 // 2
     below, right = rows // 8, cols // 8
@@ -196,7 +196,7 @@ def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
-    """Draw matrices side by side, in each element the lane that holds it.
+    """Draw matrices side by side; each cell shows the lane that holds the element.
 
     lane: the lane whose elements are marked.
     """
@@ -212,11 +212,11 @@ def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
 
 
 def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
-    """Draw when stages arrive in a ring's places, and when they are multiplied.
+    """Draw when stages arrive in the places of a ring, and when they are multiplied.
 
-    latency: from the producer's request until a stage arrives; apart: between two
-    arrivals. Both are in units of the time to multiply a stage. Returns the share of
-    the time in which the tensor cores work.
+    latency: time from the producer's request until a stage arrives; apart: time between
+    two arrivals. Both are in units of the time to multiply a stage. Returns the share
+    of the time in which the tensor cores work.
     """
     asked, arrived, begun = stages_of(stages, places, latency, apart)
     end = begun[-1] + 1
@@ -237,7 +237,7 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
 def stages_of(
     stages: int, places: int, latency: float, apart: float
 ) -> tuple[list[float], list[float], list[float]]:
-    """Return when each stage is requested, when it arrives, when its products begin."""
+    """Return the times of each stage's request, its arrival, and its first product."""
     asked: list[float] = []
     arrived: list[float] = []
     begun: list[float] = []
@@ -261,7 +261,7 @@ def _draw_span(
 
 
 def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
-    """Draw a bit of the sign, exponent or mantissa, or an ignored one."""
+    """Draw a bit of sign ("s"), exponent ("e") or mantissa ("m"), or an ignored one."""
     look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
@@ -269,24 +269,24 @@ def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
     ax.text(left + 0.5, top + 0.53, kind, **where)
 
 
-SECTOR = 8  # 4-byte elements, 32 bytes
-BANKS = 32  # 4 bytes wide
-LANE_CELL = 0.2  # inches, of an element
-WARP_NAME = 6.5  # cells for the name, left of the elements
+SECTOR = 8  # 4-byte elements in a sector of 32 bytes
+BANKS = 32  # number of banks, each 4 bytes wide
+LANE_CELL = 0.2  # size of an element in inches
+WARP_NAME = 6.5  # width of the name, to the left of the elements, in cells
 SHOWN_SECTORS = 5
-SHOWN_TURNS = 4  # rows of the banks; further turns are described in words
+SHOWN_TURNS = 4  # rows of the banks; further turns are only counted
 Requests = Mapping[str, Sequence[int] | np.ndarray]
 
 
 def sectors_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the numbers of the sectors that contain these elements, each once."""
+    """Return the indices of the sectors that contain these elements, each once."""
     return np.unique(np.asarray(elements) // SECTOR)
 
 
 def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return the turn at its bank, from 0, in which each element is delivered.
 
-    An element that several lanes request is delivered to all of them at once.
+    If several lanes request the same element, all of them receive it in one turn.
     """
     words = np.unique(elements)
     order = np.lexsort((words, words % BANKS))
@@ -299,9 +299,9 @@ def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def sectors(requests: Requests) -> None:
-    """Draw the sectors that each request takes, from the first one on.
+    """Draw the sectors that each request takes, beginning with the lowest.
 
-    The number in an element is the first lane that requests it; grey elements are
+    The number in an element is the first lane that requests it. Grey elements are
     transferred although no lane requests them.
     """
     rows, width = len(requests), SECTOR * SHOWN_SECTORS
@@ -328,9 +328,9 @@ def sectors(requests: Requests) -> None:
 
 
 def banks(requests: Requests) -> None:
-    """Draw which bank serves which lane in which turn; see turns_of().
+    """Draw the lanes that each bank serves in each turn; see turns_of().
 
-    The number is the first lane that requests the element.
+    The number in a cell is the first lane that requests the element.
     """
     heights = []
     for elements in requests.values():
@@ -355,7 +355,7 @@ def banks(requests: Requests) -> None:
 
 
 def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
-    """Return (lane, element): for each element the first lane that requests it."""
+    """Return (lane, element) for each element, with the first lane that requests it."""
     words, lanes = np.unique(elements, return_index=True)
     return [(int(lane), int(word)) for lane, word in zip(lanes, words)]
 

@@ -1,13 +1,13 @@
-"""timeline(fn, *args): what ran when, and on which stream; nvtx_range() names a part.
+"""timeline(fn, *args): the work on each stream over time; nvtx_range() names a part.
 
-timeline(step)                          one call: kernels, copies, gaps
-    timeline(step).gaps(5)                  where nothing ran for 5 µs and more
-    timelines({"eager": a, "graph": b})     several, on one axis
-    committed("mnist eager")                one that came with the lab
-    modelled(queue, us)                     by the rules of streams, without a GPU
+    timeline(step)                          one call: kernels, copies, gaps
+    timeline(step).gaps(5)                  gaps of at least 5 µs in which nothing ran
+    timelines({"eager": a, "graph": b})     several timelines, on one axis
+    committed("mnist eager")                a timeline that came with the lab
+    modelled(queue, us)                     a model by the rules of streams
 
 On a GPU the times are CUPTI's, through torch.profiler. The profiler slows the host
-down, so gaps of a queue that the host fills call by call become longer. Without a GPU,
+down, so gaps become longer in a queue that the host fills call by call. Without a GPU,
 the timeline shows the operators of ATen and the time between them.
 
 nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
@@ -15,10 +15,10 @@ nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
     with nvtx_range("epoch 0"):
         cnn.train(order)
 
-Nsight Systems draws the range above the kernels that were launched meanwhile. Nsight
-Compute profiles only these with `ncu --nvtx --nvtx-include "epoch 0/"`. The ops and the
-trainer's steps have their own names (kernels/common/nvtx.cuh). While no profiler
-listens, a range costs about a microsecond. If PyTorch has no CUDA, a range uses
+Nsight Systems draws the range above the kernels that were launched meanwhile. With `ncu
+--nvtx --nvtx-include "epoch 0/"`, Nsight Compute profiles only these kernels. The ops
+and the trainer's steps have their own ranges (kernels/common/nvtx.cuh). Without a
+profiler, a range costs about a microsecond. If PyTorch has no CUDA, a range uses
 NVIDIA's package nvtx if that is installed, and does nothing otherwise.
 """
 
@@ -44,16 +44,16 @@ from .kernel_names import explain
 # The kinds of spans.
 KERNEL, TO_DEVICE, TO_HOST, OTHER = "kernel", "to device", "to host", "copy or fill"
 HOST = "host"  # a call that queues work
-OPERATOR = "operator"  # of ATen, on the CPU
-LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel, in a drawing
+OPERATOR = "operator"  # an operator of ATen, on the CPU
+LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel in a drawing
 FOLDER = "notebooks/results"
-MARK = "weft timeline"  # marks the run that is kept
-LEAST = 1.0  # µs of the shortest gap that is reported
+MARK = "weft timeline"  # name of the profiled range that contains the reported call
+LEAST = 1.0  # length of the shortest reported gap in µs
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: "stream 7", "host"; start: µs since the first began."""
+    """A piece of work. row: such as "stream 7"; start: µs since the first began."""
 
     row: str
     name: str
@@ -68,9 +68,9 @@ class Span:
 
 @dataclass
 class Timeline:
-    """Spans by start. target: "cuda", "cpu" or "model".
+    """Spans in the order of their start. target: "cuda", "cpu" or "model".
 
-    date: if it was measured elsewhere. note: other remarks.
+    date: the date of the measurement, if it was made elsewhere. note: other remarks.
     """
 
     spans: list[Span]
@@ -78,7 +78,8 @@ class Timeline:
     target: str = "cuda"
     date: str = ""
     note: str = ""
-    row: dict[str, Any] = field(default_factory=dict, repr=False)  # as committed
+    # the committed row of results
+    row: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def work(self) -> list[Span]:
@@ -87,12 +88,12 @@ class Timeline:
 
     @property
     def us(self) -> float:
-        """µs from the first beginning to the last end."""
+        """The time in µs from the first start to the last end."""
         return max(s.end for s in self.work) - min(s.start for s in self.work)
 
     @property
     def busy(self) -> float:
-        """µs in which anything ran."""
+        """The time in µs in which anything ran."""
         return self.us - sum(end - start for start, end in self.gaps(0))
 
     def gaps(self, least: float = LEAST) -> list[tuple[float, float]]:
@@ -105,27 +106,27 @@ class Timeline:
         return found
 
     def json(self) -> list[list[Any]]:
-        """Return the spans as a row of results holds them."""
+        """Return the spans as lists, as in a row of results."""
         spans = self.spans
         return [
             [s.row, s.name, s.kind, round(s.start, 3), round(s.us, 3)] for s in spans
         ]
 
     def __repr__(self) -> str:
-        # Imported lazily: the pictures import PyTorch, which is slow.
+        # Imported lazily, since the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.account(self)
 
     def _repr_html_(self) -> str:
-        # Imported lazily: the pictures import PyTorch, which is slow.
+        # Imported lazily, since the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.draw({"": self})
 
 
 class timelines(dict):
-    """Timelines by name, in one picture. own_axis: each uses the full width."""
+    """Timelines by name, in one picture. own_axis: whether each uses the full width."""
 
     def __init__(self, named: Mapping[str, Timeline | None], own_axis: bool = False):
         super().__init__({k: v for k, v in named.items() if v is not None})
@@ -135,14 +136,14 @@ class timelines(dict):
         return "\n".join(f"{name}: {one!r}" for name, one in self.items())
 
     def _repr_html_(self) -> str:
-        # Imported lazily: the pictures import PyTorch, which is slow.
+        # Imported lazily, since the pictures import PyTorch, which is slow.
         from .pictures import streams
 
         return streams.draw(self, self.own_axis) if self else "nothing measured yet"
 
 
 def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
-    """Return what fn(*args) ran, and when, in its last call of 2 + warmup.
+    """Return a timeline of fn(*args), for the last of its warmup + 2 calls.
 
     Raises ArgumentError if fn cannot be called or ran nothing.
     """
@@ -156,7 +157,8 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
         fn(*args)
     wait()
     with start_profile(on_gpu) as profile:
-        fn(*args)  # a profiler's first launches are slow
+        # The first launches under a profiler are slow, so this call is not reported.
+        fn(*args)
         wait()
         time.sleep(0.002)
         with torch.profiler.record_function(MARK):
@@ -172,7 +174,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
 
 
 def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
-    """Return a timeline that came with the lab; None if there is none of that name.
+    """Return a timeline that came with the lab; None if no timeline has that name.
 
     The timelines are in the first notebooks/results/graphs_*.json; see `weft bench
     graphs`.
@@ -191,14 +193,15 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 
 
 def _read_events(profile: Any) -> list[dict[str, Any]]:
-    """Return the profile as torch's trace, in which events have their stream."""
+    """Return the profile as events of torch's trace, which name their stream."""
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         path = os.path.join(folder, "trace.json")
         profile.export_chrome_trace(path)
         trace = json.loads(Path(path).read_text(errors="replace"))
     kept = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
     marks = [e for e in kept if e["name"] == MARK and e["cat"] == "user_annotation"]
-    # Runs are 2 ms apart; the clocks of host and device differ by less than half.
+    # The two calls are 2 ms apart; the clocks of host and device differ by less than 1
+    # ms.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
     return [e for e in kept if e["ts"] >= start]
 
@@ -220,7 +223,7 @@ def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
 
 
 def _is_request(call: str) -> bool:
-    """Return whether a call of the runtime queues something."""
+    """Return whether a call of the runtime queues work for the GPU."""
     return any(part in call for part in ("Launch", "Memcpy", "Memset"))
 
 
@@ -252,7 +255,7 @@ def _shift_to_zero(spans: Sequence[Span]) -> list[Span]:
     return sorted(moved, key=lambda span: span.start)
 
 
-# ---- by the rules alone -------------------------------------------------------
+# ---- modelled by the rules of streams -----------------------------------------
 
 ENGINES = {"in": TO_DEVICE, "work": KERNEL, "out": TO_HOST}
 
@@ -262,13 +265,16 @@ def modelled(
 ) -> Timeline:
     """Model how a GPU runs a queue that the host fills in this order.
 
-    queue: ("in", part, stream), "work" or "out" likewise, which take us[what];
-    ("record", event, stream) and ("wait", event, stream), where any value may name an
-    event. The host needs `launch` µs for each. A stream runs its entries in order. At
-    most one of each kind runs at a time: one copy each way, and a kernel fills the GPU.
-    Raises ArgumentError for another kind, and for an event that was not recorded.
+    queue: entries ("in", part, stream), ("work", part, stream) or ("out", part,
+    stream), which take us["in"], us["work"] or us["out"] µs; and ("record", event,
+    stream) or ("wait", event, stream), where any value may name an event. launch: the
+    host's time for each entry in µs. A stream runs its entries in order. At most one of
+    each kind runs at a time, since there is one copy engine each way and a kernel fills
+    the GPU. Raises ArgumentError for another kind, and for an event that was not
+    recorded.
     """
-    free: dict[Any, float] = {}  # when each engine, stream and the host is free again
+    # the time at which each engine and stream is free again
+    free: dict[Any, float] = {}
     events: dict[Any, float] = {}
     spans = []
     for number, (what, part, stream) in enumerate(queue):
@@ -296,7 +302,7 @@ def modelled(
 
 @contextlib.contextmanager
 def nvtx_range(name: str) -> Iterator[None]:
-    """Name the work inside, even if it raises; ArgumentError if `name` is no text."""
+    """Name the work inside; raise ArgumentError unless `name` is a non-empty string."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"nvtx_range({name!r:.40}): want a name")
     push, pop = _load_calls()
@@ -309,7 +315,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 @functools.cache
 def _load_calls() -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    """Return the functions that begin and end a range here."""
+    """Return the functions that begin and end a range on this machine."""
     import torch
 
     if torch.version.cuda:

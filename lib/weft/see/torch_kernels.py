@@ -1,12 +1,12 @@
 """torch_kernels(fn, *args): the kernels that PyTorch ran inside fn, explained.
 
-    torch_kernels(torch.matmul, a, b)       a table: name, what it is, calls, time
+    torch_kernels(torch.matmul, a, b)       a table: name, work, calls, time
     torch_kernels(step).rows                the same as data, longest first
 
 On a GPU, the rows are kernels with CUPTI's times (through torch.profiler). On the CPU,
 they are the operators of ATen and the time spent in each. `python -m weft bench
-torch-kernels --device cuda --json PATH` writes those of the training step of PyTorch's
-twin of the MNIST model: notebooks/results/ has them.
+torch-kernels --device cuda --json PATH` writes those of a training step, by PyTorch's
+twin of the MNIST model, to a file such as those in notebooks/results/.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..timing.clocks import is_named_range, start_profile
 from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
-NUMBERS = {"µs", "share", "calls"}  # columns
-SHOWN = 16  # rows of a table; the others become one row
-CPU = {  # ATen's operators that take most of a network's time
+NUMBERS = {"µs", "share", "calls"}  # columns with right-aligned numbers
+SHOWN = 16  # Rows shown in a table; the others are combined in the last row.
+CPU = {  # ATen's operators that take most of a network's time: work and library
     "mkldnn_convolution": ("convolution", "oneDNN"),
     "convolution_backward": ("convolution, backward", "oneDNN"),
     "addmm": ("matrix product, and a bias added", "BLAS"),
@@ -56,7 +56,7 @@ CPU = {  # ATen's operators that take most of a network's time
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One kernel in one run of fn. raw: its full name; us: all its calls together."""
+    """One kernel in one run of fn. raw: its full name; us: µs of all its calls."""
 
     name: Name
     raw: str
@@ -68,7 +68,8 @@ class KernelRow:
 class TorchKernels:
     """The kernels, longest first. device: its name; target: "cuda" or "cpu".
 
-    ghost: kernels measured elsewhere, to show beside these; note: their description.
+    ghost: kernels measured elsewhere, to be shown below these; note: a description of
+    the measurement.
     """
 
     rows: list[KernelRow]
@@ -138,7 +139,7 @@ class TorchKernels:
         return f"{self.note}: {said}" if self.note else said
 
     def _select_shown(self) -> list[KernelRow]:
-        """Return the first rows, and all others as one."""
+        """Return the first rows, combining all others in one row."""
         if len(self.rows) <= SHOWN:
             return self.rows
         rest = self.rows[SHOWN - 1 :]
@@ -151,7 +152,7 @@ class TorchKernels:
         return self._write_cells()[0] if self.rows else ("kernel",)
 
     def _write_cells(self) -> list[dict[str, Any]]:
-        """Write the table's cells; columns that are empty in all rows are left out."""
+        """Write the table's cells, omitting columns that are empty in all rows."""
         total = self.us or 1.0
         every = [
             {
@@ -185,11 +186,11 @@ class TorchKernels:
 def torch_kernels(
     fn: Callable[..., Any], *args: Any, repeat: int = 3, ghost: bool = True
 ) -> TorchKernels:
-    """Return the work of PyTorch in fn(*args): kernels on a GPU, operators on the CPU.
+    """Return PyTorch's work in fn(*args): kernels on a GPU, operators on the CPU.
 
-    fn runs 1 + repeat times: first to warm up, then timed; a row's calls and time are
-    those of one run. ghost: without a GPU, also show the committed kernels of the MNIST
-    twin's step. Raises ArgumentError if fn cannot be called or ran nothing.
+    fn runs 1 + repeat times: first to warm up, then timed. A row's calls and time are
+    averages per run. ghost: whether to add, without a GPU, the committed kernels of the
+    MNIST twin's step. Raises ArgumentError if fn cannot be called or ran nothing.
     """
     import torch
 
@@ -219,9 +220,9 @@ def torch_kernels(
 
 
 def committed(path: str | Path | None = None) -> TorchKernels | None:
-    """Return the kernels of PyTorch's MNIST step on a GPU; None without a file.
+    """Return the kernels of PyTorch's MNIST step on a GPU; None if there is no file.
 
-    path: one file; None: the first notebooks/results/torch_kernels_*.json.
+    path: a file of results; None: the first notebooks/results/torch_kernels_*.json.
     """
     if path is None:
         files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))
@@ -242,7 +243,7 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
 
 def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
-    """Return kernels, copies and fills, from a profile's events."""
+    """Return a row for each kind of kernel, copy or fill in a profile's events."""
     found: dict[str, list[float]] = {}
     for event in events:
         if "CUDA" not in str(event.device_type) or is_named_range(event):
@@ -255,7 +256,7 @@ def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
 
 
 def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[KernelRow]:
-    """Return each operator with its time outside of the operators that it called."""
+    """Return a row for each operator, without the time of operators that it called."""
     rows = []
     for one in averages:
         if not one.key.startswith("aten::") or not one.self_cpu_time_total:

@@ -1,6 +1,6 @@
 """Show pictures in a lesson: texts side by side, figures, arrays, and images.
 
-beside() compares two texts line by line, a Python body and its CUDA C:
+beside() compares two texts, such as a Python body and its CUDA C, line by line:
 
     beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
            source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
@@ -40,20 +40,21 @@ from ..base.style import (
 
 Pair = tuple[str | None, str | None]
 
-# Words that occur in lines of one language only.
+# Words typical of one language, which do not count as words in common.
 _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in"}
-_PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)  # comments
+# a comment in Python, or a docstring
+_PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)
 _C = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.S)
-_MARKS = ("#", "//", "/*", '"""')  # how a comment begins
+_MARKS = ("#", "//", "/*", '"""')  # the start of a comment
 _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 
 
 def beside(left: str, right: str, *titles: str) -> Beside:
     """Show two texts with corresponding parts at the same height.
 
-    A statement and a comment stay whole, over as many lines as they have. The rest is a
-    longest common subsequence, as in diff, weighted by the share of words in common
-    (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
+    Each statement and each comment stays whole, even over several lines. They are
+    matched by a longest common subsequence, as in diff, weighted by the share of common
+    words (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """
     a, b = list(_split_statements(left)), list(_split_statements(right))
     score = [[0.0] * (len(b) + 1) for _ in range(len(a) + 1)]
@@ -80,7 +81,7 @@ def beside(left: str, right: str, *titles: str) -> Beside:
 class Beside:
     """The result of beside(): a table in a notebook, columns of text elsewhere.
 
-    pairs: statements of both texts; None where the other text has no counterpart.
+    pairs: statements of both texts; None if the other text has no counterpart.
     """
 
     def __init__(self, pairs: list[Pair], titles: tuple[str, ...]) -> None:
@@ -109,7 +110,7 @@ class Beside:
 
 
 def _compile_comments(text: str) -> re.Pattern[str]:
-    """Return the pattern of a comment in this text, in Python or in C."""
+    """Return the pattern of comments in the language of this text, Python or C."""
     return _PYTHON if re.search(r"^\s*(def|class) \w+.*:$", text, re.M) else _C
 
 
@@ -128,7 +129,7 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _blank_comment(comment: re.Match[str]) -> str:
-    """Return a comment as code; an unfinished one becomes a NUL."""
+    """Return the replacement of a comment: "", or NUL if the comment is unfinished."""
     whole = comment[0].startswith(("#", "//")) or (
         len(comment[0]) > 5 and comment[0].endswith(('"""', "*/"))
     )
@@ -136,20 +137,21 @@ def _blank_comment(comment: re.Match[str]) -> str:
 
 
 def _measure_likeness(left: str, right: str) -> float:
-    """Return the share of words that two pieces have in common, 0 to 1."""
+    """Return the share of common words in two pieces, 0 to 1; half for comments."""
     if not left.strip() and not right.strip():
-        return 0.1  # two empty lines match
+        return 0.1  # Two empty lines match.
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]
     if remarks[0] != remarks[1]:
         return 0.0
     words = [set(re.findall(r"\w+", piece)) - _COMMON for piece in (left, right)]
     both = words[0] & words[1]
     share = 2 * len(both) / (len(words[0]) + len(words[1])) if both else 0.0
-    return share / 2 if remarks[0] else share  # code decides
+    # Matching code counts more than matching comments.
+    return share / 2 if remarks[0] else share
 
 
 def _close_gaps(pairs: list[Pair]) -> list[Pair]:
-    """Put pieces that only one text has beside those that only the other one has."""
+    """Put pieces without a counterpart beside each other."""
     found: list[Pair] = []
     waiting: tuple[list[str], list[str]] = ([], [])
     for left, right in [*pairs, ("", "")]:
@@ -174,8 +176,9 @@ def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
 def figure(width: float, height: float, columns: int = 1, **options: Any) -> Iterator:
     """Yield a figure in the lab's style, then show it below the cell as SVG.
 
-    width, height: inches; 9.5 are the 920 pixels of a page. Yields the axes, or an
-    array of `columns` axes. options: of matplotlib's subplots().
+    width, height: its size in inches; 9.5 inches are the 920 pixels of a page. Yields
+    the axes, or an array of `columns` axes. options: other arguments of matplotlib's
+    subplots().
     """
     with style():
         made = Figure(figsize=(width, height), layout="constrained")
@@ -191,7 +194,7 @@ def show_figure(made: Figure) -> None:
 
 
 def sheet(ax: Axes, columns: float, rows: float) -> None:
-    """Make `ax` a sheet for columns x rows cells, row 0 on top, without axes."""
+    """Prepare `ax` for columns x rows cells, with row 0 on top, without axes."""
     ax.set(xlim=(-0.1, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()
 
@@ -205,10 +208,10 @@ def cells(
     note: str = "",
     colours: Mapping[tuple[int, int], str] | None = None,
 ) -> None:
-    """Draw a 2D array as squares from (left, top) on, its name and note above.
+    """Draw a 2D array as squares from (left, top) on, with its name and note above.
 
-    values: the contents of the squares ("" for none). colours: of the squares that are
-    touched, by (row, column); the others stay grey.
+    values: the contents of the squares ("" for none). colours: the colours of touched
+    squares, by (row, column); the others stay grey.
     """
     ax.text(left, top - 0.75, name, family="monospace", weight="bold", size=11)
     ax.text(left, top - 0.2, note, size=8.5)
@@ -232,7 +235,7 @@ def _draw_cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> N
     )
     look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
     corners = "round,pad=0,rounding_size=0.1"
-    # add_patch() would update the limits, which nothing here changes.
+    # add_patch() would update the limits, which do not change here.
     ax.add_artist(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
     inside = {"ha": "center", "va": "center", "in_layout": False}
     ax.text(x + 0.5, y + 0.52, text, size=8.5, **inside)
@@ -248,7 +251,7 @@ def thread(
 ) -> None:
     """Draw a thread, a circle with its number, in the square at (x, y).
 
-    runs: False for an idle thread, which is pale.
+    runs: whether it is active; an idle thread is pale.
     """
     ax.add_patch(
         Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale_patch()))
@@ -260,8 +263,8 @@ def memory(listing: str) -> None:
     """Draw variables at their addresses, with arrows from pointers to their targets.
 
     listing: a program's output about its variables, a line for each: name, address,
-    size in bytes, value. A value that is an address (0x...) makes an arrow; addresses
-    far apart get a row each, in the order of the list.
+    size in bytes, value. A value that is an address (0x...) becomes an arrow. Variables
+    at distant addresses get separate rows, in the order of the listing.
     """
     rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)
@@ -342,7 +345,7 @@ def _draw_arrows(ax: Axes, rows: list[list[_Variable]]) -> None:
             ax.annotate("", *ends, arrowprops=look | {"lw": 1.4})
 
 
-WIDEST, WIDE = 2.9, 9.5  # inches: of one image, of all together
+WIDEST, WIDE = 2.9, 9.5  # largest width of one image, and of all together, in inches
 
 
 def show_images(**images: ArrayLike) -> None:
@@ -356,21 +359,21 @@ def show_images(**images: ArrayLike) -> None:
     arrays = {name: np.asarray(image) for name, image in images.items()}
     rows, columns = next(iter(arrays.values())).shape[-2:]
     side = min(WIDEST, WIDE / len(arrays))
-    high = side * rows / columns + 0.3  # room for the names
+    high = side * rows / columns + 0.3  # includes room for the names
     with figure(side * len(arrays), high, columns=len(arrays), squeeze=False) as axes:
         for ax, (name, image) in zip(axes[0], arrays.items()):
             planes = image.transpose(1, 2, 0) if image.ndim == 3 else image
             ax.imshow(planes, cmap="gray", vmin=0)
             ax.set_title(name)
-            ax.set(xticks=[], yticks=[])  # the frame stays: white ends on a white page
+            # A frame marks the edge of a white image on a white page.
+            ax.set(xticks=[], yticks=[])
             ax.spines[:].set(visible=True, color=INK, linewidth=0.8)
 
 
 def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
     """Join maps (channels,h,w) side by side in one picture, with NaN in the gaps.
 
-    scaled: map each one's least to largest value to shades from 0 to 1; else the values
-    stay unchanged.
+    scaled: whether each map's values are scaled to the range 0 to 1.
     """
     channels, h, w = maps.shape
     rows, columns = choose_grid(channels)
@@ -384,7 +387,7 @@ def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
 
 
 def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
-    """Draw shades (h,w) from 0, white, to 1, black, without ticks or NaNs."""
+    """Draw shades (h,w) from 0 (white) to 1 (black), leaving out NaNs and ticks."""
     ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, color=INK)

@@ -7,13 +7,13 @@
                     args=(c, a, b, m, n, k), check=lambda a, b: a @ b)
     best(c, a, b, m, n, k)
 
-space       every combination; those that `where` and a launch forbid
-sources     tunable sources with values for their constants: CUDA C, a Python kernel;
+space       every combination, and those that `where` or a launch excludes
+sources     kernels whose constants can be set: CUDA C, a Python kernel;
             plain_c: C without a GPU
 fit         compile candidates, leave out those with too few warps, time them in turn
-right       check against the reference, before anything is timed
-session     all of that in turn, and the results of earlier calls
-tuned       the winner and all rows; picture: drawn
+right       check against the reference, before any timing
+session     all of these steps in turn, and the results of earlier calls
+tuned       the winner and all rows; picture: drawings of them
 """
 
 from __future__ import annotations
@@ -50,29 +50,32 @@ def autotune(
 ) -> Tuned:
     """Try every combination of constants; return the fastest, ready to launch.
 
-    kernel: of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file. Its
-    enumerators, macros and const numbers of these names get the values, and names that
-    it only uses become -DNAME=value. Or plain C, as a string or a .c file. Or a Python
-    kernel, numba_jit(k) or cuda_c(k), whose module has the names. Or a function of the
-    constants that returns a kernel, or any function to call. space: the values of each
-    constant. where: a function of constants, by their names; False leaves a combination
-    out. launch: a function of constants that returns (grid, block), or (grid, block,
-    bytes of dynamic shared memory); None for a plain function. args: of a launch; the
-    result is tuned for their sizes. The kernel writes to copies. check: the reference,
-    for a check before timing: a function of inputs (floats as float64), by the kernel's
-    names or in order, that returns the written arrays. outputs: names of the arrays
-    that are only written, by default all pointers without const; inout: of those that
-    are also read. terms: how many products an element sums up; by default derived from
-    the arrays' shapes. occupancy: a candidate with less than this share of the best
-    one's occupancy is not timed. It is low: fast kernels have few warps with much in
-    registers. timer: of bench(); "graph" on a GPU. flags, name: for the compiler; the
-    kernel, if a source has several. retune: ignore the cache and measure again.
+    kernel: one of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file.
+    Its enumerators, macros and const numbers with names in `space` get the values;
+    names that it uses but does not define become -DNAME=value. Plain C, as a string or
+    a .c file, works too. So does a Python kernel, numba_jit(k) or cuda_c(k), whose
+    module defines the names. It may also be a function of the constants that returns a
+    kernel, or any function to call. space: the values of each constant. where: a
+    function of constants, by their names; False excludes a combination. launch: a
+    function of constants that returns (grid, block), or (grid, block, bytes of dynamic
+    shared memory); None for a plain function. args: the arguments of a launch, whose
+    sizes the result is tuned for. The kernel writes to copies. check: the reference for
+    a check before timing. It is a function of the inputs (floats as float64), by the
+    kernel's names or in order, that returns the written arrays. outputs: names of the
+    arrays that are only written, by default all pointers without const; inout: names of
+    those that are also read. terms: the number of products summed into an element; by
+    default derived from the arrays' shapes. occupancy: a candidate with less than this
+    share of the best occupancy is not timed. The default is low, since fast kernels
+    have few warps that keep much in registers. timer: a timer of bench(); "graph" by
+    default on a GPU. flags: compiler flags; name: the kernel's name, if a source has
+    several. retune: ignore the cache and measure again. progress: whether to show
+    progress bars.
 
-    A CUDA kernel's time on a processor is meaningless: candidates are only pruned (as
-    for the GPU of arch sm_90) and checked. After Ctrl-C while they are timed, the
+    A CUDA kernel's time on a processor is meaningless, so candidates are only pruned
+    (as for the GPU of arch sm_90) and checked. After Ctrl-C during the timing, the
     results so far are returned. Raises ArgumentError for invalid arguments, or if
-    nothing is left to try; CompileError if nothing compiles; Mismatch if everything is
-    wrong.
+    nothing is left to try; CompileError if nothing compiles; Mismatch if all candidates
+    are wrong.
     """
     named, (device, target) = checked_space(space), _find_device(args)
     options = SourceOptions(flags, name, target)
@@ -92,7 +95,7 @@ def autotune(
 
 
 def _find_device(args: Sequence[Any]) -> tuple[torch.device, str]:
-    """Return the device of the arrays, and the target's name."""
+    """Return the device of the arrays, and the target's name ("cpu" or "cuda")."""
     if not isinstance(args, (tuple, list)):
         raise ArgumentError(f"args={args!r:.40}: want a tuple of what a launch takes")
     places = [torch.device(a.device) for a in args if isinstance(a, torch.Tensor)]

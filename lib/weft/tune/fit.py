@@ -1,12 +1,13 @@
 """Compile candidates, time them in turn, and drop the slow ones early.
 
 ptxas reports a kernel's registers and shared memory, which limit how many of its warps
-a multiprocessor holds. With none, the kernel cannot be launched. With far fewer than
-others, nothing is left to run while its warps wait for memory.
+a multiprocessor holds. If it holds none, the kernel cannot be launched. If it holds far
+fewer than for other candidates, there is nothing to run while warps wait for memory.
 
-Successive halving: all run a little, the slower half leaves, the rest run twice as
-much, and so on (Karnin, Koren and Somekh, ICML 2013; Jamieson and Talwalkar, AISTATS
-2016, for tuning). The last few are timed until their medians are known.
+Timing is by successive halving: all candidates run a little, the slower half is
+dropped, the rest run twice as long, and so on (Karnin, Koren and Somekh, ICML 2013;
+Jamieson and Talwalkar, AISTATS 2016, for tuning). The last few are timed until their
+medians are known.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from ..timing.clocks import Contender, WallTimer, Watch
 from .sources import TunableSource, bound
 from .space import Candidate
 
-STATIC = 48 << 10  # bytes that a kernel can declare
-WORKERS = 16  # compilers at once, at most
+STATIC = 48 << 10  # The largest static shared memory of a kernel, in bytes.
+WORKERS = 16  # maximum number of compilers that run at the same time
 
 Tick = Callable[[], object]
 
@@ -36,10 +37,11 @@ Tick = Callable[[], object]
 def compile_all(
     source: TunableSource, candidates: Sequence[Candidate], arch: str, tick: Tick
 ) -> None:
-    """Give each candidate its kernel, and the kernel's resources.
+    """Compile each candidate's kernel, and record its resources.
 
     A candidate that does not compile is pruned (a static_assert rejects an invalid
-    combination). If none compiles, raise CompileError.
+    combination). If none compiles, raise CompileError. tick: called after each
+    candidate.
     """
     ready = [one for one in candidates if one.state == "ready"]
     errors = []
@@ -54,7 +56,7 @@ def compile_all(
 
 
 def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
-    """Prune those whose occupancy is below `least` times the best one's."""
+    """Prune candidates whose occupancy is below `least` times the best one's."""
     known = [one for one in candidates if one.state == "ready" and one.occupancy]
     best = max(known, key=lambda one: one.occupancy, default=None)
     for one in known:
@@ -79,7 +81,7 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
         raise
     except (ArgumentError, DeviceLost, OutOfMemory):
         raise
-    except KernelError as error:  # machine code that the driver rejects
+    except KernelError as error:  # The driver rejects the machine code.
         one.out("pruned", "not launchable", _first_line(error))
         return
     one.run = bound(one.kernel, one)
@@ -88,7 +90,7 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
 
 
 def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
-    """Store its occupancy; prune it if no block of it fits."""
+    """Store a candidate's occupancy; prune it if no block fits on a multiprocessor."""
     shared = usage.shared + one.shape.shared
     one.registers, one.shared = usage.registers, shared
     if usage.spill_stores or usage.spill_loads:
@@ -96,7 +98,7 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     try:
         room = Occupancy(name, arch, one.threads, usage.registers, shared)
         one.occupancy = room.occupancy
-    except ArgumentError:  # a GPU with unknown limits
+    except ArgumentError:  # The limits of this GPU are unknown.
         return
     if usage.shared > STATIC:
         one.out(
@@ -112,10 +114,10 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
 def _map_candidates(
     work: Callable[[Candidate], None], candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, BaseException | None]]:
-    """Do the work for all, in threads; yield (candidate, its error) as each ends.
+    """Call work() for all candidates in threads; yield (candidate, error) at each end.
 
-    The first one runs alone and creates the shared parts: a precompiled header, a
-    context.
+    The first candidate runs alone and creates the shared parts: a precompiled header, a
+    context. The error is None after success.
     """
     for one in candidates[:1]:
         yield one, _error_of(work, one)
@@ -133,7 +135,7 @@ def _map_candidates(
                 done, _ = wait(left, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield left.pop(future), future.result()
-        finally:  # also after Ctrl-C: no waiting one begins
+        finally:  # Even after Ctrl-C, no waiting candidate may begin.
             stop.set()
 
 
@@ -155,12 +157,13 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else "the compiler ended without a word"
 
 
-FAR = 3.0  # times the fastest, in the first look: dropped at once
-NEAR = 1.01  # within a percent of the best, none is dropped
+# Candidates slower than this multiple of the fastest are dropped at first sight.
+FAR = 3.0
+NEAR = 1.01  # Candidates within 1 % of the best are not dropped.
 FIRST = 3  # samples in the first round
-MOST = 50  # and in the last round that drops any
-LAST = 3  # candidates that are timed until their medians are known
-SECONDS = 0.6  # for each of those
+MOST = 50  # samples in the last round that drops candidates
+LAST = 3  # number of candidates that are timed until their medians are known
+SECONDS = 0.6  # time for each of those candidates
 
 RaceTick = Callable[[int], object]
 
@@ -172,9 +175,10 @@ def race(
     timer: str,
     tick: RaceTick,
 ) -> None:
-    """Time the candidates that are ready; those that end as "timed" are known best.
+    """Time the ready candidates; those that end as "timed" have reliable times.
 
-    tick: called after each round with the number finished.
+    tick: called after each round with the number of candidates finished since the
+    previous round.
     """
     runs = {str(one): one for one in candidates if one.state == "ready"}
     contenders = {
@@ -209,14 +213,15 @@ def race(
 def _first_sight(
     runs: dict[str, Candidate], contenders: dict[str, Contender], device: torch.device
 ) -> None:
-    """Drop those that are slower by far, after two calls."""
+    """Drop candidates that are far slower than the fastest, after two calls of each."""
     clock, seen = WallTimer(device), {}
     for name, one in contenders.items():
         one.turn()
         seen[name] = min(clock.span(one, 1, Watch(device)) for _ in range(2))
     fastest = min(seen.values())
     for name, us in seen.items():
-        if us > FAR * max(fastest, 50.0):  # shorter times are the host's launch
+        # Below 50 µs, the host's launch dominates the time.
+        if us > FAR * max(fastest, 50.0):
             runs[name].more["us_at_sight"] = us
             runs[name].out(
                 *("dropped", "slow"),
@@ -225,7 +230,7 @@ def _first_sight(
 
 
 def _let_go(alive: list[Candidate], samples: int) -> None:
-    """Drop the slower half, but none that is as good as the best."""
+    """Drop the slower half, except candidates about as fast as the best."""
     alive.sort(key=lambda one: one.timed.us)
     best = alive[0].timed.us
     for one in alive[-(-len(alive) // 2) :]:

@@ -27,11 +27,11 @@ from ..timing.results import Row
 if TYPE_CHECKING:
     from .tuned import Tuned
 
-ACROSS = 5  # panels in a line
+ACROSS = 5  # panels in a row
 
 
 class TuningPicture(Figure):
-    """A figure that displays itself below a cell, as SVG in the page's own ink."""
+    """A figure that displays itself below a cell, as SVG in the page's text colour."""
 
     @staticmethod
     def of(width: float, height: float) -> TuningPicture:
@@ -45,10 +45,10 @@ class TuningPicture(Figure):
 
 
 def draw_strips(tuned: Tuned) -> TuningPicture:
-    """Draw a panel for each constant that varies: a dot for each candidate.
+    """Draw a panel for each constant that varies, with a dot for each candidate.
 
-    A line joins the best of each value. Hollow dots were dropped early; framed numbers
-    at the bottom count candidates that were not timed.
+    A line joins the best time of each value. Hollow dots were dropped early; framed
+    numbers at the bottom count candidates that were not timed.
     """
     names = [n for n in tuned.constants if len(_list_values(tuned.rows, n)) > 1]
     names = names or list(tuned.constants)[:1]
@@ -81,7 +81,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
 
 
 def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
-    """Draw the best time for each pair of values: a cell each, the winner's framed."""
+    """Draw the best time for each pair of values as a cell; frame the winner's cell."""
     for name in (x, y):
         if name not in tuned.constants:
             known = ", ".join(tuned.constants)
@@ -115,12 +115,12 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
 
 
 def _scale(axes: Axes, times: list[float]) -> None:
-    """Scale from 0, or by a log axis if times are far apart; leave room for words."""
+    """Scale from 0, or by a log axis if times are far apart; leave room for labels."""
     low, high = min(times), max(times)
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)
         ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
-        axes.set_yticks(ticks)  # no time is below 0
+        axes.set_yticks(ticks)  # Ticks below 0 make no sense for times.
         return
     axes.set_yscale("log")
     axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
@@ -191,7 +191,7 @@ def _list_values(rows: list[Row], name: str) -> list[Any]:
     found = dict.fromkeys(row["constants"][name] for row in rows)
     try:
         return sorted(found)
-    except TypeError:  # numbers and words
+    except TypeError:  # The values mix numbers and strings.
         return list(found)
 
 

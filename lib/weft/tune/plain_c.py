@@ -1,8 +1,8 @@
-"""A plain C function as a Python callable: the tunable kernel without a GPU.
+"""A plain C function as a Python callable: a tunable kernel that needs no GPU.
 
 It is compiled like the lab's own C (-O3 for this processor, OpenMP), or taken from the
-cache. Arrays are checked like a kernel's; the function's accesses are not: C that
-leaves its arrays may end the process.
+cache. Arrays are checked like a kernel's, but the function's accesses are not: C code
+that leaves its arrays may crash the process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..csource.signature import Signature
 from ..toolchain import build, tools
 from ..toolchain.tools import cpu_flags
 
-# A definition at the start of a line; static ones are not visible outside.
+# A definition at the start of a line; static functions are not visible outside.
 _DEFINED = re.compile(
     r"^(?!static\b|typedef\b|return\b|else\b)[a-z][\w \t\n]*[\s*](\w+)\s*\([^(){};]*\)"
     r"\s*\{",
@@ -37,7 +37,7 @@ _SHOWN = ["-fdiagnostics-color=never", "-fno-diagnostics-show-caret"]
 
 
 class CFunction:
-    """The result of load_c(); call it with its arrays and numbers."""
+    """The function that load_c() returns; call it with its arrays and numbers."""
 
     def __init__(self, kind: Signature, path: Path) -> None:
         self.signature, self.__name__ = kind, kind.name
@@ -46,10 +46,11 @@ class CFunction:
         declared = ", ".join(_plain_type(str(p)) for p in kind.params) or "void"
         try:
             ffi.cdef(f"{kind.returns} {kind.name}({declared});")
-        except Exception as error:  # cffi's parser has several exceptions
+        except Exception as error:  # cffi's parser raises several kinds of exceptions.
             first = str(error).splitlines()[0]
             raise ArgumentError(f"{kind.name}: cffi cannot read it: {first}") from None
-        self._library = ffi.dlopen(str(path))  # open for the function's lifetime
+        # The library stays open for the function's lifetime.
+        self._library = ffi.dlopen(str(path))
         self._call = getattr(self._library, kind.name)
         self._types = [*ffi.typeof(self._call).args]
         self._ffi = ffi
@@ -66,7 +67,7 @@ class CFunction:
 
 
 def is_c(text: str) -> bool:
-    """Return whether a text is C with a function to call, and not CUDA C."""
+    """Return whether a text is plain C, not CUDA C, with a function to call."""
     code = signature.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 
@@ -76,7 +77,7 @@ def load_c(
 ) -> CFunction:
     """Load the function `name`, by default the only one that is not static.
 
-    called: the source's name in messages. Raises CompileError or ArgumentError.
+    called: the source's name for messages. Raises CompileError or ArgumentError.
     """
     found = _list_functions(source)
     if name is None and len(found) == 1:

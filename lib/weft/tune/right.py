@@ -1,9 +1,9 @@
 """Check a candidate: compare its outputs with a reference in float64.
 
 Outputs start as NaN between guard zones, as everywhere in the lab. A float may differ
-from the answer by 1.01 * terms * 2^-24 * reference(|inputs|). This bounds a sum of so
-many products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
-ed., section 3.1). Everything is computed on the arrays' device.
+from the answer by 1.01 * terms * 2^-24 * reference(|inputs|). This bounds a sum of
+`terms` products in any order (Higham, Accuracy and Stability of Numerical Algorithms,
+2nd ed., section 3.1). Everything is computed on the arrays' device.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
-MORE = 8  # roundings beside those of the sum
+MORE = 8  # roundings besides those of the sum
 
 Call = Callable[..., object]
 
 
 class Arguments:
-    """The arguments of a launch: names, values, and the written ones.
+    """The arguments of a launch: names, values, and the arrays that it writes.
 
-    outputs: names of those that it only writes; inout: of those that it also reads.
+    outputs: names of arrays that are only written; inout: names of those also read.
     """
 
     def __init__(
@@ -80,8 +80,10 @@ class Arguments:
 class ReferenceAnswer:
     """The expected outputs, and their error bounds.
 
-    reference: takes inputs (floats as float64), numbers and sizes by the kernel's names
-    for them, or the inputs in order; returns the outputs, then the inout arrays.
+    reference: a function that takes inputs (floats as float64), numbers and sizes by
+    the kernel's names for them, or the inputs in order. It returns the outputs, then
+    the inout arrays. terms: the number of products summed into an element; None:
+    estimated.
     """
 
     def __init__(
@@ -111,9 +113,9 @@ class ReferenceAnswer:
             self.bound[name] = bound.nan_to_num(0.0, 0.0, 0.0)
 
     def require(self, run: Call) -> float:
-        """Launch once and return the largest error over its bound.
+        """Launch once and return the largest error divided by its bound.
 
-        Raises Mismatch if anything is wrong.
+        Raises Mismatch if an output is wrong or a guard zone was written.
         """
         fenced = {name: Fenced(self.arguments, name) for name in self.arguments.written}
         run(*self.arguments.with_arrays({n: f.array for n, f in fenced.items()}))
@@ -126,7 +128,7 @@ class ReferenceAnswer:
     def _near(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
         off = (got.to(want.dtype) - want).abs()
-        # Written this way, a NaN in `got` is bad; an expected one is not.
+        # Written this way, a NaN in `got` is bad unless it is expected.
         good = (off <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
             ratio = torch.where(off > 0, off / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
@@ -137,9 +139,9 @@ class ReferenceAnswer:
     def _ask(
         self, reference: Call, how: Call | dict[str, Call]
     ) -> dict[str, torch.Tensor]:
-        """Call the reference with the inputs as float64.
+        """Call the reference with the inputs as float64, changed by `how`.
 
-        Each input is changed by `how`, or by its own entry of several.
+        how: one function for all inputs, or a dict with functions for some of them.
         """
         args, made = self.arguments, {}
         for name, given, value in zip(args.names, args.given, args.values):
@@ -195,11 +197,11 @@ class ReferenceAnswer:
         return found
 
     def _terms(self, name: str) -> float:
-        """Estimate the most products that an element sums up.
+        """Estimate the largest number of products summed into an element.
 
-        These are the sides of the inputs that the output lacks, multiplied, each once:
-        k for c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides: for them, it
-        is the largest whole number among the arguments.
+        It is the product of the sides that the inputs have and the output lacks, each
+        counted once: k for c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides;
+        for them, it is the largest whole number among the arguments.
         """
         args = self.arguments
         left = Counter(
@@ -216,8 +218,9 @@ class ReferenceAnswer:
     def _fan_in(self, reference: Call, name: str) -> int:
         """Estimate how many elements of one input an element depends on: 1 or more.
 
-        This is used if the sides show no sum, as for a softmax. It moves the middle
-        element of an input and counts the elements of the output that move with it.
+        This is used if the sides show no sum, as for a softmax. The middle element of
+        an input is changed, and the elements of the output that change with it are
+        counted.
         """
         args, want, most = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):
@@ -232,7 +235,8 @@ class ReferenceAnswer:
 
             try:
                 off = (self._ask(reference, {other: moved})[name] - want).abs()
-            except Exception:  # the reference rejects this: nothing is known
+            # The reference rejects these inputs, which reveals nothing.
+            except Exception:
                 continue
             changed = value.numel() * int((off > 1e-12 * want.abs()).sum())
             most = max(most, -(-changed // want.numel()))

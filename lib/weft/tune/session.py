@@ -1,8 +1,8 @@
 """Run one call of autotune(), from the first look at the kernel to the winner.
 
 place(), read() and write() keep earlier results: a file in the cache for each kernel,
-device and sizes. The files can be made again in seconds; they are pruned and cleared
-with the rest of the cache.
+device and set of sizes. The files can be recreated in seconds, so they are pruned and
+cleared with the rest of the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .sources import TunableSource, bound, is_cuda
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
 
-FORM = 1  # version of the stored form, and of the measurement
+FORM = 1  # version of the stored format, and of the measurement
 
 
 def place(
@@ -44,9 +44,10 @@ def place(
     texts: Sequence[Sequence[str]],
     settings: Sequence[Any],
 ) -> Path:
-    """Return the file for these candidates, device and sizes of arguments.
+    """Return the file for these candidates, device and argument sizes.
 
-    The candidates include their sources and launches.
+    texts: the source texts of each candidate; settings: other values the result depends
+    on.
     """
     compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
     parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
@@ -56,18 +57,18 @@ def place(
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return the contents that write() wrote; None if missing or damaged."""
+    """Return the contents that write() stored; None if missing or damaged."""
     try:
         found = json.loads(path.read_text())
         found["rows"], found["best"]
-        os.utime(path)  # the oldest are pruned first
+        os.utime(path)  # The files unused for the longest are pruned first.
         return found
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Write all or nothing; if it cannot be written, it is measured again."""
+    """Write the whole file or nothing; without a file, the next call measures again."""
     with contextlib.suppress(OSError):
         store.write(path, json.dumps(found))
         store.prune_at_exit()
@@ -86,7 +87,7 @@ PRECISIONS = {
 
 
 class Session:
-    """One call of autotune(): the candidates, and the arguments to try them with."""
+    """One call of autotune(): the candidates, and the arguments for their launches."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Session:
     def inspect(
         self, args: Sequence[Any], outputs: Sequence[str] | None, inout: Sequence[str]
     ) -> None:
-        """Find the kernel's parameters, by the first candidate that compiles."""
+        """Read the kernel's parameters from the first candidate that compiles."""
         kernel, first_error = None, None
         for one in self.ready:
             try:
@@ -128,7 +129,7 @@ class Session:
         self.launched = is_cuda(kernel)
 
     def path(self, settings: Sequence[Any]) -> Path | None:
-        """Return the file of the answer.
+        """Return the file for the result.
 
         None if nothing is timed, or if the candidates' sources are unknown.
         """
@@ -136,7 +137,7 @@ class Session:
             return None
         try:
             texts = [self.source.texts(one) for one in self.ready]
-        except BuildError:  # a candidate that does not compile
+        except BuildError:  # A candidate does not compile.
             return None
         if any(text is None for text in texts):
             return None
@@ -161,7 +162,7 @@ class Session:
         return Tuned(self.source.name, one.constants, kernel, run, *known, cached=True)
 
     def compile(self, occupancy: float) -> None:
-        """Compile all that are ready, and prune."""
+        """Compile all ready candidates, and prune those with low occupancy."""
         ready = self.ready
         with self._bar("compile", len(ready)) as bar:
             fit.compile_all(self.source, ready, self._arch(), bar.update)
@@ -169,7 +170,7 @@ class Session:
         require_some(self.candidates, self.excluded)
 
     def check(self, check: Any, terms: float | None) -> None:
-        """Mark the wrong ones; raise Mismatch if all are wrong."""
+        """Mark the wrong candidates; raise Mismatch if all are wrong."""
         answer, ready = ReferenceAnswer(check, self.arguments, terms), self.ready
         wrong: list[tuple[Candidate, Exception]] = []
         with self._bar("check", len(ready)) as bar:
@@ -182,7 +183,7 @@ class Session:
                 except (Mismatch, KernelFault) as error:
                     wrong.append((one, error))
                     one.out("wrong", "wrong", str(error).splitlines()[0])
-                except KernelError as error:  # a launch that CUDA refuses
+                except KernelError as error:  # CUDA refuses the launch.
                     one.out("pruned", "not launchable", str(error).splitlines()[0])
                 bar.update()
         if wrong and not self.ready:
@@ -198,7 +199,7 @@ class Session:
         require_some(self.candidates, self.excluded)
 
     def race(self, timer: str, path: Path | None) -> Tuned:
-        """Time the right ones; return the winner and all rows."""
+        """Time the candidates that passed; return the winner and all rows."""
         stopped, timed = False, self.target == "cuda" or not self.launched
         ready = self.ready
         if timed:
@@ -234,13 +235,13 @@ class Session:
         )
 
     def _shapes(self, one: Candidate) -> tuple[Any, ...]:
-        """Return the arguments' shapes; () if no grid fits them alone."""
+        """Return the arguments' shapes; () if the result is not tied to a grid."""
         values = self.arguments.values if one.shape is not None else ()
         arrays = [isinstance(value, torch.Tensor) for value in values]
         return tuple(tuple(v.shape) if a else None for v, a in zip(values, arrays))
 
     def _arch(self) -> str:
-        """Return the GPU for which candidates are pruned; "" if none is known."""
+        """Return the architecture to prune candidates for; "" if none is known."""
         if not self.launched or nvrtc.explain_missing():
             return ""
         if self.target == "cuda":

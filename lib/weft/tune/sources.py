@@ -1,15 +1,15 @@
 """The tunable kernels: CUDA C, plain C, a Python kernel, or a function that makes one.
 
-with_values() puts a constant's value into CUDA C, wherever the source defines it.
+with_values() sets a constant's value wherever the CUDA C source defines it.
 
     enum { BM = 128, BN = 128 };    #define TILE 16    constexpr int STAGES = 4;
 
-The value is replaced in its place, so that the rest of the kernel stays unchanged. A
-name that the source uses and does not define becomes -DNAME=value. with_globals() gives
-a Python kernel other values of the names that it takes from its module.
+The value is replaced in place, so that the rest of the kernel stays unchanged. A name
+that the source uses but does not define becomes -DNAME=value. with_globals() gives a
+Python kernel other values for names that it reads from its module.
 
 A TunableSource makes the kernel for a combination of values, and describes it for
-autotune(). The result is launched as kernel[grid, block](*args), or, without a
+autotune(). The kernel is launched as kernel[grid, block](*args), or, without a
 `launch`, called as a function.
 """
 
@@ -46,8 +46,8 @@ def with_values(
 ) -> tuple[str, list[str]]:
     """Return the source with these values, and flags for names that it does not define.
 
-    elsewhere: the text of headers, which may use a name too. Raises ArgumentError for a
-    constant that nothing depends on.
+    elsewhere: the text of headers, which may also use a name. Raises ArgumentError for
+    a constant that the source and headers do not use.
     """
     code = signature.blank_comments(source)
     spans: list[tuple[int, int, str]] = []
@@ -66,7 +66,7 @@ def with_values(
 
 
 def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of a constant's values."""
+    """Yield the spans (start, end) of a constant's values in the source."""
     macro = rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\S[^\n]*?)[ \t]*$"
     for match in re.finditer(macro, code, re.M):
         yield match.span(1)
@@ -88,7 +88,7 @@ def _inside_enum(before: str) -> bool:
 
 
 def _end(code: str, start: int) -> int:
-    """Return an expression's end: before a comma, semicolon or bracket outside it."""
+    """Return the end of an expression: before a comma, semicolon or outer bracket."""
     depth = 0
     for i in range(start, len(code)):
         if code[i] in _OPEN:
@@ -112,10 +112,10 @@ def _describe_unused(code: str, name: str, defined: bool) -> str:
 def with_globals(
     function: types.FunctionType, constants: Mapping[str, Any]
 ) -> types.FunctionType:
-    """Return the function with other values of names from outside it.
+    """Return the function with other values for names from outside it.
 
     The names are from its module or enclosing scope; functions that it calls are
-    included. Raises ArgumentError for a name that none uses.
+    included. Raises ArgumentError for a name that is used nowhere.
     """
     function = plain_function(function)
     used: set[str] = set()
@@ -165,7 +165,7 @@ Names = Sequence[str]
 def source_for(
     kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: SourceOptions
 ) -> TunableSource:
-    """Return the source of autotune()'s kernel; ArgumentError if it is not one."""
+    """Return the source of autotune()'s kernel; raise ArgumentError for others."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
@@ -182,8 +182,8 @@ def source_for(
 class SourceOptions:
     """The options of a source.
 
-    flags: for the compiler; name: of the kernel, if a source has several; target: "cpu"
-    or "cuda", where the arrays are.
+    flags: compiler flags; name: the kernel's name, if a source has several; target: the
+    target of the arrays, "cpu" or "cuda".
     """
 
     def __init__(self, flags: str | Names, name: str | None, target: str) -> None:
@@ -191,12 +191,12 @@ class SourceOptions:
 
 
 class TunableSource:
-    """A kernel with constants to tune. name: its name in messages."""
+    """A kernel with constants to tune. name: the kernel's name in messages."""
 
     name = "kernel"
 
     def make(self, constants: Constants) -> Any:
-        """Return the kernel for these values, compiled. Raises CompileError."""
+        """Return the compiled kernel for these values; may raise CompileError."""
         raise NotImplementedError
 
     def parameters(self, kernel: Any) -> list[str]:
@@ -208,11 +208,11 @@ class TunableSource:
         return written_of(kernel)
 
     def texts(self, one: Candidate) -> list[str] | None:
-        """Return all texts of a candidate, for a hash; None if they are unknown."""
+        """Return all texts that define a candidate, for a hash; None if unknown."""
         raise NotImplementedError
 
     def usage(self, kernel: Any, arch: str) -> Any:
-        """Return registers and static shared memory (nvrtc.Usage); None: not CUDA C."""
+        """Return registers and static shared memory (nvrtc.Usage), or None."""
         given = ()
         if isinstance(kernel, (Kernel, TranslatedKernel)):
             return find_usage(kernel, given, arch)[1]
@@ -220,7 +220,7 @@ class TunableSource:
 
 
 class CudaSource(TunableSource):
-    """CUDA C in a string."""
+    """A kernel of CUDA C, given as a string."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class CudaSource(TunableSource):
         return with_values(self.source, constants, self._headers())
 
     def _headers(self) -> str:
-        """Return the text of the source's includes, of the session and in folders."""
+        """Return the text of the source's includes, from the session and folders."""
         of_session = headers.select_used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
         files = stored.list_includes(
@@ -271,7 +271,7 @@ class CudaSource(TunableSource):
 
 
 class PlainCSource(CudaSource):
-    """Plain C in a string: its function is called and timed on a processor."""
+    """A plain C function, given as a string, to be called and timed on a processor."""
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
@@ -286,9 +286,9 @@ class PlainCSource(CudaSource):
 
 
 class PythonSource(TunableSource):
-    """A kernel in Python whose constants are names of its module, or enclosing ones.
+    """A Python kernel whose constants are names of its module or an enclosing scope.
 
-    It runs as the C that to_cuda() makes of it, or, given as numba_jit(kernel), by
+    It runs as the CUDA C that to_cuda() makes of it or, given as numba_jit(kernel), by
     Numba.
     """
 
@@ -365,7 +365,7 @@ class MakerSource(TunableSource):
 
 
 def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
-    """Return the kernel in the candidate's shape: call it with the arguments."""
+    """Return the kernel bound to the candidate's launch shape, ready to be called."""
     if one.shape is None:
         if isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel)):
             raise ArgumentError(
@@ -378,7 +378,7 @@ def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
         return kernel[shape.grid, shape.block]
     if isinstance(
         kernel, TranslatedKernel
-    ):  # None is torch's stream; 0 would be the default one
+    ):  # None is torch's stream; 0 would be the default stream.
         return kernel[shape.grid, shape.block, None, shape.shared]
     if isinstance(kernel, NumbaKernel):
         return kernel[shape.grid, shape.block, 0, shape.shared]
@@ -404,7 +404,7 @@ def parameters_of(kernel: Any) -> list[str]:
 
 
 def written_of(kernel: Any) -> list[str] | None:
-    """Return the pointers without const; None if unknown."""
+    """Return the names of pointer parameters without const; None if unknown."""
     if isinstance(kernel, TranslatedKernel) and kernel._last is not None:
         kernel = kernel._last.compiled
     if isinstance(kernel, (Kernel, CFunction)):
@@ -414,11 +414,11 @@ def written_of(kernel: Any) -> list[str] | None:
 
 
 def is_cuda(kernel: Any) -> bool:
-    """Return whether it is launched, not called: its time on a CPU is meaningless."""
+    """Return whether a kernel is launched; its time on a CPU is then meaningless."""
     return isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel))
 
 
-# ---- details --------------------------------------------------------------------
+# ---- loading and choosing kernels -----------------------------------------------
 
 
 def _is_path(text: str) -> bool:
@@ -459,7 +459,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function takes the constants: it makes kernels, and is none."""
+    """Return whether a function takes the constants, and so makes kernels."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""List every combination of the constants' values, and record the fate of each."""
+"""List every combination of the constants' values, and track the state of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..toolchain import launch_config
 
-MOST = 200_000  # combinations before `where`: more are a typing error
+MOST = 200_000  # combinations before `where`; more are taken for a typing error
 TRIED = f"at most {MOST} are tried"
 Constants = dict[str, Any]
 
@@ -22,9 +22,10 @@ class Candidate:
     """One combination of values.
 
     shape: grid, block and bytes of dynamic shared memory; None: called as a function.
-    state: "ready", then "pruned", "wrong", "dropped" (slow, and so timed only roughly)
-    or "timed". reason: why it is out, in a word; why: in a sentence. registers, shared
-    (bytes) and occupancy (0 to 1) are None if unknown.
+    state: "ready", then "pruned", "wrong", "dropped" (slow, and so timed only roughly),
+    "timed", or "right" (checked but not timed). reason: the cause of removal in a word
+    or two; why: the cause in a sentence. registers (per thread), shared (bytes) and
+    occupancy (0 to 1) are None if unknown.
     """
 
     constants: Constants
@@ -46,7 +47,7 @@ class Candidate:
 
     @property
     def threads(self) -> int | None:
-        """Threads of a block."""
+        """The number of threads in a block; None without a launch shape."""
         return None if self.shape is None else math.prod(self.shape.block)
 
     def __str__(self) -> str:
@@ -54,7 +55,7 @@ class Candidate:
 
 
 def spell_candidate(constants: Mapping[str, Any]) -> str:
-    """Write constants, such as BM=64 BN=128."""
+    """Format constants, such as "BM=64 BN=128"."""
     return " ".join(f"{name}={value}" for name, value in constants.items())
 
 
@@ -69,7 +70,8 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ArgumentError(f"space: {name!r} is no name of a constant")
         one = isinstance(values, str) or not isinstance(values, Iterable)
-        if isinstance(values, range) and len(values) > MOST:  # too long to write out
+        # The range is too long to expand.
+        if isinstance(values, range) and len(values) > MOST:
             raise ArgumentError(f"space: {name} has {len(values)} values, {TRIED}")
         found[name] = tuple(dict.fromkeys([values] if one else values))
         if not found[name]:
@@ -88,7 +90,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
 def list_combinations(
     space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
 ) -> tuple[list[Candidate], int]:
-    """Return the candidates that `where` allows, and the number of the others."""
+    """Return the candidates that `where` allows, and the number of excluded ones."""
     every = [dict(zip(space, values)) for values in itertools.product(*space.values())]
     if where is None:
         return [Candidate(one) for one in every], 0
@@ -113,7 +115,11 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
 
 
 def by_name(what: str, function: Callable[..., Any], constants: Constants) -> Any:
-    """Call function(...) with those of the constants that are its parameters."""
+    """Call function(...) with the constants that its parameters name.
+
+    what: the function's name for messages. Raises ArgumentError if a parameter is not a
+    constant.
+    """
     if not callable(function):
         raise ArgumentError(
             f"{what}={function!r:.40}: want a function of the constants"
@@ -139,7 +145,7 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
 
 
 def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
-    """Raise ArgumentError with a count for each reason if nothing is left to try."""
+    """Raise ArgumentError, with a count for each reason, if no candidate is ready."""
     if any(one.state == "ready" for one in candidates):
         return
     counts = counts_of(candidates, excluded)
@@ -151,7 +157,7 @@ def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
 
 
 def counts_of(candidates: Sequence[Candidate], excluded: int) -> dict[str, int]:
-    """Count those that are out, by reason."""
+    """Count the pruned, wrong and excluded candidates by reason."""
     counts = {"where": excluded} if excluded else {}
     for one in candidates:
         if one.state in ("pruned", "wrong"):

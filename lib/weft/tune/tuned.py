@@ -1,4 +1,4 @@
-"""The result of autotune(): the winner, ready to launch, and the fate of all."""
+"""The result of autotune(): the winner, ready to launch, and a row per candidate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..timing import STATISTIC, device_name, write_json
 from ..timing.results import Row
 from .space import Candidate, spell_candidate
 
-SHOWN = 12  # rows of the table
+SHOWN = 12  # rows shown in the table
 NOT_TIMED = (
     "not timed: on a processor a CUDA kernel's time says nothing. Shown is the first "
     "of those that are right:"
@@ -28,11 +28,13 @@ STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 class Tuned:
     """The result of autotune(): best(*args) launches the winner in its grid and block.
 
-    The arrays must have the tuned shapes. name: the kernel's. constants: the winner's;
-    kernel: launch it in another grid. rows: a row for each candidate that `where`
-    allows, as the lab's JSON has them, best first; counts: how many are out, by reason.
-    shapes: of the arguments, None for those that are not arrays; () if any will do.
-    cached: from an earlier call. stopped: by Ctrl-C.
+    The arrays must have the tuned shapes. name: the kernel's name. constants: the
+    winner's constants; kernel: the winner, to be launched in another grid; run: the
+    winner in its grid and block. rows: a row for each candidate that `where` allows, in
+    the lab's JSON format, best first; counts: the number of excluded candidates by
+    reason. shapes: those of the arguments, None for arguments that are not arrays; ()
+    if any shapes will do. cached: whether the result is from an earlier call. stopped:
+    whether Ctrl-C ended the timing.
     """
 
     name: str
@@ -72,11 +74,11 @@ class Tuned:
 
     @property
     def us(self) -> float | None:
-        """The winner's microseconds; None if nothing is timed."""
+        """The winner's median time in microseconds; None if nothing is timed."""
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Draw time over each constant: a figure of strips, a dot per candidate."""
+        """Draw time over each constant: a panel for each, with a dot per candidate."""
         # Imported lazily: matplotlib is slow to import.
         from .picture import draw_strips
 
@@ -90,11 +92,11 @@ class Tuned:
         return draw_heat(self, x, y)
 
     def save(self, path: str | Path) -> None:
-        """Write all rows as the lab's JSON."""
+        """Write all rows to a file in the lab's JSON format."""
         write_json(path, self.rows, self.target)
 
     def sentence(self) -> str:
-        """Write the result in one line."""
+        """Summarize the result in one line."""
         named = spell_candidate(self.constants)
         right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
         if self.us is None:
@@ -109,7 +111,7 @@ class Tuned:
         )
 
     def notes(self) -> list[str]:
-        """List the candidates that were not timed, with reasons, and the wrong ones."""
+        """List the candidates left out, as counts by reason, and the wrong ones."""
         lines = []
         out = {k: v for k, v in self.counts.items() if k != "wrong"}
         if out:
@@ -129,7 +131,7 @@ class Tuned:
         return lines
 
     def table(self) -> str:
-        """Write the best rows as text."""
+        """Format the best rows as text."""
         names = [*self.constants]
         shown = [
             {**row["constants"], **row, "vs_best": _ratio_of(row, self.us)}

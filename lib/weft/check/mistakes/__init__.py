@@ -1,12 +1,12 @@
-"""Guesses at the kind of mistake behind a wrong answer, from the numbers alone.
+"""Guesses at the mistake behind a wrong answer, from the numbers alone.
 
 Each guess is one sentence that begins with "looks like". It is made only if the numbers
-fit it everywhere, and it stays a guess: two mistakes can look the same.
+fit it everywhere. It remains a guess, since two mistakes can look the same.
 
-    scene   a wrong output, all known facts about it, and which runs go wrong
+    scene   a wrong output with all known facts about it, and which runs fail
     values  guesses from the output alone
     inputs  guesses from a fault, and from the results of other inputs
-    where   guesses from which region is wrong, and from places in a row
+    where   guesses from the wrong region, and from positions within a row
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def guess(scene: WrongOutput) -> str:
 
 
 def describe_proof(scene: WrongOutput) -> str:
-    """Return, as a sentence, what even few numbers prove; "" if nothing."""
+    """Return a mistake that even a few numbers prove, as a sentence; "" if none."""
     return _first_guess(scene, _PROOFS)
 
 

@@ -1,7 +1,8 @@
 """Guess a mistake from a fault, or from the answers that other inputs would give.
 
 of_fault() explains faults and forbidden writes, such as a missing guard. The other
-functions test whether a wrong answer fits the reference with other, or rounded, inputs.
+functions test whether a wrong answer fits the reference with modified or rounded
+inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ TOO_FAR = (
 )
 
 
-PATTERNS = {  # of both accesses of a race, for those that belong together
+# Advice for the access patterns of a race whose two accesses belong together.
+PATTERNS = {
     UPDATE: "looks like an update that threads make of one place at once: each reads "
     "the same old number, and one result undoes the other. A barrier alone would not "
     "help",
@@ -55,7 +57,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
         if trial.shape is not None and not trial.shape.plain:
-            return (  # the caller chose the block
+            return (  # The caller chose the block.
                 f"looks like an index that leaves {array} at one end: work it out for "
                 f"the first thread and for the last"
             )
@@ -89,8 +91,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
-    """Return the element of the first output that the faulting thread has, in a launch
-    with a thread per element; it may exceed the last one. None: unknown."""
+    """Return the element of the first output that the faulting thread would write in a
+    launch with a thread per element. It may lie past the last one. None: unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:
@@ -115,7 +117,7 @@ def _one_for_each_block(trial: Trial) -> bool:
 
 
 def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
-    """Return whether an input has this thread's element, though the output lacks it."""
+    """Return whether an input has this thread's element, but the output does not."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
     return any(own[0] < array.size for array in flat)
 
@@ -123,8 +125,7 @@ def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
 def _describe_beyond(
     trial: Trial, own: tuple[int, ...], array: str | None = None
 ) -> str:
-    """Describe an element beyond an array (by default the first output), or "" if
-    inside."""
+    """Describe an index beyond an array (by default the first output), or return ""."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
         len(own), ["plane", "row", "column"]
@@ -149,7 +150,8 @@ def other_inputs(s: WrongOutput) -> str | None:
     ):
         try:
             other = s.again(inputs)
-        except Exception:  # the reference does not accept these: no guess
+        # The reference does not accept these inputs, so there is no guess.
+        except Exception:
             continue
         if find_wrong(s.want, other, s.bound).any() and s.fits(other):
             return text
@@ -192,11 +194,11 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Yield inputs without some terms of a sum over each dimension the output lacks."""
+    """Yield inputs without some terms of a sum, for each dimension the output lacks."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
-        return  # these are places or counts, not sums
+        return  # The output holds positions or counts, not sums.
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}
@@ -244,7 +246,7 @@ def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Yield inputs for a tree sum that lacks its last or its first round."""
+    """Yield inputs that mimic a tree sum without its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
             for first, which in ((1, "even"), (0, "odd")):
@@ -281,7 +283,7 @@ def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarr
 
 
 def guess_precision(s: WrongOutput) -> str | None:
-    """Guess which rounding of the inputs explains small errors everywhere."""
+    """Guess which rounding, of the inputs or within the sum, explains small errors."""
     if s.got.dtype.kind != "f" or not np.isfinite(widen_floats(s.got)).all():
         return None
     error = np.abs(widen_floats(s.got) - widen_floats(s.want))
@@ -299,7 +301,7 @@ def guess_precision(s: WrongOutput) -> str | None:
             if not find_wrong(s.got, s.again(made), 8 * s.bound).any():
                 return f"inputs rounded to {name}: are tensor cores or casts in use?"
     if s.bad.sum() == 1 and relative > 2.0**-8:
-        return None  # one wrong number reveals nothing about its digits
+        return None  # One wrong number reveals nothing about its precision.
     if relative > 2.0**-14:
         digits = int(-np.log2(relative))
         return (
@@ -315,7 +317,7 @@ def guess_precision(s: WrongOutput) -> str | None:
 
 
 def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that rounds float32 to `kept` bits, or truncates it."""
+    """Return a function that rounds or truncates float32 to `kept` bits."""
 
     def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

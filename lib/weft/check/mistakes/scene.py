@@ -1,8 +1,8 @@
-"""One wrong output and all known facts about it, and which runs go wrong.
+"""One wrong output with all known facts about it, and the pattern of failing runs.
 
 guess_spacing() infers, from the writes of several runs, whether blocks begin as far
-apart as they are long. describe_pattern() finds which sizes or blocks make a kernel go
-wrong.
+apart as they are long. describe_pattern() finds the sizes or blocks for which a kernel
+fails.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class WrongOutput:
-    """One wrong output and all known facts about it.
+    """One wrong output with all known facts about it.
 
-    got, want: of one shape. bound: the largest allowed error, broadcast to it. block:
-    the launch's (x, y, z), None for a plain function. unwritten: where the output still
-    has `start`, its poison; None if that is unknown. again: the reference with other
-    inputs, for this output. axes: for each input the names of its dimensions. output:
-    the names of the output's dimensions. grid: the launch's, if the caller gave it.
+    got, want: arrays of the same shape. bound: the largest allowed error, broadcast to
+    that shape. block: the launch's (x, y, z); None for a plain function. unwritten: a
+    mask of elements that still hold `start`, the output's poison; None if that is
+    unknown. again: a function that returns this output of the reference for other
+    inputs. axes: the names of each input's dimensions. output: the names of the
+    output's dimensions. grid: the launch's grid if the caller gave it.
     """
 
     name: str
@@ -48,7 +49,7 @@ class WrongOutput:
         return find_wrong(self.got, self.want, self.bound)
 
     def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
-        """Return whether `got` is `other` everywhere, and `other` is not the answer."""
+        """Return whether `got` is `other` everywhere, up to `slack` times the bound."""
         if other.shape != self.got.shape:
             return False
         room = slack * self.bound + 1e-6 * np.abs(widen_floats(other))
@@ -57,7 +58,7 @@ class WrongOutput:
 
     @property
     def tells(self) -> bool:
-        """Whether there are enough different values to exclude a fit by chance."""
+        """Whether the answer has enough different values to exclude a fit by chance."""
         return self.want.size >= 4 and np.unique(self.want).size >= 3
 
 
@@ -67,14 +68,14 @@ def tolerance_of(s: WrongOutput) -> np.ndarray:
 
 
 def is_summed(s: WrongOutput) -> bool:
-    """Return whether an input has a dimension that is unnamed or not the output's."""
+    """Return whether an input has a dimension that is unnamed or not in the output."""
     return any(not d or d not in s.output for dims in s.axes.values() for d in dims)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A run of blocks along x: their number, their threads, and the elements of the
-    output, counted flat, that it wrote. A correct run wrote them all."""
+    """A run of blocks along x: the number of blocks, the threads of each, and a flat
+    mask of the output elements that were written. A correct run wrote them all."""
 
     blocks: int
     threads: int
@@ -84,19 +85,20 @@ class Launched:
 def guess_spacing(
     name: str, shape: Sequence[int], first: Launched, runs: Sequence[Launched]
 ) -> str:
-    """Describe a wrong number in place of blockDim.x, as a sentence; "" if none fits.
+    """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: of the output; first: the reported run, one of `runs`. All of them must
-    fit: their blocks begin the same distance apart, whatever their threads.
+    name, shape: those of the output; first: the reported run, one of `runs`. One
+    explanation must fit all runs: their blocks begin the same distance apart,
+    regardless of the number of threads.
     """
     wrong = [run for run in runs if not run.written.all()]
     if len({run.written.size for run in wrong}) < 2:
-        return ""  # one size could be anything
+        return ""  # A single size allows too many explanations.
     step = _step(max(wrong, key=lambda run: run.written.size))
-    overlap = step < first.threads  # a missing end looks like this, too
+    overlap = step < first.threads  # A missing end looks the same.
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
-    is_right = step == first.threads  # then there are too few blocks
+    is_right = step == first.threads  # In that case there are too few blocks.
     if step and not is_right and _is_spaced(runs, [step] * len(runs)):
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
@@ -108,17 +110,18 @@ def guess_spacing(
 
 
 def _step(run: Launched) -> int:
-    """Return the spacing of blocks that would leave such gaps; 0: unknown."""
+    """Return the spacing of blocks that would leave these gaps; 0: unknown."""
     missing = int(np.argmin(run.written))
-    if missing == run.threads:  # a gap after each block
+    if missing == run.threads:  # There is a gap after each block.
         behind = np.flatnonzero(run.written[missing:])
         return missing + int(behind[0]) if behind.size else 0
     step, rest = divmod(missing - run.threads, max(1, run.blocks - 1))
-    return step if step > 0 and not rest else 0  # blocks that overlap, and end early
+    # The blocks overlap, so their end comes too early.
+    return step if step > 0 and not rest else 0
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
-    """Return whether each run wrote the elements of blocks with that spacing."""
+    """Return whether each run wrote exactly the elements of blocks with its spacing."""
     return all(
         np.array_equal(run.written, _list_reached(run, step))
         for run, step in zip(runs, steps)
@@ -154,7 +157,7 @@ def _describe_literal(
     )
 
 
-Run = tuple[dict[str, int], tuple | None]  # its sizes and its block
+Run = tuple[dict[str, int], tuple | None]  # sizes and block
 FACTORS = (1, 2, 4)  # possible numbers of elements per thread, along a block's side
 
 
@@ -163,11 +166,11 @@ def describe_pattern(
     along: dict[str, int] | None = None,
     given: bool = False,
 ) -> str:
-    """Describe which runs go wrong, as a sentence; "" if there is no plain rule.
+    """Describe which runs fail, as a sentence; "" if there is no plain rule.
 
-    runs: sizes, block, and whether it was right. along: the sizes along which the block
-    runs, with the index of its side (0 is x). given: whether the caller chose the
-    blocks, so that naming one is no advice.
+    runs: for each run its sizes, its block, and whether it was right. along: the sizes
+    along which the block runs, with the index of the block's side (0 is x). given:
+    whether the caller chose the blocks, so that suggesting a block would be no help.
     """
     right = [(sizes, block) for sizes, block, ok in runs if ok]
     bad = [(sizes, block) for sizes, block, ok in runs if not ok]
@@ -177,7 +180,8 @@ def describe_pattern(
     said = _by_ones(right, bad)
     if said:
         return said
-    one = given and len(right) == 1  # then its sizes reveal more than its block
+    # With one right run, its sizes reveal more than its block.
+    one = given and len(right) == 1
     if (
         not one
         and len(runs) > 3
@@ -203,7 +207,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Return whether sizes that are 1 explain everything."""
+    """Describe the sizes that are 1 in exactly the wrong runs, or the right ones."""
     wrong, only = [], []
     for name in right[0][0]:
         good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
@@ -222,13 +226,16 @@ def _write_verb(names: Sequence[str]) -> str:
 
 
 def _join_names(names: Sequence[str], word: str = "and") -> str:
-    """Join names: m; m and n; m, n and k."""
+    """Join names: "m"; "m and n"; "m, n and k"."""
     *before, last = names
     return f"{', '.join(before)} {word} {last}" if before else last
 
 
 def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
-    """Return the one block with which all is right, if every other mostly fails."""
+    """Return the only block with which all runs are right; None if there is none.
+
+    Most runs with every other block must fail.
+    """
     by: dict[tuple | None, list[bool]] = {}
     for _, block, ok in runs:
         by.setdefault(block, []).append(ok)
@@ -249,8 +256,9 @@ def _only_at(sizes: dict[str, int], runs: int) -> str:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A condition on a size: holds(size, block). said: its words. covered: whether
-    blocks run along the size, unlike along a sum."""
+    """A condition on a size. holds: the test, called with the size and the block; said:
+    its wording; covered: whether blocks run along the size (they do not along a sum).
+    """
 
     name: str
     said: str
@@ -263,7 +271,7 @@ class _Rule:
 
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
-    """Describe how some sizes decide, as compared with the sides of the block."""
+    """Describe the sizes that decide, compared with the sides of the block."""
     for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
         every = [
             list(rules(name, axes, not along or name in along))
@@ -282,8 +290,10 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
 def _find_axes(
     name: str, right: list[Run], bad: list[Run], along: dict[str, int]
 ) -> list[int]:
-    """Return the sides of a block with which a size may be compared; none if chance
-    could create a rule."""
+    """Return the sides of a block (0 is x) to compare a size with.
+
+    The list is empty if chance alone could create a rule.
+    """
     axes = [along[name]] if name in along else [0, 1, 2]
     values = [{s[name] for s, _ in side} for side in (right, bad)]
     few = len(values[0]) < 2 and len(right) < 3
@@ -317,8 +327,8 @@ def _select_rules(
 ) -> list[_Rule]:
     """Return the fewest rules, one per size, that all hold in the right runs alone.
 
-    Each must be the only broken one in some wrong run. If any of several sizes would
-    do, return all, since the runs do not distinguish them.
+    Each rule must be the only broken one in some wrong run. If any one of several sizes
+    would do, return rules for all of them, since the runs do not distinguish them.
     """
     for count in range(1, len(every) + 1):
         found = [

@@ -1,6 +1,6 @@
 """Guesses from a wrong output's own values and the expected ones.
 
-The first ones concern integers: roundings and counts.
+The first functions concern integers: roundings and counts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from .where import describe_region
 
 
 def guess_rounding(s: WrongOutput) -> str | None:
-    """Guess a wrong rounding: signed integers made of floats, off by 1 in places."""
+    """Guess a wrong rounding: signed integers, made from floats, that are off by 1."""
     whole = s.got.dtype.kind == s.want.dtype.kind == "i"
     floats = any(a.dtype.kind == "f" for a in s.inputs.values())
     if not whole or not floats or s.want.min() >= 0 or s.bad.sum() < 2:
         return None
     off = (widen_floats(s.got) - widen_floats(s.want))[s.bad]
-    everywhere = s.bad.all() and (off == off[0]).all()  # then 1 is added
+    # A constant difference is an added number, not a rounding error.
+    everywhere = s.bad.all() and (off == off[0]).all()
     if everywhere or (np.abs(off) != 1).any():
         return None
     return (
@@ -31,7 +32,7 @@ def guess_rounding(s: WrongOutput) -> str | None:
 
 
 def guess_counts(s: WrongOutput) -> str | None:
-    """Guess about counts of an input's elements: too few of them, or too many."""
+    """Guess that counts of an input's elements include too few or too many of them."""
     if s.got.dtype.kind not in "iu" or s.want.dtype.kind not in "iu":
         return None
     due, there = int(s.want.sum()), int(widen_floats(s.got).sum())
@@ -44,7 +45,7 @@ def guess_counts(s: WrongOutput) -> str | None:
     return f"a count of too many: {there} in all, for {due} elements"
 
 
-# ---- what was never written, and plain fillings ---------------------------------
+# ---- unwritten elements, and plain fillings -------------------------------------
 
 
 def never_written(s: WrongOutput) -> str | None:
@@ -62,14 +63,15 @@ def never_written(s: WrongOutput) -> str | None:
 
 
 def guess_undefined(s: WrongOutput) -> str | None:
-    """Guess about NaNs that are not the output's poison: arithmetic made them."""
+    """Guess an undefined operation from NaNs that are not the output's poison."""
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
     made = np.isnan(s.got) & ~np.isnan(widen_floats(s.want))
     if not made.any() or not np.isfinite(_join_inputs(s)).all():
         return None
     bits = f"u{s.got.dtype.itemsize}"
-    mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1  # without the quiet bit
+    # The mask excludes the quiet bit.
+    mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1
     payload = int(np.asarray(s.start).view(bits)) & mask
     if ((s.got[made].view(bits) & mask) == payload).any():
         return None
@@ -80,7 +82,7 @@ def guess_undefined(s: WrongOutput) -> str | None:
 
 
 def _join_inputs(s: WrongOutput) -> np.ndarray:
-    """Join the numbers of all inputs."""
+    """Concatenate the numbers of all float inputs."""
     every = [widen_floats(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
     return np.concatenate(every) if every else np.zeros(0)
 
@@ -105,7 +107,7 @@ def guess_filled(s: WrongOutput) -> str | None:
 
 
 def accumulated_on_start(s: WrongOutput) -> str | None:
-    """Guess, for integers, that the output's initial content was added to want."""
+    """Guess that the output was read before it was written."""
     if s.start is None:
         return None
     if s.got.dtype.kind in "iu":
@@ -122,7 +124,7 @@ def accumulated_on_start(s: WrongOutput) -> str | None:
     return None
 
 
-# ---- right values, elsewhere ------------------------------------------------------
+# ---- right values in wrong places -------------------------------------------------
 
 
 def guess_transposed(s: WrongOutput) -> str | None:
@@ -183,7 +185,7 @@ def _find_flips(
     s: WrongOutput, x: np.ndarray, result: np.ndarray | None = None
 ) -> tuple[int, ...] | None:
     """Return the axes along which x is reversed in `result` (by default in `got`); None
-    if it is not x. Axes of length 1 are not included."""
+    if `result` is not a reversed x. Axes of length 1 are not included."""
     long = [axis for axis, length in enumerate(x.shape) if length > 1]
     result = s.got if result is None else result
     for count in range(len(long) + 1):
@@ -209,7 +211,7 @@ def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
 
 
 def by_block(s: WrongOutput) -> str | None:
-    """Guess a wrong index: each block has block 0's results, or one thread's."""
+    """Guess a wrong index: each block has the results of block 0, or of one thread."""
     if s.block is None or s.want.ndim != 1 or not s.tells:
         return None
     threads = s.block[0]
@@ -248,7 +250,7 @@ def guess_scaled(s: WrongOutput) -> str | None:
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
         return _one_scaled(s, got[bad][0], want[bad][0])
-    few = 2 if s.got.dtype.kind in "fc" else 4  # few small integers fit by chance
+    few = 2 if s.got.dtype.kind in "fc" else 4  # A few small integers fit by chance.
     if bad.sum() < few or (s.bad & (want == 0)).any():
         return None
     ratio = got[bad] / want[bad]
@@ -270,7 +272,7 @@ def guess_scaled(s: WrongOutput) -> str | None:
 
 
 def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
-    """Guess the same of a single wrong element, for exact plain factors only."""
+    """Guess the factor of a single wrong element; only exact whole factors count."""
     many, few = max(abs(got), abs(want)), min(abs(got), abs(want))
     if "c" in s.got.dtype.kind + s.want.dtype.kind or not np.isfinite(many) or not few:
         return None
@@ -285,7 +287,7 @@ def _one_scaled(s: WrongOutput, got: float, want: float) -> str | None:
 
 
 def byte_overflow(s: WrongOutput) -> str | None:
-    """Guess about bytes whose sum lost multiples of 256 before division by 1 to 4."""
+    """Guess that a sum of bytes lost multiples of 256 before division by 1 to 4."""
     bytes_in = any(a.dtype.itemsize == 1 for a in s.inputs.values())
     if not bytes_in or s.got.dtype.kind not in "iu" or s.bad.sum() < 4:
         return None

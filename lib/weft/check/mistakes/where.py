@@ -1,6 +1,6 @@
-"""Guesses from the region of an output that is wrong, and about places in a row.
+"""Guesses from the wrong region of an output, and about positions within a row.
 
-Outputs of the second kind hold places: an argmax, for example.
+The latter concern outputs that hold positions: an argmax, for example.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-EARLY = "an end that comes one too early: "  # of the output
+EARLY = "an end that comes one too early: "  # refers to the end of the output
 
 
 def place(s: WrongOutput) -> str | None:
     where = describe_region(s, s.bad)
-    if where and is_summed(s):  # the end may be another
+    if where and is_summed(s):  # The end may be that of a sum instead of the output's.
         where = where.removeprefix(EARLY)
     return f"{where} wrong, the rest right" if where else None
 
@@ -59,7 +59,7 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 
 def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
-    """Describe the last few elements of every block that has a successor: a halo."""
+    """Describe a missing halo: the last elements of each block that has a successor."""
     every = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
     followed = (every // threads + 1) * threads < mask.size
@@ -74,7 +74,7 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
 
 
 def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
-    """Describe all but a corner at the top left, if the launch explains it."""
+    """Describe everything but the top left corner, if the launch explains it."""
     assert s.block is not None
     wide, high = s.block[:2]
 
@@ -107,7 +107,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
     hit = lines.any(axis=1)
     if (lines.all(axis=1) != hit).any() or hit.all():
-        return None  # incomplete lines
+        return None  # Some lines are only partly wrong.
     length, at = len(hit), np.flatnonzero(hit)
     one, many = _line_names(mask.ndim, axis)
     if at[-1] - at[0] + 1 != at.size:
@@ -125,7 +125,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     side = _count_lines(s, mask.ndim, axis)
     if side and at[0] == side and (at.size > 1 or side > 8):
         if s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1:
-            return f"the {many} from {at[0]} on are"  # there is no other block
+            return f"the {many} from {at[0]} on are"  # There is no other block.
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
             f"global index is due?): {many} from {at[0]} on are"
@@ -142,7 +142,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
-    """Describe elements from `first` on, if the launch has `first` of something."""
+    """Describe elements from `first` on, if there are `first` threads or blocks."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
     if first == blocks * math.prod(s.block):
@@ -164,21 +164,21 @@ def _line_names(ndim: int, axis: int) -> tuple[str, str]:
 
 
 def _count_lines(s: WrongOutput, ndim: int, axis: int) -> int:
-    """Return how many of the lines along an axis one block covers; 0: unknown."""
+    """Return the number of lines along an axis that one block covers; 0: unknown."""
     if s.block is None or axis < ndim - 3:
         return 0
     return s.block[ndim - 1 - axis]
 
 
 def guess_indices(s: WrongOutput) -> str | None:
-    """Guess the other index or value that an argmax or the like stored."""
+    """Guess the wrong index or value that an argmax or similar kernel stored."""
     name = _find_rows(s)
     return _of_rows(s, name, s.inputs[name]) if name else None
 
 
 def guess_padding(s: WrongOutput) -> str | None:
-    """Guess a winning padding in an argmax or the like: places that no row has. The
-    other errors are choices among equals."""
+    """Guess that padding won in an argmax or similar kernel: positions past the end of
+    the row. All other errors must be choices among equals."""
     name = _find_rows(s)
     if not name:
         return None
@@ -187,7 +187,8 @@ def guess_padding(s: WrongOutput) -> str | None:
     least = (there == x.min(axis=-1)).all()
     if not (least or (there == x.max(axis=-1)).all()) or _other_places(s, x)[bad].all():
         return None
-    most = max(4 * length, math.prod(s.block or (1,)))  # places may be padded so far
+    # Rows may be padded up to this length.
+    most = max(4 * length, math.prod(s.block or (1,)))
     beyond = (got >= length) & (got < most)
     if not (bad & beyond).any() or not (beyond | _find_equal(s, x))[bad].all():
         return None
@@ -198,7 +199,7 @@ def guess_padding(s: WrongOutput) -> str | None:
 
 
 def _find_rows(s: WrongOutput) -> str:
-    """Return the input in whose rows the output's numbers are places; "" if none."""
+    """Return the input whose rows the output's positions refer to; "" if none."""
     if s.want.dtype.kind not in "iu" or not s.output:
         return ""
     for name, dims in s.axes.items():
@@ -210,18 +211,18 @@ def _find_rows(s: WrongOutput) -> str:
 
 
 def _flatten_expected(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Return the expected places, counted through the whole array."""
+    """Return the expected positions, counted through the whole array."""
     return np.arange(s.want.size).reshape(s.want.shape) * x.shape[-1] + s.want
 
 
 def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Return where `got` is a place in the flat array, or the number itself."""
+    """Mark where `got` is a position in the flat array, or the number itself."""
     numbers = _take_numbers(x, s.want).astype(np.int64)
     return (s.got == _flatten_expected(s, x)) | (s.got == numbers)
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Return where the place is inside its row and has the expected number."""
+    """Mark where the position is inside its row and holds the expected number."""
     got = s.got.astype(np.int64)
     inside = (got >= 0) & (got < x.shape[-1])
     return inside & (
@@ -254,6 +255,6 @@ def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
 
 
 def _take_numbers(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the number at its place in each row."""
+    """Return the number at the given position in each row."""
     at = places.astype(np.int64)[..., None]
     return np.take_along_axis(x, at, axis=-1)[..., 0]

@@ -1,4 +1,4 @@
-"""The checks of ops: cases, their answers in float64, and bounds.
+"""The checks of ops: cases, their answers in float64, and error bounds.
 
 A bound limits how far a correct float32 result may be from the float64 one. It is
 derived, not guessed. With u = 2^-24, a sum of k products differs from the exact one by
@@ -7,9 +7,9 @@ or without fused multiply-adds (Higham, Accuracy and Stability of Numerical Algo
 2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). It is tight enough
 to detect that TF32 was left on.
 
-Each op's file <op>.py has its twin in PyTorch and its shapes (OP), the sizes to time
-(BENCH), and cases(generator), which yields inputs, float64 answers and bounds. matmul's
-Python function is in products.py.
+Each op's file <op>.py contains its twin in PyTorch and its shapes (OP), and the sizes
+to time (BENCH). Its cases(generator) yields inputs, float64 answers and bounds. The
+Python function of matmul is in products.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass
 class Answer:
-    """The expected output: float64 `want` (or integers), and its bound."""
+    """An expected output: `want`, in float64 or integers, and its error bound."""
 
     want: torch.Tensor
     bound: torch.Tensor | float = 0.0
@@ -41,9 +41,9 @@ class Answer:
 class Case:
     """One call of one launcher: `launch(lib, rung, pointers, stream)`.
 
-    Beside the arrays' pointers, pointers["workspace"] is a function. Given a number of
-    bytes, it returns that much memory on the target for that call, at a multiple of
-    256.
+    pointers["workspace"] is a function, unlike the other entries. Called with a number
+    of bytes, it returns that much memory on the target, valid for the call and aligned
+    to 256 bytes.
     """
 
     op: str
@@ -51,16 +51,17 @@ class Case:
     inputs: Tensors
     answers: dict[str, Answer]
     launch: Callable[[Any, int, dict[str, Any], Any], None]
-    initial: Tensors = field(default_factory=dict)  # outputs not poisoned
-    # Number of elements from an aligned address to an array's start.
+    # initial content of outputs that are not poisoned
+    initial: Tensors = field(default_factory=dict)
+    # Distance, in elements, of an array's start from an aligned address.
     shift: dict[str, int] = field(default_factory=dict)
-    every_order: bool = True  # of threads; otherwise a single one is enough
+    every_order: bool = True  # whether every order of threads is run, or just one
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
     """Return the bound of a float32 sum of `terms` products; see the top of the file.
 
-    absolute_sum: the same sum over absolute values, a tensor or an array in float64.
+    absolute_sum: the same sum over absolute values, as a float64 tensor or array.
     """
     return 1.01 * (terms + 1) * U * absolute_sum + 1e-38
 
@@ -74,12 +75,12 @@ def absolute(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
 
 
 def column(vector: torch.Tensor) -> torch.Tensor:
-    """Reshape (c) to (1,c,1,1), which broadcasts with an image."""
+    """Reshape (c) to (1,c,1,1), which broadcasts with images (n,c,h,w)."""
     return vector[None, :, None, None]
 
 
 def autograd(function, inputs, dy):
-    """Return function(*inputs) and its gradients for dy, by torch in float64."""
+    """Return function(*inputs), and its gradients for dy, from torch in float64."""
     inputs = [None if t is None else t.double().requires_grad_() for t in inputs]
     y = function(*inputs)
     y.backward(dy.double())
@@ -101,9 +102,8 @@ def cases(
 ) -> Iterator[Case]:
     """Yield the cases of `op` with random signed inputs from `seed`.
 
-    precision: the rung's, which decides its inputs and its bounds.
-    wide: number of additional random cases, with large ones, where an op has such
-    (matmul).
+    precision: the rung's precision, which decides the inputs and bounds. wide: number
+    of additional random cases, which also adds large ones; only matmul has them.
     """
     make = cases_file(op).cases
     asked = {"precision": precision, "wide": wide}

@@ -14,7 +14,7 @@ from . import Answer, Case, U, autograd, column, random, sum_bound
 def batchnorm2d(x, weight, bias, eps=1e-5):
     """Return (x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
 
-    mean and the biased variance are this batch's: there are no running
+    mean and the biased variance are those of this batch; there are no running
     statistics. weight and bias are (c). n*h*w must be more than 1.
     """
     return F.batch_norm(x, None, None, weight, bias, True, 0, eps)
@@ -29,7 +29,7 @@ OP = Op(
 )
 BENCH = Bench("n", (64, 256), {"c": 32, "h": 28, "w": 28})
 
-_SIZES = [  # n c h w, and an offset added to x
+_SIZES = [  # n, c, h, w, and an offset added to x
     *[(2, 1, 1, 1, 0.0), (1, 3, 1, 2, 0.0), (3, 2, 5, 7, 0.0), (5, 7, 3, 3, 0.0)],
     *[(2, 5, 16, 17, 0.0), (4, 3, 13, 29, 100.0), (1, 33, 4, 4, -3.0)],
 ]
@@ -46,13 +46,13 @@ def cases(generator) -> Iterator[Case]:
 
 
 def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
-    """Return mean, rstd (c, float64) and the error bounds of both in float32."""
+    """Return mean and rstd (c, float64), and the error bounds of both in float32."""
     count = x.numel() // x.shape[1]
     x64 = x.double()
     mean, var = x64.mean((0, 2, 3)), x64.var((0, 2, 3), unbiased=False)
     mean_bound = 1.01 * (count + 2) * U * x64.abs().mean((0, 2, 3)) + 1e-38
-    # Sum of (x - m)^2 about a mean with error d: the exact one plus count d^2; each
-    # term has 3 roundings and the sum count more.
+    # A sum of (x - m)^2 about a mean m with error d is the exact sum plus count d^2.
+    # Each term has 3 roundings, and the sum has count more.
     var_bound = 1.01 * (count + 4) * U * var + mean_bound**2
     rstd = (var + eps).rsqrt()
     rstd_bound = rstd * (0.51 * var_bound / (var + eps) + 4 * U)
@@ -68,7 +68,7 @@ def _forward_case(title, x, weight, bias, eps) -> Case:
     bound = (
         weight64.abs() * column(rstd + rstd_bound) * column(mean_bound)
         + scaled.abs() * (column(rstd_bound / rstd) + 5 * U)
-        # y may be computed as x * scale + (bias - mean * scale): cancellation
+        # y may be computed as x * scale + (bias - mean * scale), with cancellation.
         + 4 * U * (column(rstd * mean.abs()) * weight64.abs() + bias64.abs())
         + 4 * U * x64.abs() * column(rstd) * weight64.abs()
     )
@@ -82,7 +82,7 @@ def _forward_case(title, x, weight, bias, eps) -> Case:
 
 
 def _backward_case(title, x, weight, bias, dy, eps) -> Case:
-    """Return the case of autograd's gradients; mean and rstd are rounded to float32."""
+    """Return a case for autograd's gradients, with mean and rstd rounded to float32."""
     count = x.numel() // x.shape[1]
     mean, rstd, _, _ = _compute_moments(x, eps)
 

@@ -35,7 +35,7 @@ BENCH = Bench(  # the second convolution of the CNN
     flop=lambda sizes: 2.0 * sizes["n"] * 64 * 196 * 288,
 )
 
-SIZES = [  # n ic h w oc kh kw padding
+SIZES = [  # n, ic, h, w, oc, kh, kw, padding
     *[(1, 1, 1, 1, 1, 1, 1, 0), (1, 1, 3, 3, 1, 3, 3, 0), (2, 3, 5, 7, 2, 3, 3, 1)],
     *[(3, 2, 4, 4, 5, 2, 3, 2), (1, 5, 7, 3, 3, 5, 1, 2), (2, 1, 28, 28, 4, 3, 3, 1)],
     *[(1, 17, 6, 5, 19, 3, 3, 1), (5, 3, 11, 13, 7, 1, 1, 0)],

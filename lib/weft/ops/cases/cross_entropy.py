@@ -14,8 +14,9 @@ from . import Answer, Case, U, random
 def cross_entropy(logits, target):
     """Return the batch mean of -log softmax(logits (n,classes))[target (n) int64].
 
-    The result is one number, shape (). On the host a target outside [0, classes) is an
-    error. On a GPU the loss is NaN, since a check would cost a synchronisation.
+    The result is one number, of shape (). On the host, a target outside [0, classes)
+    raises an error. On a GPU the loss becomes NaN, since a check would cost a
+    synchronisation.
     """
     return F.cross_entropy(logits, target)
 
@@ -27,7 +28,7 @@ OP = Op(
 )
 BENCH = Bench("n", (64, 1024), {"classes": 10})
 
-_SIZES = [  # n classes, and a factor on the logits
+_SIZES = [  # n, classes, and a factor applied to the logits
     *[(1, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 10, 30.0), (31, 10, 1.0)],
     *[(33, 7, 1.0), (64, 10, 1.0), (65, 101, 5.0), (257, 10, 1.0), (4, 5, 1000.0)],
 ]
@@ -48,7 +49,7 @@ def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return prob in float64 and the relative errors of its float32 version.
 
     x - max is rounded once, which exp() turns into a relative error of |x - max| u; exp
-    itself is good to 2 units in the last place, 4 u.
+    itself is accurate to 2 units in the last place, or 4 u.
     """
     logits64 = logits.double()
     depth = logits64.amax(1, keepdim=True) - logits64
@@ -70,7 +71,7 @@ def _entropy_forward(title, logits, target) -> Case:
 
     answers = {
         "loss": Answer(rows.mean().reshape(1), bound.reshape(1)),
-        # 2^-126: below it float32 loses digits, and may flush to zero
+        # Below 2^-126, float32 loses digits and may flush to zero.
         "prob": Answer(prob, prob * relative + 2.0**-126),
     }
     return OP.case(title, {"logits": logits, "target": target}, answers)

@@ -1,16 +1,17 @@
 """The cases that check the rungs of the matmul ladder.
 
-Beyond sizes, they cover operands stored transposed, alpha, beta, bias and ReLU, batches
-with gaps or with one matrix for all, and arrays off an aligned address. NaN, infinity
-and zero times infinity must propagate as in IEEE 754.
+Beyond sizes, they cover operands stored transposed, alpha, beta, bias and ReLU, and
+arrays off an aligned address. Batches have gaps, or share one matrix. NaN, infinity and
+zero times infinity must propagate as in IEEE 754.
 
-The bounds are those of sum_bound(), but tensor cores add differently. Fasi,
+The bounds are those of sum_bound(), except that tensor cores add differently. Fasi,
 Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
 Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are
-exact. At least four of them at a time and the sum so far are aligned to the largest and
-truncated there, not rounded; the result is truncated again. Truncation costs a term at
-most 2^-23 of the largest, which no sum of absolute values is smaller than: k products,
-k / 4 sums so far and k / 4 results give 1.5 k 2^-23 of that sum.
+exact. At least four products at a time, and the running sum, are aligned to the largest
+of them and truncated there, not rounded. The result is truncated again. Truncation
+costs each term at most 2^-23 of the largest, which is at most the sum of absolute
+values. Hence k products, k / 4 running sums and k / 4 results give 1.5 k 2^-23 of that
+sum.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ import torch
 from ...toolchain import native
 from . import Answer, Case, U
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32
-GAP = 7.25  # fills the gaps between the matrices of c, and must stay
+# The remaining precisions take float32.
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+GAP = 7.25  # Fills the gaps between the matrices of c, and must survive the call.
 # Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
 LARGE = [
     *[(127, 131, 137), (257, 263, 269), (509, 521, 523), (1021, 67, 1031)],
@@ -41,20 +43,22 @@ class Product:
     m: int
     n: int
     k: int
-    trans: str = "nn"  # how a and b are stored: n as they are, t transposed
+    trans: str = "nn"  # storage of a and b: "n" for plain, "t" for transposed
     alpha: float = 1.0
     beta: float = 0.0
     bias: bool = False
     relu: bool = False
     batch: int = 1
     gap: int = 0  # elements between the matrices of a batch
-    shared: str = ""  # "a" or "b": the same matrix for all of the batch
-    shift: str = ""  # of "abc": arrays one element past an aligned address
-    values: str = ""  # "special": NaN, infinity, zero; "huge"; "tiny"
+    # "a" or "b": the operand of which the batch shares a single matrix
+    shared: str = ""
+    # letters of "abc": arrays that start one element past an aligned address
+    shift: str = ""
+    values: str = ""  # "special": with NaN, infinity and zero; "huge"; "tiny"
 
     @property
     def title(self) -> str:
-        """The sizes, and every value that is not the default."""
+        """The sizes, and every option that differs from its default."""
         text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
         for name in ("alpha", "beta", "bias", "relu", "batch", "gap"):
             value = getattr(self, name)
@@ -64,16 +68,16 @@ class Product:
         return text
 
 
-# Every order of threads is tried with these ...
+# Each of these is run with every order of threads ...
 _PLAIN = [
     *[(1, 1, 1), (2, 3, 1), (1, 7, 13), (5, 2, 3), (16, 16, 16), (31, 33, 34)],
     *[(64, 10, 130)],
 ]
-# ... and one order with each of these: a feature, or a size with several tiles.
+# ... and each of these with one order: a feature, or a size with several tiles.
 _FEATURES = [
     *[Product(133, 261, 21), Product(261, 133, 70), Product(5, 3, 700)],
     *[Product(32, 31, 33, trans) for trans in ("nt", "tn", "tt")],
-    # All rows start at multiples of 16 bytes: nothing is copied first.
+    # All rows start at multiples of 16 bytes, so that no operand is copied first.
     *[Product(64, 72, 40, trans) for trans in ("nn", "nt", "tn", "tt")],
     Product(33, 17, 20, alpha=-0.5, beta=2.0),
     Product(7, 70, 5, "tt", alpha=1.5, beta=1.0),
@@ -97,8 +101,8 @@ _FEATURES = [
 def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Case]:
     """Yield the cases of a rung of that precision.
 
-    wide: number of additional cases with random sizes, 1 to 70, and all else random; a
-    positive number also adds the LARGE ones.
+    wide: number of additional cases with random options and sizes from 1 to 70. A
+    positive number also adds the LARGE cases.
     """
     for sizes in _PLAIN:
         yield matmul_case(generator, Product(*sizes), precision)
@@ -138,15 +142,16 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 
 def error_bound(precision: str, k: int) -> float:
-    """Return the bound of a sum of k products, relative to the absolute sum."""
-    cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # see the top of the file
+    """Return the error bound of a sum of k products, relative to the absolute sum."""
+    cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # See the top of the file.
     if precision == "fp32":
         return 1.01 * (k + 1) * U
-    if precision == "tf32":  # each operand keeps 10 bits after the point, truncated
+    # Each operand keeps 10 bits after the point, and is truncated.
+    if precision == "tf32":
         return cut_off + 1.01 * 2.0**-9
     if precision == "3xtf32":
-        # An operand is the sum of two TF32 numbers except for 2^-21 of it, if the
-        # second is truncated; the product of both second ones, 2^-22, is omitted.
+        # Except for 2^-21 of it, an operand is the sum of two TF32 numbers, if the
+        # second is truncated. The product of both second numbers, 2^-22, is omitted.
         return 3 * cut_off + 2 * 2.0**-21 + 2.0**-22
     return cut_off
 
@@ -181,9 +186,10 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
         count = 1 if q.shared == name else q.batch
         x = torch.randn(count, *shape, generator=generator)
-        if q.values == "huge":  # exceeds fp16, or floats after a few more
+        # Results exceed the range of fp16, or almost that of float32.
+        if q.values == "huge":
             x *= 1e4 if dtype == torch.float16 else 1e18
-        if q.values == "tiny":  # no normal numbers in fp16
+        if q.values == "tiny":  # All elements are subnormal in fp16.
             x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
         found.append(x.to(dtype))
     return found
@@ -197,13 +203,13 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     a[0, last_m, last_k] = -inf
     a[0, last_m // 2, last_k // 3] = nan
     a[0, last_m // 3, last_k] = 0.0
-    b[0, last_k, last_n // 4] = inf  # meets that zero
-    b[0, 0, last_n // 2] = 0.0  # meets the infinity at the start of a
+    b[0, last_k, last_n // 4] = inf  # multiplied by that zero
+    b[0, 0, last_n // 2] = 0.0  # multiplied by the infinity at the start of a
     b[0, last_k // 2, last_n] = -inf
     a[0, last_m // 3, last_k // 2] = inf
-    a[0, last_m // 4, 0] = -inf  # just past the row before
+    a[0, last_m // 4, 0] = -inf  # just past the end of the previous row
     b[0, last_k // 4, last_n // 3] = nan
-    b[0, 0, 2 * last_n // 3] = inf  # the same, where b is stored transposed
+    b[0, 0, 2 * last_n // 3] = inf  # the same, if b is stored transposed
     c[0, 0, last_n // 5] = nan
     c[0, last_m // 5, 0] = inf
 
@@ -212,7 +218,8 @@ def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Te
     """Return, in float64, the resulting c (batch, m, n) and its bound."""
     a, b, c = a.double(), b.double(), c.double()
     product = a @ b
-    if q.values == "special":  # each on its own: avoids a library's shortcuts
+    # Sum single products, since a library's shortcuts may lose special values.
+    if q.values == "special":
         product = (a[:, :, :, None] * b[:, None]).sum(2)
     size = abs(q.alpha) * (a.abs() @ b.abs()).expand(q.batch, -1, -1)
     rest = torch.zeros_like(c)
@@ -234,7 +241,10 @@ def _store_operands(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
 
 
 def _with_gaps(x: torch.Tensor, gap: int, filled: float) -> torch.Tensor:
-    """Return x (batch, rows, cols), or (batch, rows * cols + gap), or a lone matrix."""
+    """Append `gap` elements to each matrix of x: (batch, rows * cols + gap).
+
+    Without a gap, return x (batch, rows, cols), or its only matrix (rows, cols).
+    """
     if not gap:
         return x if len(x) > 1 else x[0]
     return torch.nn.functional.pad(x.flatten(1), (0, gap), value=filled)

@@ -14,7 +14,7 @@ from . import Answer, Case, random
 def maxpool2d(x, kernel_size):
     """Return maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
 
-    kernel_size: kh and kw, or one number for both.
+    kernel_size: (kh, kw), or one number for both.
     """
     return F.max_pool2d(x, kernel_size, return_indices=True)[0]
 
@@ -31,7 +31,7 @@ OP = Op(
 )
 BENCH = Bench("n", (64, 256), {"c": 32, "h": 28, "w": 28, "kh": 2, "kw": 2})
 
-_SIZES = [  # n c h w kh kw
+_SIZES = [  # n, c, h, w, kh, kw
     *[(1, 1, 1, 1, 1, 1), (1, 1, 2, 2, 2, 2), (2, 3, 5, 7, 2, 2), (3, 2, 7, 9, 3, 2)],
     *[(2, 1, 28, 28, 2, 2), (1, 5, 6, 6, 6, 5), (5, 7, 4, 11, 1, 3)],
 ]
@@ -39,7 +39,7 @@ _SIZES = [  # n c h w kh kw
 
 def cases(generator) -> Iterator[Case]:
     for n, c, h, w, kh, kw in _SIZES:
-        # Only a few values, so that windows have ties: the first must win.
+        # With few distinct values, windows have ties, and the first maximum must win.
         x = torch.randint(-3, 4, (n, c, h, w), generator=generator).float()
         if h * w > 30:
             x[0, 0, 1, 1] = float("nan")

@@ -12,7 +12,7 @@ from . import Answer, Case, random
 
 
 def relu(x):
-    """Return max(x, 0), any shape; a NaN stays a NaN."""
+    """Return max(x, 0) for x of any shape; NaN stays NaN."""
     return F.relu(x)
 
 

@@ -11,7 +11,7 @@ from . import Answer, Case, U, random
 
 
 def sgd(param, grad, lr):
-    """Subtract lr * grad from param in place, any shape, no momentum; return param."""
+    """Subtract lr * grad from param (any shape) in place, and return param."""
     return param.sub_(grad, alpha=lr)
 
 

@@ -1,11 +1,11 @@
-"""See the machine code of a kernel, and what it does on a GPU.
+"""Tools that show the machine code of a kernel, and its work on a GPU.
 
-ptx(kernel), sass(kernel)              instructions, at the reader's own lines
+ptx(kernel), sass(kernel)              instructions, below the lines of your source
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
 compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
-instructions  parse PTX and SASS into instructions, their kinds and their loops
+instructions parse PTX and SASS into instructions, their kinds and their loops
 listing       display a kernel's instructions, folded
 residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters beside the simulator's
@@ -27,11 +27,12 @@ from .residency import Occupancy, occupancy
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """Return the kernel as PTX, the assembly language that all NVIDIA GPUs share.
 
-    kernel: from load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel or
-    numba_jit(k), followed by arguments like a launch's; or the path of a .cu file,
-    followed by its kernels' names ("kernels/matmul/01_naive.cu", "matmul_naive"). arch:
-    "sm_80"; None: this machine's GPU, or sm_90 without one. Needs no GPU. Raises
-    ArgumentError, CompileError, or BuildError with the cure if a tool is missing.
+    kernel: one of load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel or
+    numba_jit(k), followed by arguments like those of a launch; or the path of a .cu
+    file, followed by its kernels' names ("kernels/matmul/01_naive.cu", "matmul_naive").
+    arch: an architecture such as "sm_80"; None: that of this machine's GPU, or sm_90
+    without a GPU. No GPU is needed. Raises ArgumentError or CompileError, or, if a tool
+    is missing, BuildError with the cure.
     """
     return _build_view("ptx", kernel, args, arch)
 
@@ -39,7 +40,7 @@ def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
 def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """Return the kernel as SASS, the instructions that one kind of GPU executes.
 
-    The parameters are those of ptx(). This function needs nvdisasm: pip install
+    The parameters are those of ptx(). It requires nvdisasm: pip install
     nvidia-cuda-nvdisasm.
     """
     return _build_view("sass", kernel, args, arch)

@@ -1,11 +1,13 @@
 """Find a kernel's source and compile it to machine code with line information.
 
-No GPU is needed. NVRTC compiles source that is a string; nvcc compiles a file that also
-holds host code; ptxas assembles PTX from other tools.
+No GPU is needed. NVRTC compiles source given as a string; nvcc compiles a file that
+also contains host code; ptxas assembles PTX from other tools.
 https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/
 
-a kernel of load_cuda() or %%cuda, or all of its module     the cell
-cuda_c(kernel), a Python kernel and arguments               the C that was made
+The kernel as given by the reader, and the text that is compiled:
+
+a kernel of load_cuda() or %%cuda, or its whole module      the cell
+cuda_c(kernel), a Python kernel and arguments               the generated CUDA C
 a path and the kernel's name                                the file, by nvcc
 numba_jit(kernel) and arguments                             Numba's PTX
 """
@@ -39,8 +41,8 @@ from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
 from . import instructions
 
-DEFAULT = "sm_90"  # without a GPU
-_FOR_PTXAS = "-Xptxas="  # nvcc passes the option on
+DEFAULT = "sm_90"  # default architecture on machines without a GPU
+_FOR_PTXAS = "-Xptxas="  # prefix of options that nvcc passes to ptxas
 _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
@@ -48,9 +50,9 @@ _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 class MachineCode:
     """PTX, and the machine code that ptxas made of it.
 
-    lowered: the mangled name of each requested C++ name, where it is known. usage: by
-    mangled name. why: the reason why there is no machine code, or, if there is, why a
-    kernel has no usage.
+    lowered: the mangled name of each requested C++ name, if known. usage: the resources
+    of each kernel, by mangled name. why: why there is no machine code or, if there is,
+    why a kernel has no usage.
     """
 
     ptx: str
@@ -61,14 +63,14 @@ class MachineCode:
 
     @functools.cached_property
     def sass(self) -> str:
-        """The disassembly with source lines. Raises BuildError with the cure."""
+        """The disassembly with source lines. Raises BuildError if there is no code."""
         if not self.cubin:
             raise BuildError(self.why)
         return tools.disassemble(self.cubin, lines=True)
 
 
 def default_arch() -> str:
-    """Return this GPU's architecture; else sm_90, or the newest that NVRTC supports."""
+    """Return this GPU's architecture, or else sm_90 or the newest known to NVRTC."""
     import torch
 
     if torch.cuda.is_available():
@@ -80,7 +82,7 @@ def default_arch() -> str:
 
 
 def checked_arch(arch: str | None) -> str:
-    """Return the caller's architecture after a check, or the default one."""
+    """Validate and return an architecture; for None, return the default."""
     if arch is None:
         return default_arch()
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
@@ -96,7 +98,7 @@ def by_nvrtc(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> MachineCode:
-    """Compile a cell's source as a launch on that GPU does; may raise CompileError."""
+    """Compile a cell's source as for a launch on that GPU; may raise CompileError."""
     made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(here, made.cubin, made.log)
@@ -104,7 +106,7 @@ def by_nvrtc(
 
 
 def by_nvcc(file: Path, arch: str) -> MachineCode:
-    """Compile a file with kernels and host code; cache the result until it changes."""
+    """Compile a file with kernels and host code, caching the result."""
     nvcc = build.nvcc()
     if not nvcc:
         raise BuildError(
@@ -137,7 +139,7 @@ def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCod
 
 
 def _read_stamp(file: Path) -> tuple[float, ...]:
-    """Return values that change when the file or a header beside it changes."""
+    """Return values that change when the file or a header it may include changes."""
     folders = (file.parent, build.KERNELS, COMMON)
     headers = [header for folder in folders for header in folder.glob("*.*h")]
     return tuple(path.stat().st_mtime for path in (file, *headers))
@@ -177,7 +179,7 @@ def ptxas() -> str | None:
         from cuda.pathfinder import find_nvidia_binary_utility
 
         return find_nvidia_binary_utility("ptxas")
-    except Exception:  # older versions do not accept the name
+    except Exception:  # Older versions of the package do not accept the name.
         return None
 
 
@@ -193,10 +195,10 @@ def _run_tool(command: list[str], what: str) -> str:
 class KernelSource:
     """One text to compile, and the kernels to show from it.
 
-    name: the reader's name for it. compile(arch): compiles with line information.
-    wanted: the C++ names of kernels, () for all. language: the reader's. texts: the
-    reader's text, by the compiler's name of the file. moved: if that text was
-    generated, the reader's (file, line) for each of its lines.
+    name: the name that the reader gave. compile(arch): compiles with line information.
+    wanted: the C++ names of the kernels; () for all. language: the language of the
+    reader's text. texts: the reader's texts, by the compiler's names for the files.
+    moved: if a text was generated, the reader's (file, line) for each of its lines.
     """
 
     name: str
@@ -226,8 +228,8 @@ class KernelSource:
 def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
     """Return the KernelSource of anything that a reader calls a kernel.
 
-    args: for a Python kernel, arguments like a launch's; for a path, the kernel's name.
-    Raises ArgumentError if `kernel` is not a kernel.
+    args: for a Python kernel, arguments like those of a launch; for a path, the names
+    of kernels. Raises ArgumentError if `kernel` is not a kernel.
     """
     if isinstance(kernel, (str, Path)):
         return _find_file_source(kernel, args)
@@ -344,7 +346,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
 def select_kernels(
     source: KernelSource, made: MachineCode, names: list[str]
 ) -> list[tuple[str, str]]:
-    """Return (requested name, mangled name) of the kernels to show."""
+    """Return (requested name, mangled name) for each of the kernels to show."""
     if not source.wanted:
         return [("", name) for name in names]
     out = []
@@ -365,8 +367,8 @@ def select_kernels(
 def demangle(asked: str, mangled: str) -> str:
     """Return the reader's name of a kernel: the last part of the compiler's name.
 
-    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling: each name follows its
-    length.
+    In a mangled name, each part follows its length:
+    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling
     """
     if asked:
         return asked

@@ -2,7 +2,8 @@
 
 find_loops() uses dominators and natural loops, as in Aho, Lam, Sethi and Ullman,
 Compilers, 2nd edition, 9.6. A branch closes a loop if every path to the branch passes
-its target first. A slow path after the kernel's end that jumps back closes no loop.
+its target first. A slow path placed after the kernel's end does not close a loop by
+jumping back.
 
 read_ptx() parses PTX: docs.nvidia.com/cuda/parallel-thread-execution. read_sass()
 parses SASS, a GPU's own instructions, as nvdisasm prints them. NVIDIA documents the
@@ -29,11 +30,11 @@ KINDS = (
 class Instruction:
     """One instruction.
 
-    text: the text as NVIDIA's tools write it. opcode: its name with all suffixes,
-    LDG.E.128. guard: the predicate that enables it, "@!P0", or "". labels: those before
-    it. jumps: the labels of its possible targets; falls: whether the next instruction
-    may follow. file, line: of the source, "" and 0 if unknown. function: the subroutine
-    that contains it, "" in the kernel itself.
+    text: the text as NVIDIA's tools write it. opcode: its name with all suffixes, such
+    as LDG.E.128. guard: the predicate that enables it, such as "@!P0", or "". labels:
+    the labels before it. jumps: the labels of its possible targets; falls: whether the
+    next instruction may follow. file, line: its place in the source, "" and 0 if
+    unknown. function: the subroutine that contains it, "" in the kernel itself.
     """
 
     text: str
@@ -53,7 +54,7 @@ class Instruction:
 
     @property
     def bits(self) -> int:
-        """Bits that one thread accesses: 128 for LDG.E.128 and ld.global.v4.f32."""
+        """The number of bits that one thread accesses, such as 128 for LDG.E.128."""
         parts = self.opcode.split(".")
         wide = [int(p) for p in parts if p in ("8", "16", "64", "128", "256")]
         wide += [int(p[1:]) for p in parts if p in ("U8", "S8", "U16", "S16")]
@@ -68,7 +69,7 @@ class Instruction:
 class CodeLoop:
     """A loop: the indices of its instructions, its head and its depth (0, 1, ...).
 
-    hot: it contains no other loop.
+    hot: whether it contains no other loop.
     """
 
     head: int
@@ -100,7 +101,7 @@ class KernelCode:
         return counted(those)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines in the file that most come from."""
+        """Return the instructions' source lines in the file that most are from."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -116,7 +117,7 @@ def counted(those: Iterable[Instruction]) -> dict[str, int]:
 
 
 def told(counts: dict[str, int]) -> str:
-    """Write counts as words: 8 global loads, 64 FMAs, 40 others."""
+    """Write counts in words, such as "8 global loads, 64 FMAs, 40 others"."""
     words = []
     for kind, count in counts.items():
         plural = {"branch": "branches", "matrix": "matrix products"}.get(kind, kind)
@@ -130,7 +131,7 @@ def told(counts: dict[str, int]) -> str:
 
 
 def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
-    """Return every loop, by its head; a `hot` loop contains no other."""
+    """Return every loop, in the order of the heads; a `hot` loop contains no other."""
     after = list_successors(code)
     before: list[list[int]] = [[] for _ in code]
     for at, nexts in enumerate(after):
@@ -142,7 +143,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
         for to in nexts:
             if at in order and to in order and _is_dominator(to, at, parent, order):
                 found.setdefault(to, {to}).update(_find_body(to, at, before))
-    # A kernel ends with an unreachable branch to itself.
+    # A kernel's padding, an unreachable branch to itself, is not a loop.
     made = [CodeLoop(head, frozenset(body)) for head, body in sorted(found.items())]
     return [
         replace(
@@ -155,7 +156,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
 
 
 def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
-    """List, for each instruction, those that may follow it."""
+    """List, for each instruction, the indices of its possible successors."""
     labels = {name: at for at, one in enumerate(code) for name in one.labels}
     out = []
     for at, one in enumerate(code):
@@ -172,8 +173,9 @@ def _find_dominators(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return each instruction's nearest dominator and its reverse postorder number.
 
-    Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001. The root, -1,
-    leads to the kernel's first instruction and to each subroutine's.
+    The algorithm is that of Cooper, Harvey, Kennedy, A Simple, Fast Dominance
+    Algorithm, 2001. The root, -1, leads to the first instruction of the kernel and of
+    each subroutine.
     """
     starts = [
         at
@@ -231,7 +233,7 @@ def _is_dominator(
 
 
 def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
-    """Return all that reaches the branch at `tail` without passing the loop's head."""
+    """Return all instructions that reach the one at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
         for at in before[todo.pop()]:
@@ -273,10 +275,10 @@ def read_ptx(text: str, kernel: str) -> KernelCode:
 
 
 def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (entry or func, name, text from its head to its closing brace)."""
+    """Yield ("entry" or "func", name, text from head to closing brace)."""
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
-        end = re.compile(r"^\}|;\s*$", re.M)  # a declaration has no body
+        end = re.compile(r"^\}|;\s*$", re.M)  # A declaration has no body.
         brace = text.find("\n{", head.start())
         stop = text.find(";", head.start())
         if name and brace >= 0 and not 0 <= stop < brace:
@@ -300,7 +302,8 @@ def _parse_instructions(
         if found := _LOC.match(line):
             file, number, outer, at = found.groups()
             if outer and files.get(file) != files.get(outer):
-                file, number = outer, at  # a header's function: the call's place
+                # For a function from a header, use the place of the call.
+                file, number = outer, at
             place = files.get(file, ""), int(number)
             continue
         line = line.strip("{} \t")
@@ -319,7 +322,7 @@ def _parse_instructions(
 
 
 def _read_tables(body: str) -> dict[str, tuple[str, ...]]:
-    """Return the targets of each indirect branch, by the label of their list."""
+    """Return the targets of each indirect branch, by the label of its list."""
     found = re.findall(r"([\w$]+):\s*\.branchtargets([^;]*);", body)
     return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in found}
 
@@ -382,14 +385,14 @@ def list_sass_kernels(text: str) -> list[str]:
 
 
 def read_sass(text: str, kernel: str) -> KernelCode:
-    """Parse one kernel with its subroutines; KeyError if there is no such kernel."""
+    """Parse one kernel with its subroutines; raise KeyError if it is missing."""
     own = _find_section(text, kernel)
     code: list[Instruction] = []
     labels: list[str] = []
     places, fresh, function = [("", 0)], True, ""
     for line in own.splitlines():
         if found := _PLACE.match(line):
-            # One line for each inlined function, the innermost first.
+            # There is one line for each inlined function, the innermost first.
             places = [] if fresh else places
             places.append((found.group(1), int(found.group(2))))
             fresh = False
@@ -417,7 +420,7 @@ def _find_section(text: str, kernel: str) -> str:
 
 
 def _strip_padding(code: list[Instruction]) -> list[Instruction]:
-    """Remove the padding of the last cache lines: NOP, and a branch to itself."""
+    """Remove the padding of the last cache lines: NOPs, and a branch to itself."""
     end = len(code)
     while end and code[end - 1].opcode == "NOP":
         end -= 1
@@ -435,7 +438,7 @@ def _parse_sass_instruction(text, labels, place, function) -> Instruction:
     falls = True
     if base in ("BRA", "JMP"):
         jumps = tuple(re.findall(r"`\(([^)]+)\)", rest))
-        # BRA.U UP0, `(x) and BRA P0, `(x) have their condition among the operands.
+        # In BRA.U UP0, `(x) and BRA P0, `(x), the condition is an operand.
         condition = re.search(r"[!\s]U?P(\d|T)\b", rest) or ".DIV" in opcode
         falls = bool(guard or condition)
     elif base in ("BRX", "BRXU", "JMX"):
@@ -468,7 +471,7 @@ _MEMORY = {
     **{"STSM": "shared store", "UTMALDG": "global load", "UTMASTG": "global store"},
 }
 _MATRIX = re.compile(r"[HIDBQU]\w*MMA\b")
-_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y loads a constant
+_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y merely loads a constant.
 
 
 def _classify_sass(opcode: str, rest: str) -> str:

@@ -1,8 +1,8 @@
 """Display a kernel's machine code, folded to its innermost loops, with the source.
 
 The innermost loops, which run most often, are open. Each other part is one line with
-its number of instructions. Memory has the pictures' colours: blue is read from global
-memory, orange is written there, green is shared.
+its number of instructions. Memory has the colours of the pictures: blue for reads of
+global memory, orange for writes to it, green for shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # instructions: up to this many, a kernel without a loop is shown whole
+SHORT = 48  # Up to this many instructions, a kernel without a loop is shown whole.
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},
@@ -31,7 +31,7 @@ _MEMORY = {
 
 @dataclass
 class ListingPart:
-    """Neighbouring instructions that are shown or folded together."""
+    """Adjacent instructions that are shown or folded together."""
 
     indices: list[int]
     loop: CodeLoop | None
@@ -41,7 +41,8 @@ class ListingPart:
 class KernelListing:
     """One kernel of a view: its code, its resources, its loops and their counts.
 
-    name: the reader's. usage: registers, shared and other memory; None if unknown.
+    name: the reader's name for it. usage: registers, shared and other memory; None if
+    unknown.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class KernelListing:
         )
 
     def parts(self) -> list[ListingPart]:
-        """Split the instructions, in order, where a loop begins or ends."""
+        """Split the instructions at the start and end of each innermost loop."""
         inside: dict[int, CodeLoop] = {}
         for loop in self.code.hot:
             inside |= dict.fromkeys(loop.body, loop)
@@ -87,7 +88,7 @@ class KernelListing:
         ]
 
     def title(self, part: ListingPart) -> str:
-        """Write a part's title: loop, lines 8-13: 177 instructions a pass: ..."""
+        """Write a part's title, such as "loop, lines 8-13: 177 instructions a pass"."""
         count, function = len(part.indices), self._find_function(part.indices[0])
         where = _write_lines(self.code.lines(part.indices))
         what = count_things(count, "instruction")
@@ -95,7 +96,7 @@ class KernelListing:
         if part.loop is None:
             return f"{in_a}{what}{f', {where}' * bool(where)}"
         at = f", {where}" if where else ""
-        # A part of a loop that was moved behind the kernel's end is not a whole pass.
+        # A part of a loop that was moved past the kernel's end is not a whole pass.
         a_pass = " a pass" if count == len(part.loop.body) else ""
         counts = told(self.code.counts(part.loop)) if a_pass else ""
         return f"{in_a}loop{at}: {what}{a_pass}{f': {counts}' * bool(counts)}"
@@ -114,7 +115,7 @@ class KernelListing:
         yield some[0].place, some
 
     def line(self, place: tuple[str, int]) -> str:
-        """Return a source line; "" if it is unknown."""
+        """Return the text of a source line; "" if it is unknown."""
         return self.source.text(*place) if place[1] else ""
 
     def _find_function(self, index: int) -> str:
@@ -122,10 +123,10 @@ class KernelListing:
 
 
 class View:
-    """The result of ptx() and sass(): a notebook shows it folded, print() as text.
+    """The result of ptx() and sass(): folded in a notebook, plain text in print().
 
-    kernels: one listing for each. arch: "sm_90". text: all of the code, as NVIDIA's
-    tools write it.
+    kernels: a listing for each kernel. arch: an architecture such as "sm_90". text: the
+    whole code as NVIDIA's tools write it.
     """
 
     def __init__(self, language: str, arch: str, kernels: list[KernelListing]) -> None:
@@ -198,7 +199,7 @@ class View:
 
 
 def _write_lines(numbers: list[int]) -> str:
-    """Write line numbers: lines 8-13; line 9."""
+    """Write line numbers, such as "lines 8-13" or "line 9"."""
     if not numbers:
         return ""
     first, last = numbers[0], numbers[-1]

@@ -1,11 +1,12 @@
 """Run Nsight Compute (ncu), parse its output, and define its metrics.
 
-measure() runs ncu's command line, and explain() reports why ncu gave no counters. ncu
-profiles a separate process, which launches the kernels again (replay.py).
+measure() runs ncu's command line, and explain() reports why ncu returned no counters.
+ncu profiles a separate process, which launches the kernels again (replay.py).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
 
-Metric pairs ncu's metrics with ours. Their names: see "Nvprof Metric Comparison" there.
-Our counters sum over the places of report.Counters; ncu's sum over the whole GPU.
+Metric pairs ncu's metrics with ours. For their names see "Nvprof Metric Comparison" on
+that page. Our counters sum over the places of report.Counters; ncu's sum over the whole
+GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...base.errors import KernelError
 from ...base.paths import ROOT
 from ...report.costs import CostPlace, Counters
 
-TIMEOUT = 300.0  # seconds for one run of ncu
+TIMEOUT = 300.0  # time limit in seconds for one run of ncu
 _PLACES = (
     *("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu"),
     *("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu"),
@@ -34,7 +35,7 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """Raised if ncu gives no counters; the message contains the reason and the cure."""
+    """Raised if ncu returns no counters; the message has the reason and the cure."""
 
 
 def find() -> str | None:
@@ -49,7 +50,7 @@ def find() -> str | None:
 
 
 def require() -> str:
-    """Return the path of ncu. Raise NoCounters if ncu or a GPU is missing."""
+    """Return the path of ncu; raise NoCounters if ncu or a GPU is missing."""
     import torch
 
     if not torch.cuda.is_available():
@@ -75,9 +76,9 @@ def measure(
 ) -> list[dict[str, float]]:
     """Return each launch's metrics, in the order of the launches.
 
-    launches: in the form that replay.py takes. kernels: their names, without template
-    arguments. timeout: seconds. A metric that this GPU or this ncu lacks is left out.
-    Raises NoCounters.
+    launches: records of replay.record(). kernels: their names, without template
+    arguments. timeout: time limit in seconds. Metrics that this GPU or this ncu lacks
+    are left out. Raises NoCounters.
     """
     import torch
 
@@ -99,7 +100,7 @@ def measure(
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """Parse the output of `ncu --csv` into metrics for each launch."""
+    """Parse the output of `ncu --csv` into a dict of metrics for each launch."""
     rows = [line for line in text.splitlines() if line.startswith('"')]
     by_id: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(rows):
@@ -107,13 +108,13 @@ def parse(text: str) -> list[dict[str, float]]:
         launch = by_id.setdefault(int(row["ID"]), {})
         try:
             launch[row["Metric Name"]] = float(value)
-        except ValueError:  # n/a
+        except ValueError:  # The value is "n/a".
             continue
     return [by_id[number] for number in sorted(by_id)]
 
 
 def explain(text: str, found: int, wanted: int) -> str:
-    """Explain why ncu did not give the requested metrics, with the cure if known."""
+    """Explain why ncu did not return the requested metrics, with the cure if known."""
     if "ERR_NVGPUCTRPERM" in text:
         return (
             "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as "
@@ -164,9 +165,10 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 class Metric:
     """One number. ncu: the metrics to sum, from which those in `less` are subtracted.
 
-    what, space, kind: ours, of Place. exact: a count that must be equal, not a ratio or
-    a time. more: a count that may be up to 2 % larger on a GPU. tight: a ratio that
-    must agree within 2 %. unit: of the shown number; "": a count.
+    what, space, kind: the column to sum in our counters, and the space and kind of its
+    places. exact: whether it is a count that must be equal, not a ratio or a time.
+    more: whether the count may be up to 2 % larger on a GPU. tight: whether the ratio
+    must agree within 2 %. unit: the unit of the displayed number; "" for a count.
     """
 
     name: str
@@ -181,7 +183,7 @@ class Metric:
     more: bool = False
 
     def ours(self, counters: Counters) -> float | None:
-        """Return the CPU's number; None if only a GPU has one."""
+        """Return the CPU's number; None if only a GPU can measure it."""
         if self.name == "active threads per instruction":
             return counters.active_lanes
         if not self.what:
@@ -197,7 +199,7 @@ class Metric:
         )
 
     def theirs(self, found: dict[str, float]) -> float | None:
-        """Return ncu's number; None if ncu reports none of it."""
+        """Return ncu's number; None if ncu did not report all of it."""
         values = [found[name] for name in self.ncu if name in found]
         if not values or not all(name in found for name in self.less):
             return None
@@ -205,7 +207,7 @@ class Metric:
 
     @property
     def formula(self) -> str:
-        """The formula in ncu's metrics, with those added and subtracted."""
+        """The formula in ncu's metrics: those added, then those subtracted."""
         return " - ".join([" + ".join(self.ncu), *self.less])
 
 
@@ -214,8 +216,8 @@ def _list_global(kind: str) -> list[Metric]:
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
         own = what, "global", _KINDS[kind]
-        # Some atomics of scattered lanes need one more turn for a sector than the
-        # number of lanes that share an address: see sim/counters.py.
+        # For a sector, some atomics of scattered lanes need one more turn than there
+        # are lanes that share an address: see sim/counters.py.
         more = (kind, what) == ("atomic", "sectors")
         name = f"global {kind} {what}"
         made.append(Metric(name, names, *own, exact=True, more=more))
@@ -223,11 +225,11 @@ def _list_global(kind: str) -> list[Metric]:
 
 
 def _list_shared(kind: str) -> list[Metric]:
-    """Return the metrics of shared memory.
+    """Return the metrics of shared memory for one kind of access.
 
     needed: requests without conflicts, one wavefront for each request of 4-byte
-    elements. smsp__inst_executed_op_shared_* are not requested: they also count
-    instructions that a predicate switches off for a whole warp.
+    elements. smsp__inst_executed_op_shared_* are not requested, since they also count
+    instructions that a predicate disables for a whole warp.
     """
     op = _OPS[kind][-1]
     turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
@@ -254,7 +256,7 @@ LANES = [
     Metric("... that no predicate masks", (_UNMASKED,)),
 ]
 
-# Numbers that no CPU has: the time, and the origin of the bytes.
+# Numbers that a CPU cannot provide: the time, and the origin of the bytes.
 MEASURED = [
     Metric("time", ("gpu__time_duration.sum",), unit="ns"),
     Metric("bytes read from DRAM", ("dram__bytes_read.sum",), unit="bytes"),

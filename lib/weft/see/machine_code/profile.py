@@ -1,9 +1,8 @@
 """profile(kernel)[grid, block](*args): Nsight Compute's counters beside the CPU's.
 
-The launch runs here under the watch build or the simulator, which count. Then ncu
-launches the same kernel with the same arguments in another process and counts too.
-
-Comparison is the table of `weft bench counters`: our counters and ncu's, kernel by
+The launch runs in this process under the watch build or the simulator, which count.
+Then ncu launches the same kernel with the same arguments in another process and counts
+too. Comparison is the table of `weft bench counters`: our counters and ncu's, kernel by
 kernel.
 """
 
@@ -32,7 +31,7 @@ HEAD = ("", "CPU", "ncu", "difference")
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric: the CPU's number and ncu's, None where one has none."""
+    """One metric: the CPU's number and ncu's, each None if not available."""
 
     metric: Metric
     ours: float | None
@@ -48,7 +47,7 @@ class MetricRow:
         return bool(self.ours or self.theirs)
 
     def cells(self) -> list[str]:
-        """Return name, CPU, ncu and difference as text."""
+        """Return the name, both numbers and their difference as text."""
         off = self.difference
         apart = "" if off is None else "same" if off == 0 else f"{off:+.1%}"
         unit = f" {self.metric.unit}" * bool(self.metric.unit)
@@ -62,8 +61,8 @@ class MetricRow:
 class Profile:
     """The cost of a launch, counted by the CPU and by ncu.
 
-    rows: the metrics. report: of the launch on the CPU. why: why ncu's counters are
-    missing, with the cure; "" if they are there.
+    rows: the metrics. report: the report of the launch on the CPU. why: why ncu's
+    counters are missing, with the cure; "" if they are present.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Profile:
         return [row.cells() for row in self.rows if row.said]
 
     def __getitem__(self, name: str) -> MetricRow:
-        """Return the row of a metric, by its name here."""
+        """Return the row of a metric, by its name in the table."""
         for row in self.rows:
             if row.metric.name == name:
                 return row
@@ -122,10 +121,10 @@ class Profile:
 def profile(kernel: Any) -> Profiled:
     """Count the work of a launch: profile(kernel)[grid, block](*args) -> Profile.
 
-    kernel: of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu gets as
-    CUDA C. The launch writes into its arrays once, as any launch does. If ncu is
-    missing or not permitted, the Profile has only the CPU's counters and the reason.
-    Raises the launch's own exceptions on the CPU.
+    kernel: one of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu runs
+    as CUDA C. The launch writes into its arrays once, like any launch. If ncu is
+    missing or not permitted, the Profile contains only the CPU's counters and the
+    reason. Raises the launch's own exceptions on the CPU.
     """
     if not callable(kernel) and not hasattr(kernel, "__getitem__"):
         raise ArgumentError(f"profile wants a kernel, not {kernel!r:.60}")
@@ -133,7 +132,7 @@ def profile(kernel: Any) -> Profiled:
 
 
 class Profiled:
-    """A kernel to profile: [grid, block](*args) does it."""
+    """A kernel to profile: [grid, block](*args) runs and counts a launch."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
@@ -141,7 +140,7 @@ class Profiled:
     def __getitem__(self, key: Any) -> Callable[..., Profile]:
         def run(*args: Any) -> Profile:
             shape = key if isinstance(key, tuple) else (key,)
-            # Record before the launch, which may overwrite its input.
+            # Record the arguments before the launch, which may overwrite them.
             name, launch = replay.record(self.kernel, shape, args)
             report = counted(self.kernel, key, args)
             theirs, why = None, ""
@@ -165,16 +164,16 @@ def counted(kernel: Any, key: Any, args: tuple[Any, ...]) -> Any:
 
 
 def number(value: float | None) -> str:
-    """Write a count in full, any other number with four digits."""
+    """Write a whole number in full, and any other with four digits."""
     if value is None:
         return ""
     return f"{value:.0f}" if value == int(value) else f"{value:.4g}"
 
 
 class Comparison:
-    """The table of a comparison: one line for each kernel, and its differences.
+    """The table of a comparison: one line for each counter of each kernel.
 
-    results: as written by `bench counters --json`.
+    results: the contents of a file from `bench counters --json`.
     """
 
     def __init__(self, results: dict[str, Any]) -> None:
@@ -182,14 +181,14 @@ class Comparison:
 
     @classmethod
     def committed(cls) -> Comparison:
-        """Load the comparison from notebooks/results; ValueError if there is none."""
+        """Load the newest comparison in notebooks/results; ValueError if none."""
         found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
         if not found:
             raise ValueError("notebooks/results has no counters_*.json")
         return cls(read_json(found[-1]))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
-        """Return (kernel, counter, CPU, ncu, verdict) of all that was compared."""
+        """Return (kernel, counter, CPU, ncu, verdict) for each compared number."""
         return [
             (
                 *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),
@@ -200,7 +199,7 @@ class Comparison:
         ]
 
     def sentence(self) -> str:
-        """Write how many counters agree, where and when."""
+        """Write the number of counters that agree, with the machine and the date."""
         compared = [row for row in self.rows if row["agrees"] is not None]
         same = sum(row["difference"] == 0 for row in compared)
         kernels = len({row["rung"] for row in compared})

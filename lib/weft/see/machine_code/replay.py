@@ -27,10 +27,10 @@ from .compilation import complete
 def record(
     kernel: Any, key: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[str, dict[str, Any]]:
-    """Return (the kernel's plain name, its launch with everything to replay it).
+    """Return (the kernel's plain name, a record with everything to replay the launch).
 
-    kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they are
-    now. Raises ArgumentError for any other object.
+    kernel: one of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied in
+    their current state. Raises ArgumentError for a kernel of Numba.
     """
     if isinstance(kernel, NumbaKernel):
         name = kernel.name
@@ -82,7 +82,7 @@ def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
 
 
 def main(path: str) -> None:
-    """Launch everything in the file and wait for it."""
+    """Launch everything in the file, and wait for each launch."""
     import torch
 
     for one in torch.load(path, weights_only=False):

@@ -1,7 +1,7 @@
 """occupancy(kernel, threads=256): how many blocks a multiprocessor holds at once.
 
 A running block holds four resources: a block slot, thread slots, registers and shared
-memory. The one that runs out first is the limit. LIMITS has the sizes by compute
+memory. The resource that runs out first is the limit. LIMITS lists the sizes by compute
 capability, from the CUDA C++ Programming Guide, "Compute Capabilities":
 docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities. Registers and
 shared memory are allocated as in cuda_occupancy.h of the CUDA Toolkit.
@@ -21,20 +21,21 @@ from . import compilation
 from .compilation import find_usage
 
 WARP = 32
-REGISTERS = 64 << 10  # of a multiprocessor, and the most that a block can have
+REGISTERS = 64 << 10  # registers of a multiprocessor; also the maximum for a block
 REGISTERS_THREAD = 255
-REGISTERS_STEP = 256  # a warp gets a multiple of this number
-PARTITIONS = 4  # of a multiprocessor; a warp's registers are in one of them
+REGISTERS_STEP = 256  # Registers are allocated to a warp in multiples of this number.
+PARTITIONS = 4  # partitions of a multiprocessor; each holds the registers of some warps
 THREADS_BLOCK = 1024
 KB = 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a multiprocessor. blocks, threads, shared (bytes): of all of it.
+    """The limits of a multiprocessor. blocks, threads, shared (bytes): its totals.
 
-    shared_block: the most that one block can request. reserved: bytes of shared memory
-    that CUDA takes for each block; step: a block gets a multiple of this.
+    shared_block: the maximum shared memory of a block in bytes. reserved: bytes of
+    shared memory that CUDA takes for each block. step: shared memory is allocated in
+    multiples of this number of bytes.
     """
 
     name: str
@@ -62,7 +63,7 @@ LIMITS = {
 
 
 def limits_of(arch: str) -> Limits:
-    """Return the limits of "sm_90" or "sm_90a". Raise ArgumentError if unknown."""
+    """Return the limits of "sm_90" or "sm_90a"; raise ArgumentError if unknown."""
     digits = re.sub(r"\D", "", arch)
     found = LIMITS.get(f"{digits[:-1]}.{digits[-1:]}")
     if found is None:
@@ -75,7 +76,8 @@ def limits_of(arch: str) -> Limits:
 class Occupancy:
     """The block of a launch on one kind of GPU, and how many fit on a multiprocessor.
 
-    threads: of a block. registers: of a thread. shared: bytes of a block, all of it.
+    threads: threads per block. registers: registers per thread. shared: bytes of shared
+    memory per block, static and dynamic.
     """
 
     name: str
@@ -90,7 +92,7 @@ class Occupancy:
 
     @property
     def fits(self) -> dict[str, int | None]:
-        """How many blocks each resource has room for; None: it is not needed."""
+        """The number of blocks that each resource allows; None if it is not used."""
         limits = self.limits
         return {
             "threads": limits.warps // self.warps_each,
@@ -101,17 +103,17 @@ class Occupancy:
 
     @property
     def warps_each(self) -> int:
-        """Warps of a block; the last may be a part of one."""
+        """The number of warps in a block; the last one may be partial."""
         return -(-self.threads // WARP)
 
     @property
     def blocks(self) -> int:
-        """Blocks that are resident at once; 0: such a launch is refused."""
+        """The number of blocks that are resident at once; 0: the launch is refused."""
         return min(count for count in self.fits.values() if count is not None)
 
     @property
     def binding(self) -> list[str]:
-        """The resources that run out first; several if they do so together."""
+        """The resources that run out first; several if they run out together."""
         return [name for name, count in self.fits.items() if count == self.blocks]
 
     @property
@@ -120,25 +122,28 @@ class Occupancy:
 
     @property
     def occupancy(self) -> float:
-        """Resident warps over the possible maximum, 0 to 1."""
+        """Resident warps divided by the possible maximum, 0 to 1."""
         return self.warps / self.limits.warps
 
     def with_threads(self, threads: int) -> Occupancy:
-        """Return the same kernel with another block size."""
+        """Return the occupancy of the same kernel with another block size."""
         own = self.name, self.arch, threads, self.registers, self.shared
         return Occupancy(*own)
 
     def sweep(self) -> list[Occupancy]:
-        """Return all block sizes of whole warps. Shared memory stays unchanged."""
+        """Return the occupancy for all block sizes of whole warps."""
         sizes = range(WARP, THREADS_BLOCK + 1, WARP)
         return [self.with_threads(threads) for threads in sizes]
 
     def best(self) -> Occupancy:
-        """Return the smallest block size with the highest occupancy."""
+        """Return the occupancy for the smallest block size that maximizes it."""
         return max(self.sweep(), key=lambda one: (one.occupancy, -one.threads))
 
     def next(self) -> str:
-        """Write what one more block needs if registers or shared memory limit it."""
+        """Write how one more block would fit.
+
+        Returns "" unless registers or shared memory alone are the limit.
+        """
         if self.binding == ["registers"] and self.blocks:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
@@ -158,7 +163,7 @@ class Occupancy:
         return ""
 
     def sentence(self) -> str:
-        """Summarize the picture in one line."""
+        """Summarize the occupancy in one line."""
         if not self.blocks:
             return f"{self._write_head()}: cannot be launched"
         which = " and ".join([", ".join(self.binding[:-1]), self.binding[-1]])
@@ -166,7 +171,7 @@ class Occupancy:
         return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
 
     def resident(self) -> str:
-        """Write what is resident on a multiprocessor, or why nothing can be."""
+        """Describe a multiprocessor's resident blocks, or why there are none."""
         if not self.blocks:
             return self._explain_refusal()
         return (
@@ -213,7 +218,7 @@ class Occupancy:
         return "\n".join([*out, *[f"  {more}"] * bool(more)])
 
     def svg(self) -> str:
-        """Draw the picture: room by resource, resident warps, all block sizes."""
+        """Draw the picture: room by resource, resident warps, and all block sizes."""
         return draw_occupancy(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -228,15 +233,17 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return how many blocks of a kernel a multiprocessor holds, and the limit.
+    """Return the number of a kernel's blocks that a multiprocessor holds, with the
+    limit.
 
-        occupancy(saxpy, threads=256)            a kernel, as ptx() takes it
+        occupancy(saxpy, threads=256)            a kernel, as for ptx()
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
 
-    threads: of a block; None: the smallest size with the highest occupancy. shared:
-    bytes of a block; with a kernel, dynamic shared memory beside its own. registers: of
-    a thread, in place of the kernel's. arch: None is this machine's GPU, or sm_90
-    without one. Raises ArgumentError for sizes that no GPU has.
+    threads: threads per block; None: the smallest size with the highest occupancy.
+    shared: bytes of shared memory per block; for a kernel, dynamic shared memory in
+    addition to its static. registers: registers per thread, in place of the kernel's.
+    arch: an architecture; None: that of this machine's GPU, or sm_90 without a GPU.
+    Raises ArgumentError for sizes that no GPU supports.
     """
     arch = compilation.checked_arch(arch)
     _check_whole("shared", shared, 0, 1 << 30)
@@ -259,8 +266,9 @@ def occupancy(
 def _limit_by_registers(registers: int, warps: int) -> int | None:
     """Return the number of blocks, of `warps` each, that have enough registers.
 
-    As in cuda_occupancy.h, each warp's registers are in one of four partitions. The
-    launch is refused as if every partition had to hold the same number of warps.
+    As in cuda_occupancy.h, each warp's registers are in one of four partitions. CUDA
+    refuses the launch unless each partition could hold an equal share of the block's
+    warps, rounded up.
     """
     if not registers:
         return None
@@ -285,7 +293,7 @@ def _check_whole(name: str, value: Any, low: int, high: int) -> None:
         raise ArgumentError(f"{name}={value}: want {low} to {high}")
 
 
-LEFT = 130  # of the bars
+LEFT = 130  # x of the bars in pixels
 BAR = 22
 COLOURS = {"threads": THREAD, "blocks": "currentColor"}
 COLOURS |= {"registers": READ, "shared memory": SHARED}
@@ -304,7 +312,7 @@ def draw_occupancy(one: Occupancy) -> str:
 
 
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw a bar for each resource: the blocks that it has room for."""
+    """Draw a bar for each resource, as long as the number of blocks it allows."""
     out = [label(0, y, "room for blocks", SMALL, faint=True)]
     known = [count for count in one.fits.values() if count is not None]
     # A resource far from the limit would squeeze the bars that matter.
@@ -337,7 +345,7 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw every place for a warp: filled by a block, or hollow."""
+    """Draw a place for each possible warp, filled if a resident block uses it."""
     out = [label(0, y, "places for warps", SMALL, faint=True)]
     step = (WIDTH - LEFT) / one.limits.warps
     side = min(step - 2, 18)
@@ -345,7 +353,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
         x = LEFT + place * step
         if place < one.warps:
             block = place // one.warps_each
-            # Neighbouring blocks differ in strength, so that each can be counted.
+            # Adjacent blocks differ in opacity, so that each can be counted.
             look = dict(colour=THREAD, fill=FILL * (1.6 if block % 2 else 0.7))
             out.append(box(x, y - 12, side, side, **look))
         else:
@@ -354,7 +362,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw occupancy over the block size, with the requested size marked."""
+    """Draw occupancy over the block size, marking the requested size."""
     high, sweep = 96.0, one.sweep()
     out = [label(0, y + 12, "occupancy", SMALL, faint=True)]
     out.append(label(0, y + 26, "by block size", SMALL, faint=True))

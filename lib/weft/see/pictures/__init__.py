@@ -1,14 +1,14 @@
-"""Pictures of a launch as SVG: who touches what, how often, when, and which lanes.
+"""Pictures of a launch as SVG: which thread touches what, how often, and when.
 
 show                 show(): a launch, and its picture
 touches, scene       a launch's accesses as a table; threads, and the part to draw
 svg, grid            marks, sliders, and the positions of cells
-access, layout       view="access": arrays, threads, and what the sliders move
-panels, arrows       ... one array or several; arrows between them
-heat, lanes          the other views; lanes also has the timeline
-streams              what ran when on a GPU, a row for each stream
+access, layout       view="access": arrays, threads, and the parts that sliders move
+panels, arrows       ... panels of one or several arrays; arrows between them
+heat, lanes          the other views; lanes also contains the timeline
+streams              a GPU's work over time, with a row for each stream
 latency              latency(): warps that take turns, and their picture
-issue, instructions  ... a model of one multiprocessor; what its warps issue
-values               arrays with the values they hold
+issue, instructions  ... a model of one multiprocessor; instructions of its warps
+values               arrays with their values
 foot                 the part below a picture: findings, counts, legend
 """

@@ -1,4 +1,4 @@
-"""Draw who touches what: arrays around the threads that read and write them."""
+"""Draw the accesses of threads: arrays around the threads that read and write them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from .scene import (
 from .svg import Drawing, Slider, label
 from .touches import Touches, block_name, ravel, sentence
 
-ALL = -1  # intervals; -2, -3, ...: the first, second, ... access of one thread
-TANGLE = 12  # accesses of one thread beyond which the arrows tangle
-REPEATED = 20_000  # accesses; beyond this, many belong to a loop that does not end
-ACCESSES = 160  # of one thread: the most stops of the slider
+ALL = -1  # All intervals; -2, -3, ... are the first, second, ... access of one thread.
+TANGLE = 12  # With more accesses of one thread than this, the arrows tangle.
+REPEATED = 20_000  # More accesses than this usually belong to an endless loop.
+# Maximum number of accesses of one thread that become stops of the slider.
+ACCESSES = 160
 
 
 def draw(scene: Scene) -> Drawing:
@@ -83,7 +84,7 @@ def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 def _choose_start(
     scene: Scene, times: Sequence[int], whos: Sequence
 ) -> tuple[int, int]:
-    """Choose the stop that shows most without a tangle: all threads, or one of them."""
+    """Choose the stop that shows most without tangled arrows."""
     faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
@@ -99,22 +100,22 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
-    # All of its arrows would tangle: show its accesses before the first barrier.
+    # The thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (int(len(_build_moment(scene, times[1], whos[middle]).mine) > 0), middle)
     return (0, middle)
 
 
 def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
-    """Return the finding's (block, thread)."""
+    """Return the (block, thread) of a finding, both as linear indices."""
     trace = scene.trace
     return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
 
 
 def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
-    """Return the distance from a thread that is off its block's edges and diagonal.
+    """Return a thread's distance from a position off its block's edges and diagonal.
 
-    At an edge, half of an index is zero.
+    An index is zero at an edge, which makes a less instructive example.
     """
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
@@ -144,7 +145,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     kept: dict,
 ) -> list[str]:
-    """Return the parts of one position of the sliders; equal parts are kept once."""
+    """Return the parts for one position of the sliders; equal ones are from `kept`."""
     moment = _build_moment(scene, time, who)
     said = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
@@ -166,7 +167,7 @@ def _draw_frame(
 
 
 def _describe(scene: Scene, moment: Moment) -> str:
-    """Write one sentence: who touched what."""
+    """Describe the accesses of the selected thread, or of all, in one sentence."""
     time, who = moment.time, moment.who
     if time < ALL:
         row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]
@@ -221,13 +222,13 @@ def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
 
 
 def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]:
-    """Draw the threads, with the selected one strongest."""
+    """Draw the threads, emphasising the selected one."""
     out = []
     block_of = moment.scene.trace.block
     strength = 1.0 if moment.who is None else 0.45
     for block, grid in layout.grids.items():
         key = (moment.interval, block, strength)
-        if key not in kept:  # the same for every selected thread
+        if key not in kept:  # The part is the same for every selected thread.
             active = np.unique(moment.of.of(block=block).thread)
             kept[key] = draw_threads(grid, active, block_of, block, strength)
         out.append(kept[key])
@@ -253,7 +254,7 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
 
 
 def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
-    """Draw the timeline with the interval that is shown."""
+    """Draw the timeline, highlighting the displayed interval."""
     numbers = scene.intervals
     room = WIDTH - LEFT - EDGE
     width = min(90.0, room / len(numbers))
@@ -278,7 +279,7 @@ def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
 
 
 def account(scene: Scene) -> str:
-    """Describe the picture in words, a line for each array."""
+    """Describe the picture in words, with a line for each array."""
     trace = scene.trace
     lines = [f"{trace.kernel}, {_describe(scene, _build_moment(scene, ALL, None))}"]
     for number in scene.arrays:

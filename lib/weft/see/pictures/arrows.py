@@ -1,7 +1,7 @@
-"""Draw the arrows of the access picture, and find the room between them.
+"""Draw the arrows of the access picture, and find free room between them.
 
-taken() and place() find free room for other parts of the picture. arrows() draws the
-arrows, and Hidden makes them faint where they pass behind text or frames.
+taken() and place() find room for other parts of the picture. arrows() draws the arrows,
+and Hidden makes them faint where they pass behind text or frames.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .panels import EDGE, LEFT, LINE, Panel, has_indices
 from .scene import SIDE, Scene
 from .svg import width_of
 
-Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
-BOXES = 12  # along the arrows between an array and the threads
+Frame = tuple[float, float, float, float]  # left, top, right, bottom
+BOXES = 12  # number of boxes along the arrows between an array and the threads
 APART = 24.0  # pixels between existing parts and a new one
 
 
 def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
-    """List the frames that are occupied at some stop of the sliders, by arrows too.
+    """List the frames that are occupied at some stop of the sliders, arrows included.
 
-    height: of the picture, which ends there.
+    height: the height of the picture.
     """
     out = [(0.0, 0.0, WIDTH, 56.0), (0.0, height - 12, WIDTH, 1e6)]
     out.append((0.0, layout.bottom - 10, foot.width(scene), height))
@@ -67,7 +67,7 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
 def place(
     taken: Sequence[Frame], width: float, height: float
 ) -> tuple[float, float] | None:
-    """Return the upper left corner of free room of this size; None if there is none."""
+    """Return the upper left corner of a free area of this size, or None."""
     lefts = sorted({frame[2] + APART for frame in taken if frame[2] < WIDTH})
     tops = sorted({frame[3] + APART / 2 for frame in taken if frame[3] < 1e5})
     for x, y in ((x, y) for y in tops for x in lefts):
@@ -78,7 +78,7 @@ def place(
 
 
 def _measure_names(scene: Scene) -> float:
-    """Return how far right the locals' values below the threads extend."""
+    """Return the right end, in pixels, of the locals' values below the threads."""
     every = list(range(scene.threads))
     lines = name_lines(scene, scene.blocks, every, True)[:NAMES]
     texts = ["  ".join(f"{name} = {value}" for name, value in line) for line in lines]
@@ -86,12 +86,13 @@ def _measure_names(scene: Scene) -> float:
 
 
 def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
-    """List the frames that arrows between two frames pass (svg.arrow has their form).
+    """List frames that cover the arrows (of svg.arrow) between two frames.
 
-    At one parameter of the curves, all their points are in a box between the frames.
+    Each of them covers the curves between two values of the curve parameter.
     """
     t = np.linspace(0, 1, BOXES + 1)
-    even = 3 * t**2 - 2 * t**3  # with the two inner control points at the ends
+    # The inner control points of this coordinate are at the ends.
+    even = 3 * t**2 - 2 * t**3
     ahead = 1.65 * t * (1 - t) ** 2 + 1.35 * t**2 * (1 - t) + t**3
     share = [ahead, even, ahead, even] if level else [even, ahead, even, ahead]
     at = [(1 - s) * a + s * b for s, a, b in zip(share, start, end)]
@@ -107,7 +108,8 @@ def meet(one: Frame, other: Frame) -> bool:
     return across and one[1] < other[3] and other[1] < one[3]
 
 
-ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
+# Smallest cell or thread, in pixels, that an arrow can point to accurately.
+ROOM = 12.0
 
 
 def arrows(
@@ -116,9 +118,9 @@ def arrows(
     frames: dict[int, Grid],
     threads: Panel | None = None,
 ) -> str:
-    """Draw arrows from the cells read to their thread, and from it to those written.
+    """Draw arrows from the cells read to their thread, and on to the cells written.
 
-    threads: of a single block that has rows and columns.
+    threads: the panel of a single block that has rows and columns.
     """
     if moment.who is None and not moment.few:
         return ""
@@ -146,7 +148,7 @@ def arrows(
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
 ) -> np.ndarray:
-    """Select the cells that get an arrow: all, or of many the one near the thread."""
+    """Select the cells that get an arrow: a few, or the one nearest the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
         most = 1
@@ -177,13 +179,13 @@ def _draw_arrow(
     return svg.arrow(cell, circle, SHARED if shared else READ, **how)
 
 
-# ---- what an arrow passes behind -----------------------------------------------------
+# ---- parts in front of an arrow ------------------------------------------------------
 
 
 class Hidden:
     """The places where one thread's arrow is faint: behind frames and other threads.
 
-    who: its block and thread.
+    who: the thread's (block, thread).
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class Hidden:
         self.frames, self.grids, self.who = frames, grids, who
 
     def at(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return whether these points are hidden."""
+        """Return a mask of the points that are hidden."""
         out = np.zeros(len(x), bool)
         box = float(x.min()), float(y.min()), float(x.max()), float(y.max())
         for frame in self.frames:
@@ -201,7 +203,7 @@ class Hidden:
                 out |= (x > left) & (x < right) & (y > top) & (y < bottom)
         for block, grid in self.grids.items():
             right, bottom = grid.left + grid.width, grid.top + grid.height
-            # If its own cells are in one row, an arrow comes from above or below.
+            # If a block's threads are in one row, arrows come from above or below.
             alone = grid.rows == 1 and block == self.who[0]
             near = meet((grid.left, grid.top, right, bottom), box) and not alone
             if near and grid.side >= SIDE and grid.planes == 1:
@@ -220,7 +222,7 @@ class Hidden:
 
 
 def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
-    """List the rows of cells that contain indices, except the row pointed at."""
+    """List the rows of cells that contain indices, except the row of the target."""
     grid = panel.grid
     if not panel.flat or not has_indices(grid):
         return []

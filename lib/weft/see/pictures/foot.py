@@ -1,7 +1,8 @@
 """Draw findings on a picture and below it, with counts and a legend.
 
-counts() writes the report's counters, sentences() the findings' texts, and marks() the
-cells and threads of the findings on the drawing. foot() puts the lower part together.
+counts() writes the report's counters, and sentences() the findings' texts. marks()
+marks the cells and threads of the findings on the drawing. foot() combines the lower
+parts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .touches import ravel
 
 
 def counts(scene: Scene) -> list[str]:
-    """Write the accesses per thread, array by array: at most three lines."""
+    """Write accesses per thread, sectors per request and bank conflicts, as 2 lines."""
     counters = scene.report.counters if scene.report else None
     if counters is None:
         return []
@@ -75,11 +76,11 @@ def times(value: float, what: str) -> str:
     return f"{round_number(value)} {word.removesuffix('s') if value == 1 else word}"
 
 
-MOST = 3  # sentences below a picture
+MOST = 3  # maximum number of sentences below a picture
 
 
 def findings_of(scene: Scene) -> list[Finding]:
-    """Return the findings to report, those of the drawn blocks first."""
+    """Return the findings to report, with those of the drawn blocks first."""
 
     def elsewhere(finding: Finding) -> bool:
         at = finding.block
@@ -89,7 +90,7 @@ def findings_of(scene: Scene) -> list[Finding]:
 
 
 def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
-    """Return pixels for a cell outside the array: before the first, after the last."""
+    """Return the pixels reserved for a cell before the array, and for one after it."""
     flat = [
         ravel_flat(f.index, array.shape)
         for f in scene.findings
@@ -100,7 +101,7 @@ def outside(scene: Scene, array: TracedArray) -> tuple[float, float]:
 
 
 def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, float]:
-    """Write the first findings' texts from y downwards; return also the next y."""
+    """Write the first findings' texts from y downwards; also return the next y."""
     out = ""
     for finding in findings[:MOST]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
@@ -133,7 +134,8 @@ def marks(
 ) -> str:
     """Mark the cells and threads of findings; a cell outside the array is hollow.
 
-    behind: maps a block and a thread to what hides its arrows (arrows.Hidden.at).
+    behind: maps a (block, thread) to the test for points where its arrows are hidden
+    (arrows.Hidden.at).
     """
     out = []
     for finding in findings_of(scene):
@@ -161,7 +163,7 @@ def marks(
 
 
 def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
-    """Return (plane, row, column) on the panel; at most one outside of each edge."""
+    """Return (plane, row, column) on the panel, at most one step outside each edge."""
     grid, index = panel.grid, finding.index or (0,)
     shape = panel.array.shape
     if len(index) == len(shape) and len(shape) > 1:
@@ -183,7 +185,7 @@ def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
 
 
 def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    """Return the element of an index that may be outside of its array."""
+    """Return the flat position of an index that may lie outside its array."""
     element = 0
     for i, side in zip(index, (*shape, *[1] * len(index))):
         element = element * side + int(i)
@@ -236,7 +238,7 @@ def foot(scene: Scene, top: float) -> tuple[str, float]:
 
 
 def width(scene: Scene) -> float:
-    """Return how far right the foot extends."""
+    """Return the right end of the foot in pixels."""
     if findings_of(scene):
         return WIDTH
     lines = [svg.width_of(line, 12) for line in counts(scene)]

@@ -12,17 +12,19 @@ import numpy as np
 
 from .svg import num
 
-LARGEST = 34.0  # pixels of a cell with its gap
-GAP = 14.0  # between two planes of a 3D array
-APART = 12.0  # pixels from which on a cell is drawn apart from its neighbours
-MOST = 100_000  # cells of a picture in SVG; a larger one becomes a PNG
+LARGEST = 34.0  # largest size of a cell with its gap, in pixels
+GAP = 14.0  # gap between two planes of a 3D array, in pixels
+APART = 12.0  # smallest cell, in pixels, that has a gap to its neighbours
+# Maximum number of cells of a picture in SVG; a larger one becomes a PNG.
+MOST = 100_000
 
 
 @dataclass(frozen=True)
 class Grid:
     """planes x rows x cols squares of `side` pixels, of which the first `count` exist.
 
-    Planes are side by side, `line` of them in a line. left, top: of the first.
+    Planes are side by side, with `line` of them in a row. left, top: the position of
+    the first plane.
     """
 
     count: int
@@ -49,7 +51,7 @@ class Grid:
 
     @property
     def cell(self) -> float:
-        """The side of a cell without the gap."""
+        """The side of a cell without the gap, in pixels."""
         return self.side - self.gap
 
     def at(self, left: float, top: float) -> Grid:
@@ -64,19 +66,19 @@ class Grid:
         return plane, row, col
 
     def corners(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return x and y of the upper left corner of each element."""
+        """Return x and y of each element's upper left corner."""
         plane, row, col = self.places(elements)
         x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
         y = self.top + (plane // self.line) * (self.rows * self.side + GAP)
         return x + col * self.side, y + row * self.side
 
     def middle(self, element: int) -> tuple[float, float]:
-        """Return x and y of an element's middle."""
+        """Return x and y of an element's centre."""
         x, y = self.corners(np.array([element]))
         return float(x[0]) + self.cell / 2, float(y[0]) + self.cell / 2
 
     def squares(self, elements: np.ndarray) -> str:
-        """Return the path around these elements; neighbours that touch are joined."""
+        """Return the path around these elements, joining neighbours that touch."""
         elements = np.unique(elements)
         elements = elements[(elements >= 0) & (elements < self.count)]
         if not len(elements):
@@ -98,7 +100,7 @@ class Grid:
 
     @property
     def is_large(self) -> bool:
-        """Whether its cells are too many or too small for shapes of their own."""
+        """Whether the cells are too many or too small for separate shapes."""
         return self.count > MOST or self.side < 1
 
 
@@ -125,7 +127,7 @@ def fit(
         if side > best.side + 0.01:
             best = replace(best, side=side, line=line)
     side = best.side
-    if side <= 0:  # more planes than pixels
+    if side <= 0:  # There are more planes than pixels.
         side = 0.5
     return replace(best, side=math.floor(side) if side >= 3 else side)
 
@@ -133,7 +135,7 @@ def fit(
 def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
     """Place cells in one row; from 48 on, in rows of 32, 64, ..., like warps' lanes.
 
-    height: pixels for all rows; if too many cells exist, they become smaller.
+    height: height in pixels for all rows; cells become smaller to fit.
     """
     if count <= 47:
         return fit(count, 1, 1, count, width, height, largest)
@@ -147,9 +149,9 @@ def fit_line(count: int, width: float, height: float, largest: float = LARGEST) 
 
 
 def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
-    """Return the largest value in each pixel of a picture, at most `pixels` a side.
+    """Return the largest value in each pixel of an image, at most `pixels` a side.
 
-    values: (count,), of each element. Returns (rows, columns) over all planes.
+    values: (count,), one for each element. Returns (rows, columns) over all planes.
     """
     down = -(-grid.planes // grid.line)
     room = np.zeros(grid.line * down * grid.rows * grid.cols)
@@ -165,9 +167,9 @@ def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
 
 
 def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
-    """Return an <image> whose pixels have the colour with the opacities in `strength`.
+    """Return an <image> with pixels of this colour and the opacities in `strength`.
 
-    strength: (rows, columns), 0 (nothing there) to 1.
+    strength: (rows, columns), from 0 (empty) to 1.
     """
     png = base64.b64encode(_write_png(strength, colour)).decode()
     return (
@@ -178,12 +180,13 @@ def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
 
 
 def _write_png(strength: np.ndarray, colour: str) -> bytes:
-    """Return an RGBA image of 8 bits, as in the PNG specification (ISO/IEC 15948)."""
+    """Return an 8-bit RGBA image as in the PNG specification (ISO/IEC 15948)."""
     rows, cols = strength.shape
     pixels = np.empty((rows, cols, 4), np.uint8)
     pixels[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     pixels[..., 3] = np.rint(255 * np.clip(strength, 0, 1))
-    lines = np.zeros((rows, 1 + 4 * cols), np.uint8)  # each begins with its filter
+    # Each line begins with its filter byte, 0.
+    lines = np.zeros((rows, 1 + 4 * cols), np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", cols, rows, 8, 6, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6))]

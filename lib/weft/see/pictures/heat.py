@@ -1,4 +1,4 @@
-"""Draw how often each cell is touched: heat maps of reads and writes per array."""
+"""Draw the number of accesses to each cell: heat maps of reads and writes per array."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from .scene import Scene
 from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, size_of
 
-LEVELS = 6  # of strength that the eye can distinguish
-BLOCKS = 40  # the most stops of the slider
-ROWS = 1_500_000  # rows of the record times blocks: beyond this, there are fewer stops
-COLUMN = (WIDTH - 2 * EDGE - 40) / 2  # pixels: reads left, writes right
+LEVELS = 6  # number of strengths that the eye can distinguish
+BLOCKS = 40  # maximum number of stops of the slider
+# Limit of the record's rows times blocks; beyond it, the slider has fewer stops.
+ROWS = 1_500_000
+# Width of a column in pixels: reads on the left, writes on the right.
+COLUMN = (WIDTH - 2 * EDGE - 40) / 2
 
 
 @dataclass(frozen=True)
 class _Map:
-    """How often each element of an array is read, or written: `per`."""
+    """A heat map of reads or writes of an array. per: the count by element."""
 
     number: int
     verb: str
@@ -77,7 +79,7 @@ def _count_touches(found: Touches, grid: Grid) -> np.ndarray:
 
 
 def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
-    """Draw two maps a line, reads and writes of one array side by side."""
+    """Lay out two maps per row, reads and writes of one array side by side."""
     lines: list[list[tuple[int, str, str]]] = []
     for number in scene.arrays:
         of, array = scene.found.of(array=number), scene.trace.arrays[number]
@@ -116,7 +118,7 @@ def _write_title(scene: Scene, one: _Map) -> str:
 
 
 def _draw_scale(one: _Map) -> str:
-    """Draw the scale of strengths, from 1 to the largest number."""
+    """Draw the scale of strengths, from 1 to the largest count."""
     x, y = one.grid.left, one.grid.top + one.grid.height + 10
     levels = min(LEVELS, one.top)
     out = [label(x, y + 10, "1", 11, faint=True)] if one.top > 1 else []
@@ -131,7 +133,7 @@ def _draw_scale(one: _Map) -> str:
 
 
 def _scale_strength(share: float) -> float:
-    """Return the opacity of a share between 0 and 1."""
+    """Return the opacity for a share between 0 and 1."""
     return 0.12 + 0.73 * share
 
 
@@ -178,7 +180,7 @@ def _describe(scene: Scene, found: Touches, block: int | None) -> str:
 
 
 def _list_warps(scene: Scene, top: float) -> Grid:
-    """Return a row for each warp of a block, with a lane for each of its threads."""
+    """Return a grid with a row for each warp of a block, and a cell for each thread."""
     rows = -(-scene.threads // WARP)
     cols = min(WARP, scene.threads)
     return fit(scene.threads, 1, rows, cols, 460, 260, 16).at(EDGE + 130, top)

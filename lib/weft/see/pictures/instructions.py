@@ -2,16 +2,16 @@
 
 steps_of() finds the order in which the threads of a warp go through a kernel together.
 A warp that diverges executes both sides of a branch one after the other and reconverges
-behind it. It leaves a loop when its last thread does. The place of a step is therefore
-the path of loops around it, each with its turn, and its line. Steps of different
-threads with the same place happen at once.
+after it. It leaves a loop when its last thread does. The place of a step is therefore
+its line and the path of loops around it, each with the number of its turn. Steps of
+different threads with the same place happen together.
 
-Statements holds what each statement of a kernel needs: names, loads, and whether it
+Statements records, for each statement of a kernel, its names and loads, and whether it
 computes. programs() models the instructions; no GPU compiler takes part. One
 instruction represents each access to global or shared memory, each statement that
 computes something (an operator or a call outside of an index), and each barrier.
 Indices and the turns of a `for` loop are free; local arrays are in registers. An
-instruction waits for the names it uses. As a compiler does, loads move to the front of
+instruction waits for the names it uses. As in compiled code, loads move to the front of
 a straight piece of code, but not past a store to the same kind of memory. Turns of a
 loop do not overlap (`#pragma unroll 1`).
 """
@@ -82,8 +82,8 @@ def steps_of(
 ) -> list[WarpStep]:
     """Return the steps of one warp of one block, in order.
 
-    intervals: of that block. every: return both STEP sites and accesses. Otherwise,
-    accesses count as steps only if there are no STEP sites.
+    intervals: the barrier intervals of that block. every: return both STEP sites and
+    accesses. Otherwise, accesses count as steps only if there are no STEP sites.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
     there = any(np.isin(part.site, steps).any() for part in intervals)
@@ -109,7 +109,7 @@ def steps_of(
 def _follow_lanes(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return the loops around a site, with their turns, after a thread's step to it."""
+    """Record a thread's step to a site; return the loops around it with their turns."""
     chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
     same = 0
     while (
@@ -118,7 +118,8 @@ def _follow_lanes(
     ):
         same += 1
     del stack[same:]
-    if stack and site in stack[-1].seen:  # visited before: the loop's next turn
+    # A second visit to a site means the loop's next turn.
+    if stack and site in stack[-1].seen:
         stack[-1].turn += 1
         stack[-1].seen.clear()
     stack += [_Loop(*loop) for loop in chain[same:]]
@@ -127,7 +128,8 @@ def _follow_lanes(
     return [*((loop.first, loop.turn) for loop in stack), (line, site)]
 
 
-FREE = {"range", "len", "int", "float", "bool", "array"}  # calls that do not compute
+# calls that cost no instruction
+FREE = {"range", "len", "int", "float", "bool", "array"}
 _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 
 
@@ -135,10 +137,11 @@ _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 class Statement:
     """A statement, or the head of a loop or branch.
 
-    first, last: its lines. uses, makes: the names that it reads outside of indices, and
-    those that it binds. indices: the names in each index, by (line, column) of the
-    access. computes: it has an operator or a call outside of indices. decides: the
-    following statements wait for it. waits: it is a barrier.
+    first, last: the first and last line. uses, makes: the names that it reads outside
+    of indices, and those that it binds. indices: the names in each index, by (line,
+    column) of the access. computes: whether it has an operator or a call outside of
+    indices. decides: whether the following statements wait for it. waits: whether it is
+    a barrier.
     """
 
     first: int
@@ -163,7 +166,7 @@ class Statements:
             self._files[source.file] = ([s.first for s in every], every)
 
     def at(self, file: str, line: int) -> Statement | None:
-        """Return the statement that contains this line."""
+        """Return the statement that contains this line; None if there is none."""
         firsts, every = self._files.get(file, ([], []))
         i = bisect.bisect_right(firsts, line) - 1
         return every[i] if i >= 0 and line <= every[i].last else None
@@ -203,14 +206,15 @@ def _read_statements(text: str, first: int) -> list[Statement]:
                 one.uses.add(node.target.id)
         reader.visit(head)
         if isinstance(node, ast.For):
-            one.computes = False  # turns are unrolled, or counted while other work runs
+            # Turns are unrolled, or counted while other work runs.
+            one.computes = False
             one.decides = False
         found.append(one)
     return found
 
 
 class _Reader(ast.NodeVisitor):
-    """Fills in a Statement."""
+    """A visitor that fills in a Statement."""
 
     def __init__(self, into: Statement, first: int, moved: int) -> None:
         self.into, self.first, self.moved = into, first, moved
@@ -220,13 +224,13 @@ class _Reader(ast.NodeVisitor):
         (into.uses if isinstance(node.ctx, ast.Load) else into.makes).add(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        pass  # cuda.threadIdx.x is in a register
+        pass  # Values such as cuda.threadIdx.x are in registers.
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         names = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
         place = (node.lineno + self.first - 1, node.col_offset + self.moved)
         self.into.indices[place] = names
-        for inner in ast.walk(node.slice):  # x[y[i]]: y is loaded, too
+        for inner in ast.walk(node.slice):  # In x[y[i]], y is loaded too.
             if isinstance(inner, ast.Subscript):
                 self.visit_Subscript(inner)
         if isinstance(node.value, ast.Name):
@@ -259,8 +263,8 @@ ARITHMETIC, STORE, BARRIER = "arithmetic", "store", "barrier"
 class IssuedInstruction:
     """An instruction of a warp: GLOBAL, SHARED (loads), ARITHMETIC, STORE or BARRIER.
 
-    after: the numbers of the warp's instructions whose results it needs. line: of the
-    source; 0 for a barrier.
+    after: the indices of the warp's instructions whose results it needs. line: its line
+    in the source; 0 for a barrier.
     """
 
     kind: str
@@ -274,7 +278,7 @@ Program = tuple[IssuedInstruction, ...]
 def programs(trace: Trace, report: Report | None, most: int) -> list[list[Program]]:
     """Return the instructions of each block's warps, at most `most` for each warp.
 
-    Blocks whose warps behave alike share one list.
+    The result has a list for each block, and warps that behave alike share a program.
     """
     sources = list(report.sources) if report else []
     loops = [line for s in sources[:1] for line in find_source_loops(s.text, s.first)]
@@ -315,7 +319,7 @@ def _follow_path(
 
 
 class _Writer:
-    """Writes the programs of a launch's warps."""
+    """A builder of the programs of a launch's warps."""
 
     def __init__(self, trace: Trace, statements: Statements, most: int) -> None:
         self.sites, self.arrays = trace.sites, trace.arrays
@@ -326,9 +330,10 @@ class _Writer:
         self.out: list[IssuedInstruction] = []
         self.made: dict[str, tuple[int, ...]] = {}
         self.decided: tuple[int, ...] = ()
-        self.ahead: list[Statement] = []  # of the piece of code that was entered last
-        self.stored: dict[str, int] = {}  # the last store by kind of memory
-        self.begun = 0  # where the straight piece of code begins
+        # The remaining statements of the piece of code that was entered last.
+        self.ahead: list[Statement] = []
+        self.stored: dict[str, int] = {}  # the last store, by kind of memory
+        self.begun = 0  # index of the first instruction in the straight piece of code
         for number, way in enumerate(ways):
             if number:
                 self._add_instruction(BARRIER, ())
@@ -370,7 +375,7 @@ class _Writer:
         self._write_rest()
 
     def _write_rest(self) -> None:
-        """Write the remaining statements of a piece of code, up to a barrier in it."""
+        """Write the remaining statements of a piece of code, up to a barrier."""
         while self.ahead:
             one = self.ahead.pop(0)
             if one.waits:
@@ -414,14 +419,15 @@ class _Writer:
     def _write_index(
         self, of: Statement, site: Site, loads: Sequence[int]
     ) -> tuple[int, ...]:
-        """Return the instructions that an access waits for to get its address."""
+        """Return the instructions that supply the address of an access."""
         names = of.indices.get((site.line, site.column), ())
         after = [n for name in names for n in self.made.get(name, ())]
-        inner = "[" in site.text.partition("[")[2]  # x[y[i]]
+        # an index within an index, as in x[y[i]]
+        inner = "[" in site.text.partition("[")[2]
         return (*after, *(loads if inner else ()))
 
     def _settle_access(self) -> None:
-        """Complete the piece of code: its loads, and what they need, come first."""
+        """Complete the piece of code: move loads, and their inputs, to the front."""
         first, out = self.begun, self.out
         piece = range(first, len(out))
         early: set[int] = set()

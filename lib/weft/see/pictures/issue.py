@@ -3,19 +3,21 @@
 A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
 instructions in order. An instruction waits until its inputs are ready and no other warp
 has the slot; the warp that has been ready longest goes first. Blocks start whole, and
-the next one starts in the cycle in which one ends.
+the next block starts in the cycle in which one ends.
 
 The model leaves out caches, bandwidth (memory keeps up with any number of loads), the
-compiler, the number of sectors and of bank conflicts, and divided floating-point units.
+compiler, the number of sectors and of bank conflicts, and floating-point units narrower
+than a warp.
 
-The numbers. A scheduler for each of the four parts of a multiprocessor, one warp
-instruction per cycle: every card from Volta (7.0) on, NVIDIA's CUDA C++ Programming
-Guide, "Multiprocessor Level" and "Compute Capabilities". An arithmetic result is ready
-4 cycles later: the same chapter. A load from shared memory takes about 30 cycles (29 on
-A100 and H100). A load from global memory that misses all caches takes 470 to 540, and
-one from the L2 cache about 260: Luo et al., "Benchmarking and Dissecting the Nvidia
-Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499. V100 needs 375: Jia et
-al., arXiv:1804.06826. The model's 400 is between these.
+The numbers come from these sources. Each of the four parts of a multiprocessor has a
+scheduler that issues one warp instruction per cycle, on every card from Volta (7.0) on:
+NVIDIA's CUDA C++ Programming Guide, "Multiprocessor Level" and "Compute Capabilities".
+An arithmetic result is ready 4 cycles later: the same chapter. A load from shared
+memory takes about 30 cycles (29 on A100 and H100). A load from global memory that
+misses all caches takes 470 to 540, and a load from the L2 cache about 260: Luo et al.,
+"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
+arXiv:2402.13499. V100 needs 375: Jia et al., arXiv:1804.06826. The model uses 400,
+which lies between these.
 
 The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
 GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.
@@ -34,10 +36,11 @@ ISSUING, MEMORY, NEAR, OTHERS, READY = "issuing", "memory", "near", "others", "r
 
 @dataclass(frozen=True)
 class Model:
-    """Cycles from the issue of an instruction to that of one that needs its result.
+    """Cycles from an instruction's issue to that of the first one that uses its result.
 
-    schedulers: each issues one instruction per cycle. resident: the most warps that one
-    multiprocessor has room for (64 on A100 and H100, 48 on 8.6 and 8.9).
+    schedulers: the number of schedulers, each of which issues one instruction per
+    cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
+    A100 and H100, 48 on 8.6 and 8.9).
     """
 
     memory: int = 400
@@ -48,7 +51,7 @@ class Model:
     resident: int = 64
 
     def latencies(self) -> dict[str, int]:
-        """Return the latency of each kind of instruction."""
+        """Return the latency of each kind of instruction in cycles."""
         return {
             **{GLOBAL: self.memory, SHARED: self.shared, ARITHMETIC: self.arithmetic},
             **{BARRIER: self.barrier, STORE: 1},
@@ -57,10 +60,11 @@ class Model:
 
 @dataclass
 class Run:
-    """The result of a replay. warps: resident ones; cycles: until the last one ended.
+    """The result of a replay. warps: number of resident warps; cycles: total time.
 
-    spans: for each place of a warp on the multiprocessor (state, from, to), in order,
-    up to the cycle `until`. slots: issued instructions by cycle, up to the same cycle.
+    spans: for each place of a warp on the multiprocessor, a list of (state, from, to)
+    up to the cycle `until`. slots: the number of instructions issued in each cycle, up
+    to the same cycle.
     """
 
     warps: int
@@ -72,25 +76,25 @@ class Run:
 
     @property
     def utilisation(self) -> float:
-        """The share of the schedulers' slots in which an instruction was issued."""
+        """The share of the schedulers' issue slots that were used, 0 to 1."""
         return self.issued / (self.cycles * self.schedulers) if self.cycles else 0.0
 
 
 @dataclass(eq=False)
 class _Block:
-    """A resident block. place: its number among these."""
+    """A resident block. place: its index among the resident blocks."""
 
     place: int
-    alive: int  # warps that have not ended
-    waiting: list[_Warp] = field(default_factory=list)  # at a barrier
+    alive: int  # number of warps that have not ended
+    waiting: list[_Warp] = field(default_factory=list)  # warps at a barrier
 
 
 @dataclass(eq=False)
 class _Warp:
-    """A resident warp. place: its row. at: its next instruction.
+    """A resident warp. place: its row. at: the index of its next instruction.
 
-    free: the cycle after its last instruction. done: when the result of each
-    instruction so far is ready.
+    free: the cycle after its last instruction. done: for each instruction so far, the
+    cycle in which its result is ready.
     """
 
     place: int
@@ -108,9 +112,9 @@ def replay(
     model: Model,
     until: int = 0,
 ) -> Run:
-    """Run `total` blocks, `resident` at a time; after the last of `blocks` the first.
+    """Run `total` blocks, `resident` at a time; `blocks` repeat if they are fewer.
 
-    blocks: the programs of each one's warps. until: the number of cycles with spans.
+    blocks: the programs of each block's warps. until: the number of cycles with spans.
     """
     return _Replay(blocks, resident, total, model, until).run()
 
@@ -126,7 +130,7 @@ class _Replay:
     ) -> None:
         self.blocks, self.total, self.model, self.until = blocks, total, model, until
         self.resident = min(resident, total)
-        self.warps = len(blocks[0])  # of a block
+        self.warps = len(blocks[0])  # number of warps in a block
         self.out = Run(self.resident * self.warps, schedulers=model.schedulers)
         self.out.spans = [[] for _ in range(self.out.warps)]
         self.out.slots = [0] * until
@@ -135,8 +139,8 @@ class _Replay:
         self.order = self.started = 0
 
     def run(self) -> Run:
-        """Issue one instruction after the other."""
-        slot_free = [0] * self.model.schedulers  # each scheduler's next free cycle
+        """Issue all instructions, one after another."""
+        slot_free = [0] * self.model.schedulers  # the next free cycle of each scheduler
         for place in range(self.resident):
             self._start_warp(place, 0)
         while self.queue:
@@ -166,7 +170,7 @@ class _Replay:
             self._open_interval(block, now + self.model.barrier)
 
     def _go_on(self, warp: _Warp) -> None:
-        """Queue the warp's next instruction, or end it."""
+        """Queue the warp's next instruction, or end the warp."""
         if warp.at == len(warp.program):
             self._end_interval(warp)
             return
@@ -179,7 +183,7 @@ class _Replay:
         heapq.heappush(self.queue, (ready, self.order, warp))
 
     def _open_interval(self, block: _Block, now: int) -> None:
-        """Release all warps of the block: the barrier is complete."""
+        """Release all warps of the block, since the barrier is complete."""
         waiting, block.waiting = block.waiting, []
         for warp in waiting:
             self._note_state(warp, OTHERS, warp.free, now)

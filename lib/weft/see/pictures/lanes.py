@@ -1,7 +1,7 @@
 """Draw warps over time: active lanes, and the work between two barriers.
 
-draw_lanes() has a row for each step and a column for each lane. draw_timeline() has a
-row for each thread or warp.
+draw_lanes() draws a row for each step and a column for each lane. draw_timeline() draws
+a row for each thread or warp.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from .scene import Scene
 from .svg import Drawing, Slider, box, label, num
 from .touches import Touches, block_name
 
-MOST = 40  # steps that are drawn one by one; beyond this, a row is a source line
-WARPS = 16  # the most stops of the slider
-ROWS = 20_000  # of the record: beyond this, fewer warps
-SIDE = 13.0  # pixels of a lane
-CELLS = 436.0  # pixels: where lane 0 is
+# Maximum number of steps that are drawn one by one; with more, a row is a source line.
+MOST = 40
+WARPS = 16  # maximum number of stops of the slider
+ROWS = 20_000  # Rows of the record beyond which fewer warps are drawn.
+SIDE = 13.0  # width of a lane in pixels
+CELLS = 436.0  # x of lane 0 in pixels
 
 
 def draw_lanes(scene: Scene) -> Drawing:
@@ -64,7 +65,7 @@ def _choose_wanted(scene: Scene) -> int:
 
 
 def _list_warps(scene: Scene) -> list[tuple[int, int]]:
-    """Return the slider's (block, warp): all that are drawn, up to a limit."""
+    """Return the (block, warp) for each stop of the slider, up to a limit."""
     every = -(-scene.threads // WARP)
     found = [(b, w) for b in scene.blocks for w in range(every)]
     rows = sum(len(part.site) for part in scene.trace.intervals)
@@ -113,14 +114,14 @@ def _draw_frame(
 def _list_rows(
     steps: Sequence[WarpStep],
 ) -> list[tuple[int, int | None, np.ndarray, int]]:
-    """Return (site, interval, share of its steps with each lane active, steps)."""
+    """Return rows: (site, interval, share of steps with each lane active, steps)."""
 
     def shares(of: Sequence[WarpStep]) -> np.ndarray:
         lanes = np.concatenate([s.lanes for s in of])
         return np.bincount(lanes, minlength=WARP) / len(of)
 
     runs: list[list[WarpStep]] = []
-    for step in steps:  # a loop's turns by the same lanes share a row
+    for step in steps:  # A loop's turns with the same active lanes share a row.
         last = runs[-1][-1] if runs else step
         same = (step.site, step.interval) == (last.site, last.interval)
         if runs and same and np.array_equal(step.lanes, last.lanes):
@@ -165,7 +166,7 @@ def _draw_row(
 
 
 def _read_text(scene: Scene, site: int) -> str:
-    """Return a step's source: its line as it is written."""
+    """Return a step's source line, without the common indentation."""
     one = scene.trace.sites[site]
     for source in scene.report.sources if scene.report else ():
         lines = source.text.splitlines()
@@ -187,11 +188,11 @@ def _draw_barrier(y: float) -> str:
     return line + label(CELLS - 8, y + 4, "barrier", 11, anchor="end", bold=True)
 
 
-THREADS = 32  # beyond this, a row is a warp
-COLUMNS = 24  # intervals that are drawn
-BLOCKS = 24  # the most stops of the slider
+THREADS = 32  # With more threads than this, a row is a warp.
+COLUMNS = 24  # maximum number of intervals that are drawn
+BLOCKS = 24  # maximum number of stops of the slider
 BAR_ROW = 20.0
-KINDS = (  # name, colour
+KINDS = (  # name and colour of each kind of access
     ("global reads", READ),
     ("global writes", WRITTEN),
     ("shared, read or written", SHARED),
@@ -238,7 +239,7 @@ def draw_timeline(scene: Scene) -> Drawing:
 def _build_table(
     scene: Scene, block: int, columns: list[int], rows: int, warps: bool
 ) -> np.ndarray:
-    """Return the accesses by (row, interval, kind)."""
+    """Return the number of accesses by (row, interval, kind)."""
     table = np.zeros((rows, len(columns), len(KINDS)), int)
     of = scene.found.of(block=block)
     of = of.where(np.isin(of.interval, columns))

@@ -1,13 +1,13 @@
-"""latency(kernel)[grid, block](*args): warps that take turns while loads are under way.
+"""latency(kernel)[grid, block](*args): warps that take turns while loads are in flight.
 
-latency(sum_rows)[4, 64](out, x, 64, 100)          a picture with a slider
+    latency(sum_rows)[4, 64](out, x, 64, 100)          a picture with a slider
     latency(sum_rows, memory=800)[4, 64](...)          slower memory
     latency(sum_rows)[4, 64](...).utilisation          {2: 0.004, 4: 0.009, ...}
 
 The launch runs on the simulator. A model of one multiprocessor replays its warps;
-pictures.issue has the model's rules and numbers. The picture has a row for each warp,
-and time runs right. The model ignores caches and bandwidth: it explains how latency is
-hidden and does not forecast times.
+pictures.issue describes the model's rules and numbers. The picture has a row for each
+warp, and time runs from left to right. The model ignores caches and bandwidth: it
+explains how latency is hidden and does not forecast times.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from .issue import Run
 
 
-LEFT, WIDE = 88.0, 560.0  # pixels: where time begins, and its width
-TOP, HIGH = 112.0, 320.0  # of the rows
+LEFT, WIDE = 88.0, 560.0  # x of cycle 0 and the width of the time axis, in pixels
+TOP, HIGH = 112.0, 320.0  # y and height of the rows, in pixels
 ROW = 40.0  # the largest height of a row
-STRIP = 44.0  # height of the strip of issued instructions
-BARS, BAR = 744.0, 106.0  # the shares' left end; a full share's width
-STATES = (  # state, words, colour, opacity of its fill
+STRIP = 44.0  # height of the strip of issued instructions, in pixels
+# x of the bars for shares, and the width of a full share, in pixels
+BARS, BAR = 744.0, 106.0
+STATES = (  # state, text, colour, opacity of the fill
     (ISSUING, "issues an instruction", THREAD, 1.0),
     (MEMORY, "waits for global memory", READ, 0.25),
     (NEAR, "waits for shared memory or arithmetic", SHARED, 0.4),
@@ -50,7 +51,8 @@ def draw(
 ) -> Drawing:
     """Draw the picture, with a slider for the number of resident warps.
 
-    runs: from few warps to many. window: cycles that are drawn. notes: on what runs.
+    runs: the results, from few warps to many. window: the number of cycles drawn.
+    notes: a line on the work that is run.
     """
     scale = WIDE / window
     base = [
@@ -102,12 +104,12 @@ def percent(share: float) -> str:
 
 
 def _is_lagging(run: Run) -> bool:
-    """Return whether slots stay empty although enough warps would exist."""
+    """Return whether slots stay empty although there would be enough warps."""
     return run.utilisation < 0.9
 
 
 def needed(runs: Sequence[Run]) -> int:
-    """Return how many warps fill every slot by Little's law, from the first run."""
+    """Return the number of warps that fill every slot, by Little's law."""
     alone = runs[0]
     return round(alone.warps / alone.utilisation) if alone.issued else 0
 
@@ -211,9 +213,10 @@ def _draw_marks(
     fill: float,
     edge: str,
 ) -> str:
-    """Draw the spans of one state; low rows get strokes, which are shorter to write.
+    """Draw the spans of one state; low rows get strokes, which take less text.
 
-    form: from row to row, between rows, and from cycle to cycle, in pixels.
+    form: the distance between rows, the gap between rows, and the width of a cycle, in
+    pixels.
     """
     pitch, gap, scale = form
     thin = pitch < 9 and colour != "none"
@@ -238,7 +241,7 @@ def _draw_marks(
 def _merge_states(
     run: Run, place: int, state: str, scale: float
 ) -> Sequence[tuple[float, float]]:
-    """Return (x, width) where a row has this state, with touching issues merged."""
+    """Return (x, width) of a row's parts with this state, merging adjacent ones."""
     least = 1.2 if state == ISSUING else 0.0
     found: list[list[float]] = []
     for kind, start, end in run.spans[place]:
@@ -254,7 +257,7 @@ def _merge_states(
 
 
 def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
-    """Draw the share of the slots that was used, a column for every few pixels."""
+    """Draw the used share of the issue slots, in columns a few pixels wide."""
     cycles = max(1, round(4 / scale))
     path = []
     for start in range(0, window, cycles):
@@ -316,12 +319,13 @@ def _draw_bars(runs: Sequence[Run], at: int) -> str:
     return "".join(out)
 
 
-ISSUES = 160_000  # instructions that one picture may replay: half a second
-WINDOW = 4  # successive loads from global memory that fit into the drawing
+# Maximum number of instructions that a picture replays, which takes half a second.
+ISSUES = 160_000
+WINDOW = 4  # number of successive loads from global memory that fit into the drawing
 
 
 class Replayed(Picture):
-    """The picture; runs: the model's result, by number of resident warps."""
+    """A picture of a replay; runs: the model's results by number of resident warps."""
 
     def __init__(self, drawing: Any, report: Report, runs: list[Run]) -> None:
         super().__init__(drawing, report)
@@ -329,7 +333,7 @@ class Replayed(Picture):
 
     @property
     def utilisation(self) -> dict[int, float]:
-        """The share of issue slots that were used, by resident warps."""
+        """The share of issue slots that were used, by number of resident warps."""
         return {warps: run.utilisation for warps, run in self.runs.items()}
 
 
@@ -371,11 +375,11 @@ def latency(
     """Draw how warps hide latency: latency(kernel)[grid, block](*args).
 
     kernel: a Python kernel. memory, shared, arithmetic: cycles until the result of a
-    load from global or shared memory, or of a computation, can be used. schedulers: of
-    a multiprocessor. resident: warps that it has room for. timeout: seconds that one
-    block may run. The slider goes from one block to as many as fit; at each stop, that
-    many warps share the same work. Raises ArgumentError for invalid arguments, and the
-    launch's own exceptions.
+    load from global or shared memory, or of a computation, can be used. schedulers: the
+    number of schedulers of a multiprocessor. resident: the maximum number of resident
+    warps. timeout: time limit in seconds for one block. The slider goes from one block
+    to as many as fit. At each stop, the warps of the resident blocks share the same
+    work. Raises ArgumentError for invalid arguments, and the launch's own exceptions.
     """
     given = dict(memory=memory, shared=shared, arithmetic=arithmetic)
     given |= dict(schedulers=schedulers, resident=resident)
@@ -388,7 +392,7 @@ def latency(
 
 
 def replayed(report: Report, model: Model) -> Replayed:
-    """Return the picture of a finished launch; report: with its trace."""
+    """Return the picture of a finished launch, whose report must contain a trace."""
     trace = report.trace
     x, y, z = trace.block
     warps = -(-x * y * z // 32)
@@ -399,7 +403,7 @@ def replayed(report: Report, model: Model) -> Replayed:
             f"multiprocessor has room for {model.resident}"
         )
     stops = [1 << i for i in range(fit.bit_length())]
-    total = stops[-1]  # blocks that are run at every stop
+    total = stops[-1]  # number of blocks that are run at every stop
     most = max(16, ISSUES // (len(stops) * total * warps))
     blocks = programs(trace, report, most)
     if not any(any(block) for block in blocks):
@@ -412,7 +416,7 @@ def replayed(report: Report, model: Model) -> Replayed:
 
 
 def _choose_window(cycles: int, model: Model) -> int:
-    """Choose how much time is drawn: all of it, or a few successive loads."""
+    """Choose the number of cycles to draw: all of them, or a few successive loads."""
     long = WINDOW * model.memory
     return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 

@@ -20,20 +20,20 @@ from .scene import Scene, place_block, place_threads
 from .svg import label, num
 from .touches import Touches, axis_names, distinct, names_of
 
-WORDS = 11.5  # px of an index expression
-ARROWS = 70  # beyond this, arrows tangle and only colours show the threads
-FEW = 64  # cells of a large array that are marked one by one
-LABELS = 300  # cells of an array that can contain words
-NAMES = 6  # lines of locals
+WORDS = 11.5  # font size of index expressions in pixels
+ARROWS = 70  # With more arrows than this, only colours show the threads.
+FEW = 64  # Maximum number of cells of a large array that are marked one by one.
+LABELS = 300  # maximum number of cells of an array that contain labels
+NAMES = 6  # maximum number of lines of locals
 
 
 @dataclass(frozen=True)
 class Moment:
     """One position of the sliders.
 
-    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one (block,
-    thread), or None for all. of: the accesses of all threads at that time; mine: those
-    of `who`.
+    time: an interval; -1 for all intervals; -2, -3, ... for one access of a thread.
+    who: a (block, thread), or None for all threads. of: the accesses of all threads at
+    that time; mine: those of `who`.
     """
 
     scene: Scene
@@ -44,12 +44,12 @@ class Moment:
 
     @functools.cached_property
     def lines(self) -> dict[int, list[tuple[float, float, str, str]]]:
-        """The result of lines_of(), by array."""
+        """A cache for the results of lines_of(), by array."""
         return {}
 
     @property
     def interval(self) -> int:
-        """The interval that is shown; -1: all of them."""
+        """The displayed interval; -1: all of them."""
         return int(self.mine.interval[0]) if self.time < -1 else self.time
 
     @property
@@ -59,7 +59,7 @@ class Moment:
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """Each distinct (block, thread, array, is a write, element): an arrow each."""
+        """The distinct (block, thread, array, is a write, element), an arrow each."""
         m = self.mine
         parts = []
         for write, mask in ((0, m.reads), (1, m.writes)):
@@ -70,7 +70,7 @@ class Moment:
 
 
 def ground(moment: Moment, panel: Panel) -> str:
-    """Draw the accesses of all threads, faint, as the ground for those of one."""
+    """Draw the accesses of all threads faintly, behind those of one thread."""
     if panel.grid.is_large:
         return _draw_large(moment.of, panel, 0.3)
     out = []
@@ -111,7 +111,7 @@ def fills(moment: Moment, panel: Panel) -> str:
 
 
 def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
-    """Return kind: (elements, colour of the filling, of the outline)."""
+    """Return, by kind of access: (elements, fill colour, outline colour)."""
     of = found.of(array=panel.number)
     read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
     both = np.intersect1d(read, written)
@@ -129,9 +129,9 @@ def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str
 
 
 def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
-    """Draw an array whose cells are less than a pixel: an image for each colour.
+    """Draw an array whose cells are less than a pixel, with an image for each colour.
 
-    A few cells get visible marks.
+    If only a few cells are touched, draw visible marks instead.
     """
     out = []
     of = found.of(array=panel.number)
@@ -191,10 +191,10 @@ def _draw_labels(moment: Moment, panel: Panel) -> str:
 
 
 def words(moment: Moment, panel: Panel) -> str:
-    """Write an array's present index expressions, and those of its rows and columns."""
+    """Write the current index expressions of an array, and the labels of its axes."""
     out = []
     for x, y, text, colour in lines_of(moment, panel):
-        # The colour is beside the word: blue text would be too dark on black.
+        # The colour is in a box before the text: blue text is too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
         out.append(svg.words(x + 13, y, [(text, "")], WORDS))
     for x, y, text, anchor in axis_labels(moment, panel):
@@ -203,7 +203,7 @@ def words(moment: Moment, panel: Panel) -> str:
 
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """Return the index expressions now: x, y, the text, and the colour before it."""
+    """Return the current index expressions as (x, y, text, colour before it)."""
     kept = moment.lines
     if panel.number not in kept:
         kept[panel.number] = _write_lines(moment, panel)
@@ -217,7 +217,7 @@ def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, 
     out, (x, y) = [], panel.words_at
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
     if panel.flat and (panel.grid.left <= LEFT or panel.beside):
-        room = WIDTH  # it is the first, and usually the only one, in its line
+        room = WIDTH  # The array is the first in its line, and usually the only one.
     room = min(room, WIDTH - EDGE - x)
     for word, mask, colour in (
         ("reads", of.reads, SHARED if shared else READ),
@@ -233,9 +233,9 @@ def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, 
 
 
 def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """Label the touched rows with `row` and their columns with `col`.
+    """Label the touched rows and columns with their index expressions.
 
-    Returns x and y, the text, and the end of the text at that position.
+    Returns (x, y, text, anchor) for each label.
     """
     grid, of = panel.grid, moment.mine.of(array=panel.number)
     if panel.flat or not len(of) or grid.is_large:
@@ -269,13 +269,13 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """Write the locals' values left of the threads, or below them (at the edge)."""
+    """Write the locals' values to the left of the threads, or below at the edge."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else list(range(scene.threads))
     out = []
     for line in name_lines(scene, blocks, threads, x == EDGE)[:NAMES]:
-        # Right-aligned like the threads' name: the line ends at x.
+        # The line ends at x, right-aligned like the label of the threads.
         wide = svg.width_of("  ".join(f"{n} = {v}" for n, v in line), 12, mono=True)
         left = x if x == EDGE else max(EDGE - 12, x - wide)
         parts = [piece for n, v in line for piece in ((n, THREAD), (f" = {v}  ", ""))]
@@ -288,7 +288,7 @@ def names(moment: Moment, at: tuple[float, float]) -> str:
 def name_lines(
     scene: Scene, blocks: Sequence[int], threads: Sequence[int], wide: bool
 ) -> list[list[tuple[str, str]]]:
-    """Return names and values, line by line."""
+    """Return lines of (name, value) pairs that fit the available width."""
     room = WIDTH - 2 * EDGE if wide else LEFT - EDGE + 4
     lines: list[list[tuple[str, str]]] = []
     used = room
@@ -306,9 +306,9 @@ def name_lines(
 class AccessLayout:
     """The positions of all parts of the picture.
 
-    grids: the threads of each block. block: the one block, if it has axes. names: x and
-    y of the locals' values. strip: the top of the timeline; 0 without one. bottom:
-    where findings, counts and legend begin.
+    grids: the threads of each block. block: the single block, if it has axes. names: x
+    and y of the locals' values. strip: y of the timeline; 0 without a timeline. bottom:
+    y of the findings, counts and legend.
     """
 
     panels: list[Panel]
@@ -340,7 +340,7 @@ def layout_of(scene: Scene) -> AccessLayout:
     band = [*grids.values(), *(p.grid for p in panels if p.place == "right")]
     bottom = max(g.top + g.height for g in band) + 12
     if len(grids) > 1 and trace.block[1] > 1:
-        bottom += 18  # the blocks' names
+        bottom += 18  # room for the blocks' names
     first = next(iter(grids.values())).top
     names = (LEFT - 14, first + 34 + (14 if len(grids) == 1 else 0))
     if block:
@@ -385,13 +385,13 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
 
 
 def _count_lines(scene: Scene, number: int) -> int:
-    """Return an array's lines of index expressions, one each for reads and writes."""
+    """Count an array's lines of index expressions: one each for reads and writes."""
     of = scene.found.of(array=number)
     return int(of.reads.any()) + int(of.writes.any())
 
 
 def list_axis_words(scene: Scene, number: int) -> float:
-    """Return the pixels of the longest of these lines, with the mark before it."""
+    """Return the width in pixels of the longest of these lines, with its mark."""
     of, sites = scene.found.of(array=number), scene.trace.sites
     texts = [
         f"{word} " + ", ".join({sites[s].text for s in np.unique(of.site[mask])})
@@ -401,7 +401,7 @@ def list_axis_words(scene: Scene, number: int) -> float:
 
 
 def _measure_gutter(scene: Scene, number: int) -> float:
-    """Return the room left of an array for its rows' numbers and names."""
+    """Return the width in pixels of an array's row numbers and row labels."""
     shape = scene.trace.arrays[number].shape
     rows = shape[-2] if len(shape) > 1 else 1
     sites = [s for s in scene.trace.sites if s.array == number]

@@ -1,6 +1,7 @@
-"""Place arrays on the access picture as panels: several in a line, lines below others.
+"""Place arrays on the access picture as panels, several in a row if they fit.
 
-From above: arrays that are only read, the threads, shared memory, arrays written.
+From top to bottom: arrays that are only read, the threads, shared memory, and arrays
+that are written.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from .grid import LARGEST, Grid, fit, fit_line
 from .svg import label, width_of
 from .touches import size_of
 
-EDGE = 20.0  # pixels left and right of everything
-LEFT = 150.0  # where a row of cells or threads begins
-LINE = 15.0  # pixels of a line of small text
-TALLEST = 256.0  # pixels of an array
-READABLE = 16.0  # pixels from which on a cell has room for its index
+EDGE = 20.0  # left and right margin of the picture, in pixels
+LEFT = 150.0  # x of the first cell or thread of a row, in pixels
+LINE = 15.0  # height of a line of small text, in pixels
+TALLEST = 256.0  # largest height of an array, in pixels
+READABLE = 16.0  # smallest cell, in pixels, with room for its index
 
 
 @dataclass(frozen=True)
 class Panel:
-    """An array on the drawing. number: into the launch's arrays.
+    """An array on the drawing. number: its index among the launch's arrays.
 
-    place: "above", "right" or "below" of the threads. flat: cells in a row or in rows
-    of 32, its name left of them. room: pixels of width that it may use. gutter: for the
-    numbers left of it, and for `indent` pixels of a flat one's name.
+    place: "above", "right" or "below" relative to the threads. flat: whether its cells
+    are in a row, or in rows of 32, with its name to their left. room: the available
+    width in pixels. gutter: the width in pixels for row numbers, or for a flat array's
+    name.
     """
 
     number: int
@@ -40,21 +42,21 @@ class Panel:
     top: float = 0.0
     room: float = 0.0
     gutter: float = 0.0
-    lines: int = 1  # of index expressions
-    said: str = ""  # in place of shape and type
-    frame: float = 0.0  # pixels around the grid before its numbers
-    before: float = 0.0  # pixels between a flat one's name and its first cell
-    after: float = 0.0  # the same between its last cell and what follows
-    beside: bool = False  # its index expressions are there
+    lines: int = 1  # number of lines of index expressions
+    said: str = ""  # text in place of shape and type
+    frame: float = 0.0  # distance in pixels between the grid and its numbers
+    before: float = 0.0  # pixels between a flat array's name and its first cell
+    after: float = 0.0  # pixels between its last cell and its index expressions
+    beside: bool = False  # whether its index expressions are beside the cells
 
     @property
     def above(self) -> bool:
-        """Whether its words are above its cells: arrows come from below or left."""
+        """Whether the text is above the cells, away from the arrows."""
         return self.place != "below"
 
     @property
     def note(self) -> str:
-        """The array's shape and type."""
+        """The text after the name: by default the array's shape and type."""
         if self.said:
             return self.said
         shared = ", shared" if self.array.space == "shared" else ""
@@ -62,7 +64,7 @@ class Panel:
 
     @property
     def words_at(self) -> tuple[float, float]:
-        """The position of its first index expression (x, and a baseline)."""
+        """The position of the first index expression: x, and y of its baseline."""
         grid = self.grid
         if self.beside:
             middle = grid.top + grid.cell / 2 - (self.lines - 1) * LINE / 2
@@ -75,7 +77,7 @@ class Panel:
 
     @property
     def axis(self) -> float:
-        """Pixels for the numbers and the names of its columns."""
+        """The height in pixels of the numbers and the labels of the columns."""
         if self.flat:
             return 0
         return (2 * LINE - 4 if self.numbered else LINE) + self.frame
@@ -94,12 +96,12 @@ class Panel:
 
     @property
     def width(self) -> float:
-        """The width of the grid with its numbers, or of its name if that is longer."""
+        """The width of the grid with its numbers, or of the title if that is longer."""
         name = width_of(self.array.name, 14, mono=True) + 10
         return max(self.gutter + self.grid.width, name + width_of(self.note, 11))
 
     def at(self, left: float, top: float) -> Panel:
-        """Return the same panel with its upper left corner there."""
+        """Return the same panel with its upper left corner at this position."""
         if self.flat:
             words = self.lines * LINE * (not self.beside)
             down = words + 4 if self.above else 0
@@ -115,7 +117,7 @@ class Panel:
         return self.title() + cells(self.grid, self.array.name) + self.numbers()
 
     def title(self) -> str:
-        """Write its name with its shape and type."""
+        """Write the array's name with its shape and type."""
         name, grid = self.array.name, self.grid
         if not self.flat:
             y = self.top + 12 if self.above else grid.top + grid.height + self.axis + 14
@@ -164,7 +166,7 @@ def step(side: float, count: int, *, tall: bool = False) -> int:
 
 
 def cells(grid: Grid, name: str) -> str:
-    """Draw empty cells; if they are tiny, only the outline of all."""
+    """Draw empty cells; if they are tiny, draw only the outline of each plane."""
     if grid.gap and grid.count <= 6000:
         path = grid.squares(range(grid.count))
         return (
@@ -199,7 +201,7 @@ def _list_indices(grid: Grid) -> str:
 
 
 def _list_starts(grid: Grid) -> str:
-    """Draw the last index of each row of a long array, if rows are apart."""
+    """Draw the last index of some rows of a long flat array, if there is room."""
     every = step(grid.side, grid.rows, tall=True)
     if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:
         return ""
@@ -224,22 +226,22 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(count, 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # rows of an array whose cells contain no words
-LOWER = 168.0  # the largest height of such an array: two fit on a screen
+MANY = 20  # With at least this many rows, an array's cells contain no text.
+LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
 
 
 @dataclass(frozen=True)
 class Wish:
-    """An array to draw whose place is not yet known."""
+    """An array to draw whose position is not yet known."""
 
     number: int
     array: TracedArray
     lines: int
     gutter: float
     said: str = ""
-    before: float = 0.0  # pixels for a cell before the first, outside the array
-    after: float = 0.0  # the same behind the last
-    words: float = 0.0  # pixels of its index expressions
+    before: float = 0.0  # pixels for a cell before the first one, outside the array
+    after: float = 0.0  # pixels for a cell after the last one, outside the array
+    words: float = 0.0  # width of its index expressions in pixels
 
     @property
     def flat(self) -> bool:
@@ -249,8 +251,8 @@ class Wish:
 def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
     """Stack the panels of arrays from `top` downwards.
 
-    Short arrays of one dimension share a line, as do those of more dimensions. Returns
-    the panels and where the next thing may begin.
+    Short arrays of one dimension share a row, as do those of more dimensions. Returns
+    the panels and the y below them.
     """
     out: list[Panel] = []
     flat = [wish for wish in wishes if wish.flat]
@@ -284,15 +286,16 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
 def _place_together(
     flat: Sequence[Wish], wide: Sequence[Wish], top: float
 ) -> tuple[list[Panel], float]:
-    """Place arrays of one dimension right of those with rows and columns.
+    """Place one-dimensional arrays to the right of those with rows and columns.
 
-    They are next to the threads. Returns no panels if there is no room.
+    Their lower edges are level, next to the threads. Returns no panels if there is not
+    enough room.
     """
     rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, w.words - p.grid.width) + w.after for w, p in zip(flat, rows))
     free = WIDTH - 2 * EDGE - taken - 26
-    # A row above them would need its own height, so they may be a little smaller.
+    # A separate row would take more height, so the others may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
         return [], top
     out = beside(wide, "above", EDGE, top, free)
@@ -308,7 +311,7 @@ def _place_together(
 def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
     """Put the index expressions beside the cells, if there is room.
 
-    No arrow from the threads to another line passes there.
+    No arrow from the threads to another row passes there.
     """
     wide = EDGE + 24
     for wish, panel in zip(line, made):
@@ -320,7 +323,7 @@ def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]
 
 
 def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
-    """Return the arrays of one dimension, grouped by line."""
+    """Group one-dimensional arrays into rows that fit the picture's width."""
     lines: list[list[Wish]] = []
     used = WIDTH
     for wish in wishes:
@@ -361,7 +364,7 @@ def beside(
     largest: float = 30.0,
     frame: float = 0.0,
 ) -> list[Panel]:
-    """Place panels side by side in `free` pixels, in one scale if readable."""
+    """Place panels side by side in `free` pixels, with equal cells if readable."""
     free -= 26 * (len(row) - 1)
 
     def made(wish: Wish, most: float) -> Panel:
@@ -384,6 +387,6 @@ def beside(
         out.append(replace(panel.at(left, top), room=room))
         left += room + 26
     bottom = max(p.grid.top + p.grid.height for p in out)
-    if place == "above":  # on one line, next to the threads
+    if place == "above":  # Align the lower edges, next to the threads.
         out = [p.at(p.left, top + bottom - p.grid.top - p.grid.height) for p in out]
     return out

@@ -1,5 +1,5 @@
 (() => {
-  // What follows a still picture in an output: sliders that make it move.
+  // Adds sliders to a still picture in an output.
   const story = STORY;
   const style = `
     :host { display: block; max-width: 920px; color: inherit }
@@ -20,7 +20,7 @@
     const text = new TextDecoder().decode(
       Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
     const holder = element("div", { innerHTML: text });
-    holder.querySelector("style").remove(); // the ground: here the page has one
+    holder.querySelector("style").remove(); // its background; the page has its own
     return holder;
   };
 
@@ -54,10 +54,10 @@
     return row;
   };
 
-  // The same output may stand in the page more than once: each becomes its own.
+  // The same output may appear on the page several times: each gets its own sliders.
   for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
     if (host.shadowRoot || !host.querySelector("img")) continue;
-    host.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab's arrow keys
+    host.setAttribute("data-lm-suppress-shortcuts", "true"); // arrow keys move sliders
     const picture = pictureIn(host.querySelector("img"));
     const root = host.attachShadow({ mode: "open" });
     const at = [...story.start];

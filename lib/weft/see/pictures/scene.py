@@ -1,6 +1,6 @@
 """Select the part of a launch to draw, and draw its threads.
 
-Scene holds the selected blocks, threads, arrays and moments.
+Scene holds the selected blocks, threads, arrays and accesses.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from .panels import EDGE, LEFT, Panel, Wish, beside
 from .svg import label, num
 from .touches import Index3, Touches, ravel, short, touches, unravel
 
-SIDE = 26.0  # pixels of a thread whose circle has room for a number
-NAMED = 46.0  # pixels for the name of one block of several
+# smallest size of a thread, in pixels, with room for a number in its circle
+SIDE = 26.0
+NAMED = 46.0  # width of a block's name in pixels, if there are several blocks
 
 
 @functools.lru_cache(maxsize=4096)
 def name_of(thread: int, block: Index3) -> str:
-    """Write a thread's index in its block's dimensions: "3", "3,0"."""
+    """Write a thread's index in its block's dimensions, such as "3" or "3,0"."""
     return short(unravel(thread, block), block)
 
 
 def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, Grid]:
     """Return the threads' grid for each of these blocks; {} if they do not all fit.
 
-    One block of one dimension always fits: a row of threads, or rows of 32, its warps.
+    A single one-dimensional block always fits, as a row of threads or in rows of 32
+    (warps).
     """
     x, y, z = trace.block
     room = WIDTH - LEFT - EDGE - 36
@@ -73,7 +75,7 @@ def place_block(trace: Trace, block: int, top: float) -> Panel:
 
 
 def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
-    """Return the reader's names of threadIdx.x, .y and .z: locals with those values."""
+    """Return the kernel's names for threadIdx.x, .y and .z: locals equal to them."""
     indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
     of = [trace.names.get((block, t)) for t in range(len(indices))]
     out = []
@@ -84,7 +86,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
             if trace.block[axis] > 1
             and all(n and n.get(name) == i[axis] for n, i in zip(of, indices))
         ]
-        # In block 0, row equals ty as well: the shorter name is the thread's own.
+        # In block 0, `row` equals `ty` too; the shorter name is usually the thread's.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
     return out[0], out[1], out[2]
 
@@ -92,7 +94,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
 def draw_threads(
     grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
 ) -> str:
-    """Draw a block's threads: those that act are full, the others pale."""
+    """Draw a block's threads: active ones filled, the others pale."""
     every = np.arange(grid.count)
     idle = np.setdiff1d(every, active)
     radius = _compute_radius(grid)
@@ -127,7 +129,7 @@ def draw_thread(grid: Grid, thread: int, runs: bool) -> str:
 
 
 def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
-    """Draw the frame of each block, and the names if there are several."""
+    """Draw the frame of each block, and its name if there are several."""
     out = []
     flat = trace.block[1] == trace.block[2] == 1
     for block, grid in grids.items():
@@ -147,7 +149,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
 
 
 def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
-    """Draw the common name left of the threads, and the warps right of their rows."""
+    """Draw the threads' label to their left, and warp numbers to their right."""
     first = next(iter(grids.values()))
     y = first.top + min(first.side, 30) / 2 + 2
     x = LEFT - 14
@@ -166,7 +168,7 @@ def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
 
 
 def draw_thread_axes(panel: Panel, names: tuple[str, str, str]) -> str:
-    """Draw names along the sides of a block of two dimensions."""
+    """Draw labels along the sides of a block with two or three dimensions."""
     grid = panel.grid
     x = grid.left + grid.cols * grid.side / 2
     y = grid.top + grid.rows * grid.side / 2 + 4
@@ -199,17 +201,18 @@ def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
     )
 
 
-MANY = 32  # threads: beyond this, some are chosen
-MOMENTS = 24  # barrier intervals: the most stops of the slider
+MANY = 32  # With more threads than this, only some can be selected.
+MOMENTS = 24  # maximum number of barrier intervals that are stops of the slider
 
 
 @dataclass(frozen=True)
 class Scene:
     """A launch and the selected part of it.
 
-    arrays: numbers of the arrays to draw, with their drawn shapes in `trace`. blocks:
-    linear, to draw; singled: whether the reader requested one. thread: linear, the
-    requested one. found: the accesses of the arrays that are drawn.
+    arrays: indices of the arrays to draw, whose shapes for drawing are in `trace`.
+    blocks: linear indices of the blocks to draw; singled: whether the reader requested
+    one. thread: the linear index of the requested thread. found: the accesses to the
+    drawn arrays.
     """
 
     trace: Trace
@@ -224,7 +227,7 @@ class Scene:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """The number of threads in a block."""
         return int(np.prod(self.trace.block))
 
     @functools.cached_property
@@ -234,11 +237,11 @@ class Scene:
 
     @functools.cached_property
     def intervals(self) -> list[int]:
-        """The barrier intervals in which a drawn block touched anything."""
+        """The barrier intervals in which a drawn block accessed an array."""
         return [int(n) for n in np.unique(self.drawn.interval)]
 
     def at(self, interval: int) -> Touches:
-        """Return the drawn blocks' accesses in one interval; -1: in all of them."""
+        """Return the drawn blocks' accesses in one interval; -1: in all intervals."""
         if interval not in self._kept:
             whole = self.drawn
             found = whole if interval < 0 else whole.of(interval=interval)
@@ -247,11 +250,11 @@ class Scene:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings in the drawn blocks, or else anywhere in the launch."""
+        """The findings of the launch."""
         return list(self.report.findings) if self.report else []
 
     def thread_name(self, thread: int) -> str:
-        """Write the thread's index in its block's dimensions: "3", "3,0"."""
+        """Write the thread's index in its block's dimensions, such as "3" or "3,0"."""
         return name_of(thread, self.trace.block)
 
     def chosen(self) -> list[tuple[int, int]]:
@@ -285,7 +288,7 @@ def scene(
     parameters: Sequence[str] = (),
     all_blocks: bool = False,
 ) -> Scene:
-    """Build the Scene for arguments that show() has checked."""
+    """Build the Scene from arguments that show() has checked."""
     shapes = shapes or {}
     drawn = [
         replace(a, shape=tuple(shapes[a.name])) if a.name in shapes else a
@@ -316,7 +319,7 @@ def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
 def _choose_blocks(
     trace: Trace, report: Report | None, arrays: Sequence[TracedArray], found: Touches
 ) -> tuple[int, ...]:
-    """Choose all blocks if they fit; else a faulty one, or the first with accesses."""
+    """Choose all blocks if they fit, or a faulty one, or the first with accesses."""
     count = int(np.prod(trace.grid))
     shared = any(a.space == "shared" for a in arrays)
     if not shared and count > 1 and place_threads(trace, range(count), 0.0):

@@ -3,10 +3,10 @@
     show(matmul, shapes={"c": ("m", "n")})[grid, block](c, a, b, m, n, k)
     show(matmul, thread=(2, 1))[grid, block](...)   one thread, access by access
     show(matmul, view="heat")[grid, block](...)     how often each cell is touched
-    show(divergent, view="lanes")[grid, block](...) which lanes of a warp were active
-    show(tiled, view="timeline")[grid, block](...)  who does what between two barriers
+    show(divergent, view="lanes")[grid, block](...) which lanes of a warp are active
+    show(tiled, view="timeline")[grid, block](...)  the work between two barriers
 
-The launch runs on the simulator and writes into the arrays as any launch does.
+The launch runs on the simulator and writes into the arrays, like any launch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace
     from .svg import Drawing
 
-VIEWS = {  # each with its module and the function that draws it
+VIEWS = {  # The module and the drawing function of each view.
     "access": ("access", "draw"),
     "heat": ("heat", "draw"),
     "lanes": ("lanes", "draw_lanes"),
@@ -39,7 +39,7 @@ VIEWS = {  # each with its module and the function that draws it
 class Picture:
     """The result of show(): a notebook draws it, with sliders if scripts may run.
 
-    report: of the launch, its trace included.
+    report: the report of the launch, including its trace.
     """
 
     def __init__(self, drawing: Drawing, report: Report) -> None:
@@ -48,7 +48,7 @@ class Picture:
     def svg(self, *at: int) -> str:
         """Draw one still as SVG text, in the colours of the page that contains it.
 
-        at: a stop of each slider, counted from 0; without any, the initial picture.
+        at: a stop for each slider, counted from 0; if omitted, the initial stops.
         """
         if at and at not in self.drawing.frames:
             stops = " and ".join(f"0 to {n - 1}" for n in self._stops())
@@ -110,17 +110,17 @@ def show(
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     timeout: float = 3.0,
 ) -> Shown:
-    """Draw what a launch of a Python kernel does: show(kernel)[grid, block](*args).
+    """Draw the accesses of a Python kernel's launch: show(kernel)[grid, block](*args).
 
-    view: "access" (who touches what), "heat" (how often each cell is touched), "lanes"
-    (which lanes of a warp are active at each step), "timeline" (what each thread or
-    warp does between two barriers). thread, block: the index, (x, y, z) or shorter, of
-    one to select. arrays: the names of those to draw, including shared ones; None: all.
-    shapes: flat arrays to draw with rows and columns, e.g. {"a": ("m", "k")}, in
-    numbers or names of parameters. timeout: seconds that one block may run; a block
-    that hangs is drawn up to that point. Raises ArgumentError for invalid arguments,
-    and the launch's own exceptions. A KernelFault that can be drawn appears in the
-    picture, in vermilion.
+    view: "access" (the cells that each thread touches), "heat" (how often each cell is
+    touched), "lanes" (the active lanes of a warp at each step), or "timeline" (the work
+    of each thread or warp between two barriers). thread, block: the index, (x, y, z) or
+    shorter, of a thread or block to select. arrays: the names of the arrays to draw,
+    including shared ones; None: all. shapes: flat arrays to draw with rows and columns,
+    such as {"a": ("m", "k")}, in numbers or names of parameters. timeout: time limit in
+    seconds for one block; a block that hangs is drawn up to that point. Raises
+    ArgumentError for invalid arguments, and the launch's own exceptions. A KernelFault
+    that can be drawn appears in the picture, in vermilion.
     """
     if view not in VIEWS:
         raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")
@@ -137,16 +137,15 @@ def show(
 
 
 def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
-    """Draw a finished launch; report: with its trace.
+    """Draw a finished launch, whose report must contain a trace.
 
-    wishes: as in show(), in full: see pictures.scene.scene().
+    wishes: arguments of pictures.scene.scene(), such as those of show().
     """
-    # Imported lazily: `import weft` should not wait for the drawing modules.
-
-    # Steps and heat cover the whole launch, unless one block is requested.
+    # The heat map covers the whole launch, unless one block is requested.
     everywhere = view == "heat"
     made = scene(report.trace, report, all_blocks=everywhere, **wishes)
     module, function = VIEWS[view]
+    # Imported lazily, so that `import weft` need not wait for the drawing modules.
     draw_view = getattr(importlib.import_module(f".{module}", __package__), function)
     drawing = draw_view(made)
     drawing.account = drawing.account or access.account(made)
@@ -176,7 +175,7 @@ def _check_index(what: str, value: Any) -> tuple[int, ...] | None:
 def _is_inside(
     index: tuple[int, ...] | None, sides: Sequence[int], what: str, whole: str
 ) -> tuple[int, ...] | None:
-    """Return the index if such a thread or block exists."""
+    """Return the index if such a thread or block exists, else raise ArgumentError."""
     if index is None:
         return None
     if any(not 0 <= i < n for i, n in zip(index, sides)):
@@ -205,7 +204,7 @@ def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | N
 def _check_shapes(
     wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
 ) -> dict[str, tuple[int, ...]]:
-    """Return shapes in numbers; ArgumentError if an array's size does not match."""
+    """Return shapes in numbers; raise ArgumentError if a size does not match."""
     sizes = {array.name: array.size for array in trace.arrays}
     out = {}
     for name, shape in wanted.items():

@@ -1,4 +1,4 @@
-"""Draw what ran when: a row for each stream, with gaps between its marks."""
+"""Draw a GPU's work over time: a row for each stream, with gaps between its marks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .svg import box, label, num
 if TYPE_CHECKING:
     from ..timeline import Span, Timeline
 
-LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
-ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows
-LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # the label of a row
-NARROW = 5.0  # pixels of a mark below which it has no outline
-KINDS = {  # kind of a span: words, colour, opacity of its fill
+LEFT, RIGHT = 100.0, 12.0  # left and right margin of the time axis, in pixels
+ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows, in pixels
+LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # style of a row's label
+NARROW = 5.0  # Marks narrower than this, in pixels, have no outline.
+KINDS = {  # text, colour and opacity for each kind of span
     "kernel": ("kernel", THREAD, 0.35),
     "operator": ("operator of ATen", THREAD, 0.35),
     "to device": ("copy to the device", READ, 0.25),
@@ -35,9 +35,9 @@ COPIES = ("to device", "to host", "copy or fill")
 
 
 def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
-    """Draw timelines below one another, on one axis or each on its own, as SVG.
+    """Draw timelines below one another, on a common axis or each on its own, as SVG.
 
-    Those with a date were measured elsewhere and are hollow.
+    Timelines with a date were measured elsewhere and are drawn hollow.
     """
     longest = max(_draw_span(one) for one in named.values())
     body, y = [], 0.0
@@ -77,7 +77,7 @@ def account(one: Timeline) -> str:
 def _draw_timeline(
     name: str, one: Timeline, scale: float, top: float
 ) -> tuple[str, float]:
-    """Draw one timeline from `top` down; also return where it ends."""
+    """Draw one timeline from `top` downwards; also return its end."""
     where = f"{one.device}, {one.date}" if one.date else one.device
     told = ". ".join(part for part in (where, one.note) if part)
     out = [label(EDGE, top + 20, name, 13, bold=True)] if name else []
@@ -123,14 +123,14 @@ def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
 def _draw_marks(
     spans: list[Span], scale: float, y: float, high: float, hollow: bool
 ) -> str:
-    """Draw a row's spans; those too narrow for an outline are plain."""
+    """Draw the spans of a lane; those too narrow for an outline are plain."""
     out, reached = [], -1.0
     for span in sorted(spans, key=lambda span: span.start):
         words, colour, fill = KINDS[span.kind]
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
             if x + wide <= reached + 0.2:
-                continue  # hidden by the mark before it
+                continue  # It would be hidden by the mark before it.
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
@@ -200,7 +200,7 @@ def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
 
 
 def _draw_span(one: Timeline) -> float:
-    """Return µs from 0 to the last end."""
+    """Return the end of the last span in µs."""
     return max(span.end for span in one.spans)
 
 

@@ -1,13 +1,12 @@
 """Draw the SVG marks of all pictures, and pictures that change with sliders.
 
 A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines have
-the page's own colour; a colour means one thing everywhere (weft.base.style).
+the page's own colour; every other colour has one meaning everywhere (weft.base.style).
 
 The static picture is an <img>, which every front end shows, even if a notebook is not
 trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
-script takes the SVG out of the image. It puts the SVG into a separate shadow root, so
-that nothing clashes with the page, and lets sliders exchange the contents of <g
-class="now">.
+script takes the SVG out of the image and puts it into a separate shadow root, so that
+nothing clashes with the page. Sliders then exchange the contents of <g class="now">.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ import numpy as np
 from ...base.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
-SMALL = 11  # px: no text is smaller
-FAINT = 0.72  # of secondary text; legible on white and on black
+SMALL = 11  # smallest font size in pixels
+FAINT = 0.72  # Opacity of secondary text, which stays legible on white and on black.
 FILL = 0.25
-POINTS = 65  # of a curve that something may hide
+POINTS = 65  # number of points of a curve that are tested for being hidden
 
-# An image inherits no colour from a page: it has its own ground.
+# An image inherits no colour from a page, so it has its own background.
 GROUND = (
     "<style>svg{color:#24292f;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#d7dce2;background:#16191d}}</style>"
@@ -44,7 +43,7 @@ def num(value: float) -> str:
 
 
 def width_of(text: str, size: float = 12, mono: bool = False) -> float:
-    """Estimate a text's width in pixels, rather too large than too small."""
+    """Estimate a text's width in pixels, erring on the large side."""
     if mono:
         return 0.61 * size * len(text)
     narrow = sum(letter in "iljtfrI.,:;'|()[] 1" for letter in text)
@@ -53,7 +52,7 @@ def width_of(text: str, size: float = 12, mono: bool = False) -> float:
 
 
 def clipped(text: str, room: float, size: float = 12, mono: bool = False) -> str:
-    """Return as much of a text as fits into `room` pixels, with an ellipsis."""
+    """Return the part of a text that fits into `room` pixels, with an ellipsis."""
     if width_of(text, size, mono) <= room:
         return text
     while text and width_of(text + "…", size, mono) > room:
@@ -108,7 +107,7 @@ def box(
     stroke: float = 1,
     strength: float = 1,
 ) -> str:
-    """Draw a rectangle with rounded corners; fill, strength: opacities."""
+    """Draw a rounded rectangle; fill, strength: opacities of area and outline."""
     inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
     line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
@@ -121,7 +120,7 @@ def box(
 def thread(
     x: float, y: float, radius: float, text: str = "", *, runs: bool = True
 ) -> str:
-    """Draw a thread, a circle around (x, y) with its number; pale if it did nothing."""
+    """Draw a thread: a circle around (x, y) with its number, pale if it did nothing."""
     look = (
         f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
         if runs
@@ -133,7 +132,7 @@ def thread(
 
 
 def frame(x: float, y: float, width: float, height: float, text: str = "") -> str:
-    """Draw a block: a rounded frame, its name above."""
+    """Draw a block: a rounded frame with its name above."""
     name = label(x + 2, y - 6, text, SMALL, faint=True, mono=True) if text else ""
     return box(x, y, width, height, radius=8, stroke=1.2, strength=0.5) + name
 
@@ -148,8 +147,8 @@ def arrow(
 ) -> str:
     """Draw a curve, vertical (or level) at both ends, with an arrowhead at its end.
 
-    hidden: maps points, x and y, to whether something is in front of them. The curve is
-    faint there: it would look cut if it ended.
+    hidden: a function that maps points (x, y) to a mask of those behind something. The
+    curve is faint there, since it would look broken if it ended.
     """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
@@ -170,7 +169,7 @@ def arrow(
 
 
 def behind(path: str, colour: str) -> str:
-    """Draw a curve seen through what is in front of it: words stay legible."""
+    """Draw a curve that passes behind something, faint so that text stays legible."""
     return (
         f'<path d="{path}" fill="none" stroke="{colour}" '
         f'stroke-opacity=".4" data-behind=""/>'
@@ -180,7 +179,7 @@ def behind(path: str, colour: str) -> str:
 def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
-    """Draw a cubic Bezier curve, (4 points, x and y), without its hidden parts."""
+    """Return the path of a cubic Bezier curve (4 points) without hidden parts."""
     ends = [(0.0, 1.0)]
     if hidden is not None:
         t = np.linspace(0, 1, POINTS)
@@ -194,7 +193,8 @@ def _split_pieces(
     out = []
     for a, b in ends:
         points = curve
-        if (a, b) != (0.0, 1.0):  # its blossom: a polynomial's polar form
+        # A part of the curve follows from its blossom, the polynomial's polar form.
+        if (a, b) != (0.0, 1.0):
             points = np.array(
                 [_evaluate_blossom(curve, *at) for at in _compute_polar(a, b)]
             )
@@ -204,19 +204,19 @@ def _split_pieces(
 
 
 def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Return the polar arguments for the control points of a cubic from a to b."""
+    """Return the polar arguments for the control points of the part from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
 def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
-    """Apply De Casteljau's steps, each with its own parameter."""
+    """Evaluate the blossom by De Casteljau's steps, each with its own parameter."""
     for t in at:
         points = (1 - t) * points[:-1] + t * points[1:]
     return points[0]
 
 
 def legend(x: float, y: float, kinds: Iterable[str]) -> str:
-    """Draw what the marks mean; kinds: of MARKS, in that order."""
+    """Draw a legend; kinds: keys of MARKS, in the order of drawing."""
     out = []
     for kind in kinds:
         colour, mark, text = MARKS[kind]
@@ -226,7 +226,7 @@ def legend(x: float, y: float, kinds: Iterable[str]) -> str:
     return "".join(out)
 
 
-# kind: colour, form, word
+# colour, form and text of each kind
 MARKS = {
     "read": (READ, "cell", "read, global"),
     "written": (WRITTEN, "corner", "written"),
@@ -240,7 +240,7 @@ MARKS = {
 
 
 def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
-    """Draw the mark of a written cell: the lower right corner, full."""
+    """Draw the mark of a written cell: a filled lower right corner."""
     size = max(3.0, min(7.0, side * 0.3))
     return (
         f'<path d="M{num(x + side)} {num(y + side)}h{num(-size)}l{num(size)} '
@@ -262,9 +262,9 @@ def _draw_mark(x: float, y: float, colour: str, form: str) -> str:
 
 
 def document(width: float, height: float, body: str, title: str = "") -> str:
-    """Return the whole picture; it shrinks on a narrower page.
+    """Return the whole picture as SVG; it shrinks on a narrower page.
 
-    width: at most style.WIDTH. title: the text for screen readers.
+    width: in pixels, at most style.WIDTH. title: the text for screen readers.
     """
     width = min(width, WIDTH)
     return (
@@ -287,9 +287,9 @@ class Slider:
 class Drawing:
     """The fixed part of a picture, and the parts for each position of the sliders.
 
-    frames: by one stop number for each slider, in parts that several may share. start:
-    the stops of the static picture. account: the same in words. taken: the occupied
-    frames, from (x, y) to (x, y), if they are known.
+    frames: for each combination of stops, a list of parts that several may share.
+    start: the stops of the static picture. account: a description in words. taken: the
+    occupied frames, as (left, top, right, bottom), if they are known.
     """
 
     title: str
@@ -303,11 +303,11 @@ class Drawing:
     taken: Sequence[tuple[float, float, float, float]] = ()
 
     def svg(self, at: Sequence[int] | None = None) -> str:
-        """Draw one still, in the colour of the page that contains it."""
+        """Draw one still, in the colours of the page that contains it."""
         return document(self.width, self.height, self._write_body(at), self.title)
 
     def image(self) -> str:
-        """Draw the start as an <img>, with its own ground, light or dark."""
+        """Draw the start as an <img>, with its own background, light or dark."""
         body = GROUND + self._write_body(None)
         text = document(self.width, self.height, body, self.title)
         data = base64.b64encode(text.encode()).decode()
@@ -318,8 +318,8 @@ class Drawing:
         )
 
     def html(self) -> str:
-        """Return the picture for a notebook: an image, and a script for its sliders."""
-        mark = secrets.token_hex(6)  # an output that is shown twice keeps it
+        """Return the picture for a notebook: an image, and a script for sliders."""
+        mark = secrets.token_hex(6)  # An output that is shown twice keeps its mark.
         parts: dict[str, int] = {}
         frames = {
             ",".join(map(str, at)): [parts.setdefault(p, len(parts)) for p in frame]

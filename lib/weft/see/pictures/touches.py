@@ -18,10 +18,11 @@ Index3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Touches:
-    """n accesses: by block and thread (both linear), with their place and array.
+    """n accesses, as arrays of length n. block, thread: linear indices.
 
-    interval: the number of barriers before it. site: into trace.sites. array: into
-    trace.arrays. reads, writes: at least one is set, and both for an atomic operation.
+    interval: the number of barriers before the access. site, array: indices into
+    trace.sites and trace.arrays. reads, writes: at least one is set, and both for an
+    atomic operation.
     """
 
     block: np.ndarray
@@ -34,7 +35,7 @@ class Touches:
     writes: np.ndarray
 
     def where(self, chosen: np.ndarray) -> Touches:
-        """Return the accesses that `chosen` selects, by a mask or by numbers."""
+        """Return the accesses that `chosen` selects, by a mask or by indices."""
         return Touches(*(getattr(self, name)[chosen] for name in _COLUMNS))
 
     def of(
@@ -45,7 +46,7 @@ class Touches:
         thread: int | None = None,
         array: int | None = None,
     ) -> Touches:
-        """Return the accesses with these values; None: any."""
+        """Return the accesses with these values; None matches any value."""
         keep = np.ones(len(self.site), bool)
         wanted = dict(block=block, interval=interval, thread=thread, array=array)
         for name, value in wanted.items():
@@ -70,13 +71,13 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
     """Return np.unique(rows, axis=0) in a tenth of the time.
 
     An endless loop touches its cells a million times. rows: (n, columns), whole
-    numbers; options: of np.unique.
+    numbers; options: other arguments of np.unique.
     """
     if not len(rows):
         return np.unique(rows, axis=0, **options)
     low = rows.min(0)
     sides = (rows.max(0) - low + 1).tolist()
-    if math.prod(sides) >= 1 << 62:  # too many for int64
+    if math.prod(sides) >= 1 << 62:  # There are too many combinations for int64.
         return np.unique(rows, axis=0, **options)
     keys = np.ravel_multi_index(tuple((rows - low).T), sides)
     found = np.unique(keys, **options)
@@ -86,7 +87,7 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
 
 
 def touches(trace: Trace) -> Touches:
-    """Return the accesses of all intervals, without steps and fences."""
+    """Return the accesses of all intervals as a table, without steps and fences."""
     parts = [i for i in trace.intervals if len(i.site)]
     lengths = [len(i.site) for i in parts]
     kinds = np.array([s.kind for s in trace.sites] or [READ])
@@ -111,36 +112,36 @@ def _join_columns(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unravel(number: int, sides: Index3) -> Index3:
-    """Return (x, y, z) of a linear number; x runs fastest."""
+    """Return (x, y, z) of a linear index; x varies fastest."""
     x, rest = number % sides[0], number // sides[0]
     return x, rest % sides[1], rest // sides[1]
 
 
 def ravel(index: Sequence[int], sides: Index3) -> int:
-    """Return the linear number of (x, y, z); the last ones may be missing."""
+    """Return the linear index of (x, y, z); trailing ones may be missing."""
     x, y, z = (*index, 0, 0)[:3]
     return x + sides[0] * (y + sides[1] * z)
 
 
 def short(index: Sequence[int], sides: Index3) -> str:
-    """Write an (x, y, z) within the limits `sides`: "3", "3,0" or "3,0,1"."""
+    """Write an (x, y, z) in the dimensions that `sides` uses: "3", "3,0" or "3,0,1"."""
     used = 3 if sides[2] > 1 else 2 if sides[1] > 1 else 1
     return ",".join(str(i) for i in tuple(index)[:used])
 
 
 def block_name(block: int, trace: Trace) -> str:
-    """Write a block's name: "block 3" or "block (1, 0)"."""
+    """Write a block's name, such as "block 3" or "block (1, 0)"."""
     index = short(unravel(block, trace.grid), trace.grid)
     return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
 
 
 def size_of(array: TracedArray) -> str:
-    """Write an array's shape: "6 x 8" or "15"."""
+    """Write an array's shape, such as "6 × 8" or "15"."""
     return " × ".join(str(n) for n in array.shape) or "1"
 
 
 def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
-    """Describe the accesses: "4 threads read 4 cells of a and write 4 of c"."""
+    """Describe the accesses, such as "read 4 cells of a, write 4 cells of c"."""
     parts = []
     for number in arrays:
         of = found.of(array=number)
@@ -164,7 +165,7 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
 
 
 def listed(things: Sequence[str]) -> str:
-    """Write a list: "a", "a and b" or "a, b and c"."""
+    """Join names into a list: "a", "a and b" or "a, b and c"."""
     *most, last = things
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -174,8 +175,8 @@ def names_of(
 ) -> list[tuple[str, str]]:
     """Return the locals of these threads: (name, "3") or (name, "0 … 7").
 
-    Locals that change while a thread runs are left out: only their last values are
-    known.
+    Locals that change while a thread runs are left out, since only their last values
+    are known.
     """
     of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
     order = dict.fromkeys(name for names in of for name in names if name not in skip)
@@ -190,9 +191,9 @@ def names_of(
 
 
 def axis_names(text: str, dimensions: int) -> list[str]:
-    """Return an access's names of row and column: ["row", "col"] for c[row, col].
+    """Return the index expressions of an access: ["row", "col"] for c[row, col].
 
-    c[row * n + col], drawn with two dimensions, has them too; [] for other forms.
+    With two dimensions, c[row * n + col] gives the same. Returns [] for other forms.
     """
     try:
         tree = ast.parse(text, mode="eval").body
@@ -209,7 +210,7 @@ def axis_names(text: str, dimensions: int) -> list[str]:
 
 
 def _split_flat(index: ast.expr) -> list[ast.expr]:
-    """Return row and col of `row * n + col`, with the product first."""
+    """Return the row and col of `row * n + col`, which must begin with the product."""
     rest: list[ast.expr] = []
     while isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add):
         rest.insert(0, index.right)

@@ -1,6 +1,6 @@
-"""Draw arrays with the values they hold: in rows, or with rows and columns.
+"""Draw arrays with their values: in rows, or with rows and columns.
 
-If a cell has no room for its value, the cell is the stronger the larger the value is.
+If values do not fit into their cells, larger values get stronger colours.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from .grid import Grid, fit, fit_line
 from .panels import EDGE, LEFT, LINE, cells, drawn_shape, step
 from .svg import label, num
 
-BETWEEN = 34.0  # pixels between two arrays side by side
-TALLEST = 300.0  # pixels of an array
-WORDED = 15.0  # pixels from which on a cell has room for a value
-LEVELS = 6  # of strength that the eye can distinguish
-LARGEST = 34.0  # pixels of a cell with its gap
-STEPS = 24  # pieces of a curve with something in front of it
-HALOS = 64  # cells of a heat map that get a ring; more get a thin outline
-NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array without a place yet
+BETWEEN = 34.0  # distance in pixels between two arrays side by side
+TALLEST = 300.0  # largest height of an array, in pixels
+WORDED = 15.0  # smallest cell, in pixels, with room for a value
+LEVELS = 6  # number of strengths that the eye can distinguish
+LARGEST = 34.0  # largest size of a cell with its gap, in pixels
+STEPS = 24  # number of pieces of a curve that passes behind something
+# Maximum number of cells of a heat map that get a ring; more get a thin outline.
+HALOS = 64
+NOWHERE = Grid(1, 1, 1, 1, 1.0)  # the grid of an array that has no position yet
 
 
 @dataclass(frozen=True)
 class Values:
     """An array with its values.
 
-    colour: of what is marked. above: its name is above it (else left of it). upright:
-    one dimension as a column, beside its rows. note: follows its shape and type. blank:
-    elements without a value of their own. indices: where those of a row are. about: in
-    place of shape, type and note.
+    colour: the colour of its cells and marks. above: whether its name is above it, not
+    to its left. upright: whether a vector is drawn as a column, like the rows it
+    belongs to. note: text after its shape and type. blank: indices of elements without
+    a known value, drawn as "?". indices: the position of a row's indices. about: text
+    in place of shape, type and note.
     """
 
     name: str
@@ -45,30 +47,30 @@ class Values:
     above: bool = False
     note: str = ""
     blank: Sequence[int] = ()
-    indices: str = "below"  # of a row of cells; "above", "none"
+    indices: str = "below"  # "below", "above" or "none"
     about: str = ""
 
     @property
     def width(self) -> float:
-        """The width with its name, if that is above it, and the numbers of its rows."""
+        """The width, including the name if it is above, and the row numbers."""
         if not self.above:
             return self.grid.width
         return max(self.gutter + self.grid.width, self._add_title)
 
     @property
     def height(self) -> float:
-        """The height with its name above it, and the numbers of its cells."""
+        """The height, including the name if it is above, and the cells' indices."""
         return self.grid.height + (2 * LINE + 6 if self.above else LINE)
 
     @property
     def gutter(self) -> float:
-        """Pixels for the numbers of its rows."""
+        """The width of the row numbers in pixels."""
         rows = self.grid.rows
         return 7.0 * len(str(rows - 1)) + 8 if self.above and rows > 1 else 0.0
 
     @property
     def said(self) -> str:
-        """The text beside or below its name."""
+        """The text beside or below the name."""
         if self.about:
             return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
@@ -80,19 +82,19 @@ class Values:
         return name + 8 + svg.width_of(self.said, 11)
 
     def at(self, left: float, top: float) -> Values:
-        """Return the same array with its upper left corner there."""
+        """Return the same array with its upper left corner at this position."""
         down = 2 * LINE + 6 if self.above else 0
         return replace(self, grid=self.grid.at(left + self.gutter, top + down))
 
     def moved(self, right: float, down: float) -> Values:
-        """Return the same array, moved by so many pixels."""
+        """Return the same array, moved by this many pixels."""
         grid = self.grid
         return replace(self, grid=grid.at(grid.left + right, grid.top + down))
 
     def rows(self) -> list[tuple[float, float, float, float]]:
-        """Return the frame of each row of cells, from (x, y) to (x, y).
+        """Return the frame of each row of cells: (left, top, right, bottom).
 
-        The first frame includes the indices above it.
+        The first frame includes the indices above the row.
         """
         grid, out = self.grid, []
         for row in range(grid.rows):
@@ -104,7 +106,7 @@ class Values:
         return out
 
     def drawn(self) -> str:
-        """Draw its name, its cells and their values."""
+        """Draw the name, the cells and their values."""
         name = svg.escape(self.name)
         body = self._draw_title() + self._draw_cells() + self._draw_numbers()
         return f'<g data-values="{name}">{body}{self.shades()}{self.held()}</g>'
@@ -134,10 +136,10 @@ class Values:
         return out + label(x, y + 15, said, 11, anchor="end", faint=True)
 
     def _draw_numbers(self) -> str:
-        """Draw the indices of a row's cells, or of rows and columns.
+        """Draw the indices of a row's cells, or the numbers of rows and columns.
 
-        They avoid the lines to other arrays: above the first row or below the last one,
-        never in between.
+        They are above the first row or below the last, which avoids lines to other
+        arrays.
         """
         grid, out = self.grid, []
         if not self.above:
@@ -165,7 +167,7 @@ class Values:
         return "".join(out)
 
     def _draw_ends(self) -> str:
-        """Draw the last index of each of several rows of one dimension."""
+        """Draw the last index of some rows, for a vector in several rows."""
         grid, out = self.grid, []
         for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
             last = min(grid.count, (row + 1) * grid.cols) - 1
@@ -176,7 +178,7 @@ class Values:
 
     @functools.cached_property
     def is_worded(self) -> bool:
-        """Whether its values are readable."""
+        """Whether all values fit into their cells."""
         if self.grid.side < WORDED:
             return False
         blank = set(map(int, self.blank))
@@ -184,10 +186,11 @@ class Values:
         return all(i in blank or _write_value(v, self.grid.cell) for i, v in values)
 
     def shades(self) -> str:
-        """Draw strengths in place of values that are not readable."""
+        """Draw values as strengths if they do not fit into their cells."""
         if self.is_worded:
             return ""
-        with np.errstate(all="ignore"):  # poison is a signalling NaN
+        # The poison in unwritten outputs is a signalling NaN.
+        with np.errstate(all="ignore"):
             flat = self.array.reshape(-1).astype(float)
         flat = np.where(np.isfinite(flat), flat, 0.0)
         low, high = float(flat.min()), float(flat.max())
@@ -202,7 +205,7 @@ class Values:
         return "".join(out)
 
     def held(self) -> str:
-        """Draw the values, each in its cell."""
+        """Draw each value in its cell."""
         return self._write_words(range(self.array.size)) if self.is_worded else ""
 
     def _write_words(self, elements: Iterable[int], bold: bool = False) -> str:
@@ -221,7 +224,7 @@ class Values:
 
     @functools.cached_property
     def _is_tight(self) -> bool:
-        """Whether one of the values fills its cell in the smallest size."""
+        """Whether some value barely fits its cell at the usual font size."""
         texts = (
             _write_value(value, self.grid.cell)
             for value in self.array.reshape(-1)[:400]
@@ -236,9 +239,9 @@ class Values:
         colour: str = "",
         empty: bool = False,
     ) -> str:
-        """Mark the cells that the picture is about now; empty: outlined only.
+        """Mark the cells that the picture currently describes.
 
-        kind: their role in the picture.
+        kind: the role of the cells in the picture. empty: draw only outlines.
         """
         elements = np.asarray(list(elements), int)
         path = self.grid.squares(elements)
@@ -246,7 +249,7 @@ class Values:
             return ""
         colour = colour or self.colour
         inside = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
-        # On a heat map, a filling would look like a value.
+        # On a heat map, a fill would look like a value.
         if not self.is_worded:
             inside = 'fill="none"'
         halo = ""
@@ -265,7 +268,7 @@ class Values:
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{said}"/>'
         )
-        # Repeat the values: the filling covers them.
+        # Repeat the values, since the fill covers them.
         filled = self.is_worded and not empty
         return mark + (
             self._write_words(elements.tolist(), bold=True) if filled else ""
@@ -275,9 +278,9 @@ class Values:
 def arranged_as(
     wishes: Sequence[Values], top: float, largest: float = LARGEST
 ) -> tuple[list[Values], float]:
-    """Arrange arrays in rows if all have one dimension, else in a line.
+    """Arrange arrays in rows if all have one dimension, otherwise side by side.
 
-    largest: pixels of a cell. Also returns where the arrangement ends.
+    largest: the largest size of a cell in pixels. Also returns the y below them.
     """
     if all(one.array.ndim <= 1 for one in wishes):
         return in_rows(wishes, top + 6)
@@ -285,7 +288,7 @@ def arranged_as(
 
 
 def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
-    """Place arrays of one dimension one below the other; also return the end."""
+    """Place one-dimensional arrays in rows; also return the y below them."""
     out = []
     for one in wishes:
         grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
@@ -305,7 +308,7 @@ def in_a_line(
 ) -> tuple[list[Values], float]:
     """Place arrays side by side, with cells of one size; also return the lowest end.
 
-    room: pixels that they may use together; cells too small for values show strengths.
+    room: the width in pixels for all arrays; cells too small for values show strengths.
     """
     side = min(largest, LARGEST)
     while True:
@@ -323,7 +326,7 @@ def in_a_line(
 
 
 def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]:
-    """Place arrays one below the other, their names above; also return the end."""
+    """Place arrays below each other, with names above; also return the next y."""
     out, top = [], 0.0
     for one in wishes:
         made = replace(one, grid=_is_upright(one, side), above=True).at(0, top)
@@ -340,7 +343,7 @@ def _is_upright(one: Values, side: float) -> Grid:
 
 
 def _write_value(value: object, room: float) -> str:
-    """Write a value in as many digits as fit into `room` pixels; "" if none fits."""
+    """Write a value with as many digits as fit into `room` pixels; "" if none fit."""
     value = getattr(value, "item", lambda: value)()
     if isinstance(value, bool):
         return "1" if value else "0"
@@ -365,12 +368,12 @@ def _write_value(value: object, room: float) -> str:
 
 
 def _measure_width(text: str) -> float:
-    """Return pixels of a number in the smallest size; all digits are equally wide."""
+    """Return a number's width in pixels at the smallest size."""
     return svg.SMALL * sum(0.34 if letter in ".-" else 0.63 for letter in text)
 
 
 def said(value: object) -> str:
-    """Write a value for a sentence."""
+    """Write a value for use in a sentence."""
     return _write_value(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
 
 
@@ -382,13 +385,15 @@ def line(
 ) -> str:
     """Draw a thin curve from one cell down to another.
 
-    behind: the frames in front of it, from (x, y) to (x, y). The curve is faint as a
-    whole if most of it is behind them: pieces would lead nowhere.
+    behind: the frames that cover the curve, as (left, top, right, bottom). The whole
+    curve is faint if most of it is covered, since the visible pieces would lead
+    nowhere.
     """
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
     x = x0 + (x1 - x0) * (3 * t**2 - 2 * t**3)
-    y = y0 + (y1 - y0) * (1.5 * t * (1 - t) + t**3)  # of a Bezier curve, upright ends
+    # a Bezier curve that is vertical at its ends
+    y = y0 + (y1 - y0) * (1.5 * t * (1 - t) + t**3)
     seen = np.ones(STEPS + 1, bool)
     for left, upper, right, lower in behind:
         seen &= (x <= left) | (x >= right) | (y <= upper) | (y >= lower)
