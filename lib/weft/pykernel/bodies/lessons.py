@@ -11,7 +11,7 @@ TILE = 16  # side of matmul_tiled's tiles and blocks
 
 
 def grey(y, x, n):
-    """y (n) from the red, green and blue planes of x (3,n). One thread a pixel."""
+    """y (n) from the red, green and blue planes of x (3,n). One thread per pixel."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
         red, green, blue = x[i], x[n + i], x[2 * n + i]
@@ -40,8 +40,8 @@ def matmul_tiled(c, a, b, m, n, k):
 
     acc = float32(0)
     for k0 in range(0, k, TILE):
-        # Past an edge load zeros: they add nothing. No thread returns early, since
-        # it would leave a hole in the tile its neighbours read.
+        # Past an edge load zeros: they add nothing. No thread returns early, since it
+        # would leave a hole in the tile its neighbours read.
         a_s[ty, tx] = a[row * k + k0 + tx] if row < m and k0 + tx < k else float32(0)
         b_s[ty, tx] = b[(k0 + ty) * n + col] if k0 + ty < k and col < n else float32(0)
         cuda.syncthreads()  # both tiles are complete ...
