@@ -51,8 +51,7 @@ def load_cuda(
     """Compile CUDA C; return an object whose attributes are its kernels.
 
     source: the CUDA C text, or the path of a file: a Path, or a string that ends in
-        .cu.
-        Files that it includes in quotes are searched for in the file's folder.
+        .cu. Files that it includes in quotes are searched for in the file's folder.
     target: "cpu" or "cuda". None: the device of a launch's arrays; the cell is compiled
         for the GPU first if there is one.
     flags: compiler flags such as "-DTILE=16 -I folder", never passed to a shell.
@@ -60,13 +59,10 @@ def load_cuda(
     inplace: on the CPU, work on the arrays themselves instead of fenced copies.
     isolated: launch in a separate process.
     watched: on the CPU, launch under the watch build, which is about 20 times slower.
-        It
-        finds accesses out of bounds, races, reads of unwritten memory and more, and
-        shows
-        them below the cell. kernel.report has them with the cost of each line.
+        It finds accesses out of bounds, races, reads of unwritten memory and more, and
+        shows them below the cell. kernel.report has them with the cost of each line.
     check: before each launch, run it watched in three thread orders, and refuse the
-        launch
-        if the result depends on the order.
+        launch if the result depends on the order.
     time: after each launch, time it on copies of the arrays.
     name: name of the source in messages; by default the file's name or "cell".
 

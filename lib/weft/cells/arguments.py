@@ -44,11 +44,11 @@ class Binder:
     """The parameters of one kernel, prepared for many launches.
 
     source: the CUDA C text that defines the structs.
-    layouts[i]: layout of parameter i's struct or address type, or of the type it points
-        to.
+    layouts[i]: layout of the type of parameter i, or of the type that it points to, if
+        it is a struct or an address.
     holds_addresses: whether any of these layouts contains addresses.
     offsets[i]: byte offset of argument i in the result of pack(), aligned for its type.
-        Structs are aligned to 16 bytes, more than CU_LAUNCH_PARAM_BUFFER allows.
+        Structs are aligned to 16 bytes, unlike in a CU_LAUNCH_PARAM_BUFFER.
     """
 
     def __init__(self, kernel: str, params: Sequence[Param], source: str = "") -> None:
@@ -89,9 +89,7 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Byte offsets of the arguments; only without structs, laid out anew per
-        launch.
-        """
+        """Byte offsets of the arguments; only for kernels without struct parameters."""
         assert self._layout is not None
         return self._layout[1]
 
@@ -99,8 +97,7 @@ class Binder:
         """Check the arguments and return them in the order of the parameters.
 
         A pointer becomes an Array (None: NULL), a struct bytes, another value a tuple
-        of
-        numbers. Raises ArgumentError for a value that does not fit.
+        of numbers. Raises ArgumentError for a value that does not fit.
         """
         if len(args) != len(self.params):
             raise ArgumentError(self._count(len(args)))
@@ -244,8 +241,7 @@ class Binder:
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
-        """List the elements of a member array, row by row; [value] if it is no array.
-        """
+        """List the elements of a member array, row by row; else return [value]."""
         found = [value]
         for length in member.extents:
             rows = [list(one) if hasattr(one, "__len__") else [] for one in found]
@@ -261,9 +257,7 @@ class Binder:
     def _address(
         self, param: Param, value: Any, holds: list[tuple[Param, Array]]
     ) -> int:
-        """Return the value of an address member that is given as an array, None or a
-        number.
-        """
+        """Return the value of an address member: an array's address, 0 or a number."""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
                 raise self._error(
@@ -277,8 +271,7 @@ class Binder:
         return array.address
 
     def _list(self, param: Param, layout: StructLayout, values: Sequence[Any]) -> Array:
-        """Build the array behind a `float **` from arrays, or behind a struct's
-        address.
+        """Build the array of addresses or of structs that a list stands for.
 
         The values are arrays for a `float **`, and tuples for an array of structs.
         """
@@ -298,9 +291,7 @@ class Binder:
     def _check_fields(
         self, param: Param, layout: StructLayout, dtype: np.dtype
     ) -> None:
-        """Check each member's offset and type against the C struct; names do not
-        matter.
-        """
+        """Check each member's offset and type against C's; ignore the names."""
         wrong = structs.describe_misfit(layout, dtype)
         if wrong:
             raise self._error(param, f"{wrong} (C's order of fields, align=True)")
@@ -382,8 +373,7 @@ class Binder:
 
 
 def list_held_arrays(values: Sequence[Any]) -> list[Array]:
-    """List the arrays that structs and lists among bound arguments hold, at any depth.
-    """
+    """List the arrays in structs and lists among bound arguments, at any depth."""
     found: list[Array] = []
     for value in values:
         inner = [array for _, array in getattr(value, "holds", ())]
@@ -392,8 +382,7 @@ def list_held_arrays(values: Sequence[Any]) -> list[Array]:
 
 
 def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
-    """Return the common device of the arrays among the bound arguments as (type,
-    index).
+    """Return the common device of the bound arrays as (type, index).
 
     The result is None if there are no arrays. Raises ArgumentError, which names two
     arrays, if they are on different devices.

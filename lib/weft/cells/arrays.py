@@ -36,8 +36,7 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
 
 
 def _write_advice(param: Param, owner: Any, way: str) -> str:
-    """Return how to make the copy and, if the kernel may write to it, to copy it back.
-    """
+    """Return how to make a copy and, if the kernel may write to it, to copy it back."""
     method = way.startswith(".")
     if param.const:
         return f"pass its {way}" if method else f"pass {way}() of it"

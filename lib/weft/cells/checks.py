@@ -48,8 +48,7 @@ def find_doubles(source: str) -> list[Diagnostic]:
     """Return a note for the first double literal in a source without doubles.
 
     If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
-    on
-    most GPUs.
+    on most GPUs.
     """
     code = signature.blank_comments(source)
     if re.search(r"\bdouble\b|\bT\b", code):
@@ -215,8 +214,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """Report `return i;` in a kernel: g++ accepts it, since the body becomes a lambda.
-    """
+    """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
     brace = code.find("{", start)
     body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
@@ -238,9 +236,7 @@ _NESTED = re.compile(
 
 
 def _without_nested(body: str) -> str:
-    """Return a function's body with the bodies of lambdas and local classes blanked
-    out.
-    """
+    """Return a function's body with lambdas' and local classes' bodies blanked out."""
     at = 0
     while match := _NESTED.search(body, at):
         at, end = match.end(), signature.close(body, match.end() - 1)
@@ -282,10 +278,7 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield each function outside classes: the text before its body, that text's
-    offset,
-    and the body.
-    """
+    """Yield (text before the body, its offset, body) of functions outside classes."""
     for head, start, body in _list_outermost(code):
         if (
             body
@@ -296,16 +289,13 @@ def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _list_statements(code: str) -> Iterator[tuple[str, int]]:
-    """Yield each text outside functions and classes, up to its ; or {, and its offset.
-    """
+    """Yield each text outside functions and classes up to ; or {, and its offset."""
     for head, start, _ in _list_outermost(code):
         yield head, start
 
 
 def _list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield each text at namespace scope up to its ; or {, its offset, and the text
-    that the { encloses.
-    """
+    """Yield (text up to ; or {, its offset, text inside the {}) at namespace scope."""
     code = re.sub(
         r"^[ \t]*#(?:\\\n|[^\n])*",
         lambda m: re.sub(r"[^\n]", " ", m[0]),

@@ -49,8 +49,8 @@ def list_headers() -> dict[str, str]:
 def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
     """Return the headers that `source` includes, directly or indirectly, by name.
 
-    folder: folder of the source's file, if there is one; headers included in quotes
-        are also searched for in it.
+    folder: folder of the source's file, if there is one; headers included in quotes are
+        also searched for in it.
     """
     found: dict[str, str] = {}
     todo = [source]

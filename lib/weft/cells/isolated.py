@@ -2,8 +2,8 @@
 
 The process starts with the first launch and is reused by later launches. Arrays travel
 through shared memory, and are copied back after a successful launch. If a launch
-exceeds its time limit or is interrupted, its process is ended. A launch on a GPU cannot
-be stopped in any other way.
+exceeds its time limit or is interrupted, its process is killed, since a launch on a GPU
+cannot be stopped in any other way.
 
 Process starts another Python, for work that may ruin or block its process.
 """
@@ -68,7 +68,7 @@ class Process:
     def first_word(self, seconds: float) -> Any:
         """Return the process's first message; None if none arrives within `seconds`.
 
-        Raises EOFError if the process ends first. After any exception it is ended.
+        Raises EOFError if the process ends first. Any exception kills the process.
         """
         try:
             return self.pipe.recv() if self.pipe.poll(seconds) else None
@@ -92,7 +92,7 @@ class Process:
 
 START = 60.0  # seconds allowed for the start of the process, including PyTorch's import
 GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
-# sent by the process when it has compiled the cell and begins the launch
+# Sent by the process when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
 _ERRORS = {
     "ArgumentError": ArgumentError,
@@ -112,14 +112,14 @@ class Job:
     flags: tuple[str, ...]
     headers: dict[str, str]
     target: str
-    expressions: tuple[str, ...]  # compiled together
-    expression: str  # the one to launch
+    expressions: tuple[str, ...]  # kernels compiled together
+    expression: str  # the kernel to launch
     params: tuple[Param, ...]
     timeout: float
     shape: tuple[Any, Any, int]
     memory: str  # name of the shared memory
     args: list[Any]  # a SharedArray stands for an array
-    variables: dict[str, bytes]  # content of each before the launch
+    variables: dict[str, bytes]  # content of each variable before the launch
 
 
 @dataclass
@@ -137,8 +137,7 @@ _turn = threading.Lock()  # the process performs one job at a time
 
 
 def _reset_after_fork() -> None:
-    """Reset the state: a fork lacks the process and, perhaps, the holder of the lock.
-    """
+    """Reset the state: a fork lacks the process and perhaps the lock's holder."""
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
@@ -313,8 +312,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Copy back into the array; into a const one only if the kernel wrote it by a cast.
-    """
+    """Copy back into the array; into a const one only if a cast let it be written."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
@@ -330,8 +328,7 @@ def _copy_out(
 
 
 def serve_jobs() -> None:
-    """Run the main loop of the process: one job after another, until the pipe closes.
-    """
+    """Run the main loop of the process: one job after another, to the pipe's end."""
     pipe = connection.Connection(int(sys.argv[-1]))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     launchers: dict[Any, Any] = {}
@@ -356,8 +353,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End when the parent is gone: after it is killed, a kernel may still loop forever.
-    """
+    """End when the parent is gone, even if a kernel loops forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

@@ -26,21 +26,18 @@ from .structs import find_scalar
 from .variables import VariableState
 
 CACHED_CONFIGS = 256  # launch shapes kept per kernel
-# the attributes of a kernel itself
+# The attributes of a Kernel itself; all other names are variables of the source.
 _OF_A_KERNEL = {"module", "signature", "expression", "params"}
 
 
 class Module:
     """The kernels of one source, as attributes; returned by load_cuda().
 
-    The source's __device__ and __constant__ variables are attributes, too: module.filt
-    =
-    array uploads, module.filt reads back (see variables.VariableState). Further
-    attributes
-    are report, one line on the compilation; warnings, from the compiler; source, the
-    text;
-    and signatures, its parsed declarations. A kernel with one of these names takes
-    precedence.
+    The source's __device__ and __constant__ variables are attributes, too: reading
+    module.filt downloads the variable filt, and assigning to it uploads (see
+    variables.VariableState). Further attributes are `report` (one line on the
+    compilation), `warnings` (from the compiler), `source` (the text) and `signatures`
+    (its parsed declarations). A kernel with one of these names takes precedence.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -78,8 +75,7 @@ class Module:
 
 
 def select_only_kernel(kernel: Any) -> Any:
-    """Return the kernel, or the only one of a Module; raise ArgumentError for several.
-    """
+    """Return the kernel, or a Module's only kernel; raise ArgumentError for several."""
     if not isinstance(kernel, Module):
         return kernel
     kernels = kernel._cell.kernels
@@ -115,7 +111,8 @@ class Cell:
 
         compile_only: architecture ("sm_90") to compile for, without a GPU.
         folder: folder of the source's file, if there is one.
-        Other parameters: see load_cuda().
+
+        All other parameters are those of load_cuda().
         """
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.folder = folder
@@ -235,8 +232,7 @@ class Kernel:
 
     A template takes its arguments first: fill["float", 16][grid, block](...). If all of
     them have defaults, fill[grid, block] uses the defaults, unless the grid and the
-    block
-    could be template arguments. fill[()][grid, block] is never ambiguous.
+    block could be template arguments. fill[()][grid, block] is never ambiguous.
     """
 
     def __init__(
@@ -246,7 +242,7 @@ class Kernel:
         instance: tuple[str, tuple[Param, ...]] | None = None,
     ) -> None:
         self.module, self.signature = module, kind
-        # of the headers that the kernel was compiled with
+        # The version of the headers that the kernel was compiled with.
         self._version = module.version
         self.__name__, self.__doc__ = kind.name, str(kind)
         self._is_template = bool(kind.template) and instance is None
@@ -287,7 +283,7 @@ class Kernel:
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or launch_config.is_whole(key):
                 return found
-        # a new key; a list has no hash, and other keys may raise anything
+        # The key is new. A list has no hash, and other keys may raise anything.
         except Exception:
             pass
         kernel = self._chosen(key)
@@ -306,8 +302,7 @@ class Kernel:
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
-        """Return [grid, block] as a Launch on any target, or an instance of a template.
-        """
+        """Return [grid, block] as a Launch on any target, or a template's instance."""
         if self._version != headers.version:
             self._refresh()
         kernel = self._chosen(key)
@@ -346,9 +341,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
-        """Return the result of [grid, block]; on a GPU its calls first try the quick
-        way.
-        """
+        """Return the result of [grid, block]; on a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
         plain = not (slow or module.state.variables)
@@ -358,7 +351,7 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        # this is the first kernel of the module to refresh
+        # This is the first kernel of the module to refresh.
         if self.module.version != headers.version:
             self.module.refresh()
         self._version = headers.version

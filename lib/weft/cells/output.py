@@ -16,7 +16,7 @@ from typing import IO
 from cffi import FFI
 
 MOST = 1 << 20  # the most bytes shown
-# bytes after which a launch is stopped, before it fills the disk
+# Bytes after which a launch is stopped, before it fills the disk.
 MOST_PRINTED = 64 << 20
 
 ffi = FFI()

@@ -87,7 +87,7 @@ def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
 def translate(
     binder: Binder, bound: Sequence[Any], found: Reached, fenced: arena.Arena
 ) -> list[Any]:
-    """Replace the arrays' addresses, in the copies, by the addresses of copies.
+    """In the copies, replace the arrays' addresses by those of the copies.
 
     Returns the arguments, in which the addresses in structs are replaced as well.
     """

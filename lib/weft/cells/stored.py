@@ -53,8 +53,7 @@ def split(text: str | Sequence[str]) -> list[str]:
 
 
 def for_cpu(flags: Sequence[str]) -> list[str]:
-    """Return the flags for g++; raise ArgumentError for an option of neither compiler.
-    """
+    """Return the flags for g++; raise ArgumentError for an unknown option."""
     out, todo = [], list(flags)
     while todo:
         flag = todo.pop(0)
@@ -109,8 +108,8 @@ def load_program(
 ) -> tuple[CompiledProgram, bool]:
     """Return nvrtc.compile()'s program, and whether it was cached. Raises CompileError.
 
-    name: name of the source in messages. The source is compiled under the name CELL,
-        so the same cell run as number 7 and as number 8 shares one program.
+    name: name of the source in messages. The source is compiled under the name CELL, so
+        the same cell run as number 7 and as number 8 shares one program.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
     found = _read(path) if store.has_file(path) else None

@@ -45,12 +45,10 @@ class CScalar:
     kind: str
 
     def numbers(self, value: Any) -> tuple[Any, ...]:
-        """Return `value` as one number per component, ready for struct.pack() with
-        `code`.
+        """Return `value` as one number per component, for struct.pack() with `code`.
 
         Raises TypeError if it is not a number of this kind, and OverflowError, whose
-        text
-        states the limits, if it does not fit.
+        text states the limits, if it does not fit.
         """
         if self.count == 1:
             return (self._number(value),)
@@ -198,7 +196,7 @@ class Member:
 
     param: Param
     offset: int
-    size: int  # of one element, in bytes
+    size: int  # bytes of one element
     extents: tuple[int, ...]
     kind: CScalar | None
     inner: StructLayout | None
@@ -232,8 +230,7 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member with a name for messages: p.x of a parameter p, rows[] of a list.
-    """
+    """Return a member with a name for messages: p.x, or rows[] in a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -278,8 +275,7 @@ def list_layouts(source: str) -> dict[str, StructLayout]:
 
 
 def tuple_of(made: StructLayout | None) -> str:
-    """Describe how Python passes a struct, for example: `a tuple (float *x, int n), `.
-    """
+    """Describe how Python passes a struct, such as `a tuple (float *x, int n), `."""
     if made is None:
         return ""
     if made.name.endswith("*"):
@@ -356,7 +352,7 @@ def _make_layout(
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
-# stands for a member of unknown type: then the struct has no layout
+# Stands for a member of unknown type; the struct then has no layout.
 _UNKNOWN = ("?", "", "?", "")
 _STRANGE = re.compile(
     r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"

@@ -25,7 +25,8 @@ ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
 # The possible effect of the order of float atomics. If thousands of terms are added in
 # another order, the sums differ in a few of the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# Between GPU and CPU, fused multiply-adds and different sines change the last bits.
+# Between GPU and CPU, fused multiply-adds and different implementations of functions
+# such as sin() change the last bits.
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
@@ -38,14 +39,12 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     """Run the launch under the watch build in three thread orders, and compare results.
 
     Findings are shown; the arrays stay unchanged. In all but the first order, shared
-    memory
-    is poisoned before every block. Without atomics every bit must agree; with atomics,
-    floats may differ by 1e-5 of the array's largest value.
+    memory is poisoned before every block. Without atomics every bit must agree; with
+    atomics, floats may differ by 1e-5 of the array's largest value.
 
     Returns the expected content of the written arrays: a flat NumPy array, or None, for
     each pointer parameter. Raises KernelFault, or OrderDependence, which names the
-    array,
-    the element and both values.
+    array, the element and both values.
     """
     binder = Binder(kernel.__name__, kernel.params, kernel.module.text())
     bound = binder.bind(args)
@@ -99,8 +98,7 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
     """Compare a launch's results on the GPU with check()'s results on the CPU.
 
     Raises KernelFault for the first element that differs: for integers by any amount,
-    for
-    floats by more than 1e-4 of the array's largest value.
+    for floats by more than 1e-4 of the array's largest value.
     """
     torch.cuda.synchronize()
     text = kernel.module.text()
@@ -128,7 +126,7 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     compiled = kernel.module.compiled_for(target, kernel.expression)
     launcher = compiled.launcher(kernel.expression, kernel.params, **options)
     shape = launch.grid, launch.block, launch.shared, launch.stream
-    # the previous launch has shown the output
+    # The previous launch has shown the output.
     prints = getattr(launcher, "prints", False)
     if prints:
         launcher.prints = False

@@ -232,7 +232,8 @@ _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typede
 def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
     """Return the variables that a source and its headers define, by name.
 
-    Variables in namespaces are included, those in functions, classes and templates not.
+    Variables in namespaces are included; those in functions, classes and templates are
+    not.
     """
     whole = "\n".join([*_define_lines(flags), *texts])
     found: dict[str, Variable] = {}
@@ -323,8 +324,7 @@ class VariableState:
     """The content of a cell's variables, shared by all its compiled libraries.
 
     The library of the last launch has the current values. Values that Python has set
-    are
-    also kept as bytes, for when the cell is recompiled.
+    are also kept as bytes, for when the cell is recompiled.
     """
 
     def __init__(self, cell: Any) -> None:
@@ -333,9 +333,9 @@ class VariableState:
         self._given: dict[str, bytes] = {}
 
     def reload(self) -> None:
-        """Read the variables of a changed source, and discard the values of kernels.
+        """Read the variables of a changed source, and forget the values kernels stored.
 
-        Values that Python has set stay.
+        Values that Python has set are kept.
         """
         cell = self._cell
         self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
@@ -386,9 +386,7 @@ class VariableState:
         )
 
     def near(self, name: str) -> str:
-        """Return a hint, in parentheses, at the name probably meant; "" if none is
-        close.
-        """
+        """Return a hint in parentheses at the name probably meant, or ""."""
         known = [*self._cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, known, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""

@@ -46,8 +46,8 @@ LISTED = "weft.cuda lists what there is"
 def explain_unknown(path: str) -> tuple[str, str]:
     """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" where a
-        number is needed.
+    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" where a number
+        is needed.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -86,7 +86,7 @@ def without_cuda(name: str) -> str:
 def call(path: str) -> str:
     """Return how to use a name: "write cuda.popc(x)".
 
-    For a number it is like "write cuda.laneid, without brackets".
+    For a number, the result resembles "write cuda.laneid, without brackets".
     """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
@@ -268,8 +268,7 @@ class PythonKernel:
     """A kernel as a plain function: its name, its parameters and its source.
 
     function: a Python function, or the result of Numba's @cuda.jit. Anything else
-        raises
-    ArgumentError, as do parameters that are not all plain names.
+        raises ArgumentError, as do parameters that are not all plain names.
     """
 
     def __init__(self, function: Any) -> None:
@@ -343,7 +342,7 @@ def plain_function(value: Any) -> types.FunctionType:
 
     Anything else raises ArgumentError: a lambda, a class, a built-in function.
     """
-    # the wrapped function of Numba's @cuda.jit
+    # Numba's @cuda.jit wraps the function.
     function = getattr(value, "py_func", value)
     if isinstance(value, PythonKernel):
         function = value.function
@@ -418,7 +417,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            # removed, so that it is not expanded within itself
+            # Removed, so that the name is not expanded within itself.
             value = known.pop(name.id, None)
             if value is None:
                 return name

@@ -83,9 +83,7 @@ class Region:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
-        """Return the address of the overwritten canary byte nearest to the copy, or
-        None.
-        """
+        """Return the address of the nearest overwritten canary byte, or None."""
         back = self.start + self.nbytes
         slack = self.base + self.room - back
         if _libc.memcmp(back, _filled, slack):
@@ -138,8 +136,7 @@ class Arena:
         return self.regions[at]
 
     def strayed(self) -> int | None:
-        """Return an address outside the arrays that was written; None if there is none.
-        """
+        """Return an address outside the arrays that was written, or None."""
         for region in self.regions:
             address = region.strayed()
             if address is not None:
@@ -168,8 +165,7 @@ class Arena:
         ]
 
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
-        """Return the current content of the marked arrays' copies; None for the others.
-        """
+        """Return the copies' current content for marked arrays, None for others."""
         every = zip(self.arrays, self.addresses(), written)
         return [
             _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every
@@ -206,7 +202,7 @@ def move(to: int, start: int, nbytes: int) -> None:
 
 # ---- memory ------------------------------------------------------------------
 
-_free: dict[int, list[Region]] = {}  # by room in bytes; the oldest come first
+_free: dict[int, list[Region]] = {}  # free regions by room in bytes, the oldest first
 _kept = _pieces = 0
 
 

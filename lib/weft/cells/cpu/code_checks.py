@@ -69,9 +69,7 @@ def list_called(library: bytes) -> list[str]:
 
 
 def refuse_call(name: str, source: str) -> Diagnostic:
-    """Return the error for a cell that calls `name`, placed at its first call in device
-    code.
-    """
+    """Return the error for a cell that calls `name`, at the call in device code."""
     shown = "std::terminate" if name == "_ZSt9terminatev" else name
     code, what = signature.blank_comments(source), f"{shown}(), a function of the host"
     for head in _DEVICE_FUNCTION.finditer(code):
@@ -150,7 +148,7 @@ def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
     found = np.frombuffer(data, np.uint64)
-    # a float pattern converted to double
+    # A float pattern may have been converted to double.
     as_double = found.view(np.float64) == float(_PATTERN)
     return np.flatnonzero((found == _DOUBLE) | as_double)
 
@@ -172,8 +170,8 @@ _OTHERS = {
 def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
     """Return where the kernel declares locals without a value.
 
-    The result is the file, line and column of the first, and the names of all:
-    ("", 0, 0, "") if there are none.
+    The result is (file, line and column of the first, names of all). If there are none,
+    it is ("", 0, 0, "").
     """
     for file, text in texts.items():
         code = signature.DIRECTIVE.sub(

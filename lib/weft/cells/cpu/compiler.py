@@ -42,8 +42,7 @@ from .watched import CheckedLauncher
 
 @dataclass
 class CpuLibrary:
-    """An opened library of a cell, with the messages and the time of its compilation.
-    """
+    """An opened library of a cell, with the messages and time of its compilation."""
 
     path: Path
     source: str
@@ -77,17 +76,14 @@ class CpuLibrary:
         return CpuLauncher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
-        """Return the library opened again, with separate variables set to the same
-        values.
-        """
+        """Reopen the library; its separate variables get the current values."""
         made = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
             made.write(name, self.read(name))
         return made
 
     def size(self, variable: str) -> int:
-        """Return the bytes of a variable, by its C++ name; 0 if the library lacks it.
-        """
+        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
         return self._found(variable)[1]
 
     def read(self, variable: str) -> bytes:
@@ -191,7 +187,7 @@ class _Made:
                 flags_ = [*more, *include]
                 done = _run_gxx(flags_, macros + text, beside, self.checked)
                 if done.returncode and self.variables and FILE in done.stderr:
-                    # a variable inside an #if may not exist
+                    # A variable inside an #if may not exist, so try without variables.
                     text = replace(self, variables=())._text()
                     done = _run_gxx(flags_, macros + text, beside, self.checked)
                 found = self._said(done, text)
@@ -279,7 +275,7 @@ def _run_gxx(
         "c++",
         "-",
     ]
-    # The runtime brings the start files and the C++ library. Leaving them out halves
+    # The runtime provides the start files and the C++ library. Leaving them out halves
     # the linker's input.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK

@@ -27,7 +27,7 @@ AS_BEFORE = ". Its arrays are as they were."
 
 
 class Stopped(Short, KeyboardInterrupt):
-    """A launch was stopped with Ctrl-C or the stop button."""
+    """The exception for a launch stopped with Ctrl-C or the stop button."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FaultScene:
     params: tuple[Param, ...]
     types: tuple[CScalar | None, ...]
     bound: Sequence[object]
-    # of the pointers among `bound`, then of the reached arrays
+    # Addresses of the pointers among `bound`, then of the reached arrays
     addresses: Sequence[int]
     arena: Arena | None
     timeout: float

@@ -81,8 +81,7 @@ def write_launcher(
     cooperative: run all blocks of a launch concurrently, so that they may wait for each
         other.
     variables: C++ names of the variables in device memory. weft_variable() takes an
-        index
-        into this list, and returns the variable's address and size.
+        index into this list, and returns the variable's address and size.
     """
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
@@ -127,7 +126,7 @@ char *weft_variable(unsigned weft_n, size_t *weft_size) {{
 }}
 }}
 """
-    # The blank line ends the cell's last line if the cell does not.
+    # The leading newline ends the cell's last line, if the cell itself does not.
     return f'\n#line 1 "{FILE}"\n' + rewriter.rewrite(text, FILE).split("\n", 2)[2]
 
 
@@ -181,8 +180,7 @@ class CpuLauncher:
     """The callable launcher(grid, block, shared, stream, args) of one kernel.
 
     grid and block: three ints each, within CUDA's limits. The stream is ignored, since
-    the
-    kernel has finished when the call returns. Raises ArgumentError, KernelFault or
+    the kernel has finished when the call returns. Raises ArgumentError, KernelFault or
     KeyboardInterrupt; then the arrays are unchanged, unless `inplace`.
 
     C: the cell's library; number: index of the kernel in it.
@@ -235,8 +233,7 @@ class CpuLauncher:
         args: Sequence[Any],
         order: int,
     ) -> list[bytes | None]:
-        """Return the content of the written arrays after a launch; None for other
-        arrays.
+        """Return the written arrays' content after a launch; None for other arrays.
 
         The launch runs the threads in `order` (enum simt_order), leaves the arrays
         unchanged, and shows no printed output. Arrays that structs point to come last
@@ -299,7 +296,7 @@ class CpuLauncher:
         return self.align + list_alignments(self.source, found.types)
 
     def _take_back(self, launch: Prepared) -> None:
-        """Replace the copies' addresses in the copies by the arrays' own addresses."""
+        """Restore the original addresses in the copies."""
         if launch.reached is not None:
             take_back(self.binder, launch.reached, launch.scene.arena)
 

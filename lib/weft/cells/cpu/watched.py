@@ -38,7 +38,7 @@ _gathering: list[list[Finding]] = []  # one list for each open gather()
 
 
 def keep_report(seen: WatchedLaunch) -> None:
-    """Keep the observations of the last watched launch, and add to open gather()s."""
+    """Keep a launch's observations as the last; add its findings to open gather()s."""
     global _last
     _last = seen
     if _gathering and not seen.ok:
@@ -61,8 +61,7 @@ def gather() -> Iterator[list[Finding]]:
 
 
 def last_report() -> Report | None:
-    """Return the Report of the last launch under the watch build; None if there is
-    none.
+    """Return the Report of the last launch under the watch build, or None.
 
     The report contains the launch's errors and the cost of each source line.
     """
@@ -185,7 +184,7 @@ class CheckedLauncher(CpuLauncher):
             try:
                 super()._run(launch)
             except KernelFault as fault:
-                # its traceback would keep the arrays alive
+                # The traceback would keep the arrays alive.
                 failure = fault.with_traceback(None)
             seconds = time.perf_counter() - begin
             text = raw_report()
@@ -291,8 +290,7 @@ def _explain_fault(
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:
-    """Return a sentence on a finding, then its source line with a caret, and its cure.
-    """
+    """Return a sentence on a finding, its source line with a caret, and its cure."""
     rows = told(report, one).splitlines()
     where = f" ({one.file}, line {one.line})" if one.line else ""
     return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])

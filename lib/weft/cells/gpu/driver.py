@@ -87,10 +87,9 @@ def open_library() -> Any:
 def check(status: int, doing: str) -> None:
     """Raise DeviceLost, OutOfMemory or KernelError for a failing CUresult.
 
-    doing: the attempted action, including the kernel's name; the message begins with
-        it.
-    After DeviceLost every launch on the GPU is refused, those of other libraries
-    included.
+    doing: the attempted action and the kernel's name, with which the message begins.
+
+    After DeviceLost every launch on the GPU is refused, including other libraries'.
     """
     if not status:
         return
@@ -115,8 +114,7 @@ def lost_message(status: int, doing: str) -> str:
 
 
 def describe_error(status: int) -> str:
-    """Describe a CUresult, for example: CUDA_ERROR_INVALID_VALUE (1), invalid argument.
-    """
+    """Describe a CUresult: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
     texts = []
     for ask in (open_library().cuGetErrorName, open_library().cuGetErrorString):
         text = ffi.new("char const **")
@@ -133,8 +131,7 @@ def driver_version() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def use_device(index: int) -> Iterator[None]:
-    """Make the primary context of device `index` current in the block, as torch does.
-    """
+    """Make the primary context of device `index` current in the block."""
     if native.explain_lost():
         raise DeviceLost(native.explain_lost())
     with torch.cuda.device(index):
@@ -198,8 +195,7 @@ def find_function(module: int, name: str) -> int:
 
 
 def find_variable(module: int, name: str) -> tuple[int, int]:
-    """Return the address and the size in bytes of the variable with a (mangled) name.
-    """
+    """Return the address and the size in bytes of a variable by its mangled name."""
     address, size = ffi.new("uintptr_t *"), ffi.new("size_t *")
     status = open_library().cuModuleGetGlobal_v2(address, size, module, name.encode())
     check(status, f"looking for variable {name}")
@@ -252,8 +248,7 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 
 
 def best_block(function: int) -> int:
-    """Return the block size with the highest occupancy without dynamic shared memory.
-    """
+    """Return the block size of highest occupancy without dynamic shared memory."""
     block = ffi.new("int *")
     grid = ffi.new("int *")
     ask = open_library().cuOccupancyMaxPotentialBlockSize

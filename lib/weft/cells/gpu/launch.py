@@ -22,7 +22,7 @@ from ...toolchain import native
 from ..arguments import Array, Binder, common_device, list_held_arrays
 
 ffi = FFI()
-# per device: free rooms, and the kernel's handle
+# Per device, the free rooms and the kernel's handle.
 Rooms = dict[int, tuple[list["Room"], int]]
 
 # struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments follow it in memory.
@@ -285,8 +285,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     """Return the conditions under which a torch tensor may be passed unchanged.
 
     Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
-    raises
-    when its address is requested, and so takes the careful way.
+    raises when its address is requested, and so takes the careful way.
     """
     found = []
     several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
@@ -303,9 +302,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
 
 
 def _bind_dtypes(binder: Binder) -> dict[str, Any]:
-    """Return dtypes_a0, ...: the torch dtype or dtypes allowed for each array
-    parameter.
-    """
+    """Return dtypes_a0, ...: the torch dtypes allowed for each array parameter."""
     found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:

@@ -70,6 +70,7 @@ class GpuModule:
         """Return the kernel `expression` as launch(grid, block, shared, stream, args).
 
         The launch runs on the GPU of the arrays.
+
         sync: wait after each launch; None: only if the source prints or asserts.
         cooperative: let the grid's blocks wait for each other; None: only if the kernel
             does so (grid.sync()).
@@ -128,8 +129,7 @@ class GpuModule:
         return self._functions[key]
 
     def size(self, variable: str) -> int:
-        """Return the bytes of a variable, by its C++ name; 0 if the program lacks it.
-        """
+        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
         if f"&{variable}" not in self.program.lowered:
             return 0
         return self._variable(self.device, variable)[1]
@@ -289,8 +289,7 @@ def compile_sass(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """Return the cell's SASS, the GPU's instructions; raise BuildError without a tool.
-    """
+    """Return the cell's SASS; raise BuildError if there is no disassembler."""
     program = _for_reading(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
@@ -348,7 +347,7 @@ def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     except CompileError as error:
         if not names or "__nv_name_map" not in error.log:
             raise
-    # a variable inside an #if may not exist
+    # A variable inside an #if may not exist, so try without variables.
     return stored.load_program(*what, made.expressions, made.headers)
 
 
@@ -375,9 +374,7 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(made: GpuModule) -> str:
-    """Format the line `saxpy · 10 registers · 100 % occupancy at 1024 threads a block ·
-    sm_90a`.
-    """
+    """Format saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
     parts = []
     for expression in made.expressions:
         function = made.function(expression, made.device)
@@ -391,8 +388,7 @@ def _report(made: GpuModule) -> str:
 
 
 def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Format the line `saxpy · 10 registers · sm_90 · there is no GPU here to run it`.
-    """
+    """Format saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
     parts = []
     for expression in expressions:
         usage = program.usage.get(program.lowered[expression])

@@ -63,9 +63,7 @@ class Rejected(BuildError):
 
 @dataclass(frozen=True)
 class Usage:
-    """A kernel's resources, as reported by ptxas: registers per thread, the rest in
-    bytes.
-    """
+    """A kernel's resources, from ptxas: registers per thread, the rest in bytes."""
 
     registers: int = 0
     shared: int = 0
@@ -81,8 +79,8 @@ class CompiledProgram:
     cubin: bytes
     ptx: str
     lowered: Mapping[str, str]
-    log: str  # warnings
-    usage: Mapping[str, Usage] = field(default_factory=dict)  # by mangled name
+    log: str  # the compiler's warnings
+    usage: Mapping[str, Usage] = field(default_factory=dict)  # keyed by mangled name
     seconds: float = 0.0
 
 
@@ -98,8 +96,7 @@ def compile(
 
     name: name of the source in messages.
     flags: options in nvcc's spelling.
-    expressions: the requested kernels; a template's name has arguments: "fill<float,
-        16>".
+    expressions: the requested kernels, or instances of templates: "fill<float, 16>".
     headers: text of each header by name; `#include "name"` prefers it to any file.
 
     Raises Rejected for an erroneous source, and BuildError if NVRTC is missing or does
@@ -115,7 +112,7 @@ def compile(
     try:
         return _compile(source, name, options, asked, texts)
     except Rejected as error:
-        # a kernel has the name of a CUDA function, such as all or max
+        # A kernel has the name of a CUDA function, such as all or max.
         if _OVERLOADED in error.log:
             asked = _by_type(expressions, [source, *(headers or {}).values()])
             return _compile(source, name, options, asked, texts)
@@ -229,8 +226,7 @@ _OVERLOADED = "cannot determine which instance of overloaded function"
 
 
 def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Return the kernels' names with their parameter types, which select an overload.
-    """
+    """Return the kernels' names with parameter types, which select an overload."""
     found = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
         types = ", ".join(
@@ -278,8 +274,7 @@ def _compile(source, name, options, asked, texts) -> CompiledProgram:
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """Parse the output of `--ptxas-options=-v` in the log; the keys are mangled names.
-    """
+    """Parse the output of `--ptxas-options=-v` in the log, by mangled name."""
     found = {}
     pieces = re.split(r"Compiling entry function '([^']+)'", log)
     for kernel, text in zip(pieces[1::2], pieces[2::2]):

@@ -21,7 +21,7 @@ def blocks_for(count: int) -> int:
 
 
 def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw)."""
+    """Compute y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw)."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * oc * oh * ow:
         return
@@ -76,7 +76,7 @@ def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 def conv2d_dweight(dweight, dy, x, n, ic, h, w, oc, kh, kw, padding, oh, ow):
     """dweight: sum over all pixels (i,j) of dy that weight (o,c,r,s) contributes to.
 
-    It multiplies pixel (i + r - padding, j + s - padding) of x.
+    For (i,j), the weight multiplies pixel (i + r - padding, j + s - padding) of x.
     """
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= oc * ic * kh * kw:
@@ -115,7 +115,7 @@ def conv2d_dbias(dbias, dy, n, oc, oh, ow):
 
 
 def block_sum(value, partial):
-    """Return the sum of `value` over the block's threads, to every thread.
+    """Return to every thread the sum of `value` over the block's threads.
 
     partial: THREADS floats of shared memory.
     """
@@ -211,7 +211,7 @@ def relu(y, x, count):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= count:
         return
-    # Written this way round, NaN, which compares false, stays NaN.
+    # In this order a NaN, which compares false, remains a NaN.
     y[i] = float32(0) if x[i] < float32(0) else x[i]
 
 
@@ -238,8 +238,8 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
     for i in range(kh):
         for j in range(kw):
             value = x[window + i * w + j]
-            # A NaN, the only value that differs from itself, replaces any number, but
-            # not an earlier NaN.
+            # A NaN, the only value that differs from itself, beats any number but
+            # no NaN before it.
             nan_wins = value != value and most == most
             if value > most or nan_wins:
                 most = value

@@ -35,8 +35,7 @@ def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
     kernel: a function, or the result of Numba's @cuda.jit. The brackets may also have a
         stream and the bytes of dynamic shared memory.
     args: torch tensors, NumPy arrays, numbers, tuples of numbers. Arrays on the host
-        are
-        copied to a GPU and back.
+        are copied to a GPU and back.
     timeout: time limit in seconds on Numba's simulator; None: 60.
 
     A launch returns nothing; results are written into the arrays. On a GPU it is only
@@ -77,7 +76,7 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        # a new key; a list has no hash, and other keys may raise, too
+        # The key is new. A list has no hash, and other keys may raise, too.
         except Exception:
             pass
         made = self._launcher(self.kernel.config(key))

@@ -76,8 +76,7 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     """Load a compiled kernel of Numba on the current device, for one shape.
 
     The result is None if only Numba can launch the kernel: a cooperative one, or one
-    that
-    takes tuples or complex numbers.
+    that takes tuples or complex numbers.
     """
     each = pack_codes(kernel.argument_types)
     if each is None or kernel.cooperative or kernel.launch_config_sensitive:
@@ -136,8 +135,8 @@ class SeenTensor:
         return self.ref() is tensor and now == was
 
 
-SEEN: dict[int, SeenTensor] = {}  # by id(tensor)
-# the number of each of Numba's array types, since their hash is slow
+SEEN: dict[int, SeenTensor] = {}  # keyed by id(tensor)
+# Maps each of Numba's array types to a number, since hashing a type is slow.
 _kinds: dict[Any, int] = {}
 
 
@@ -168,8 +167,7 @@ def view_memory(
     strides: tuple[int, ...] | None,
     dtype: np.dtype,
 ) -> Any:
-    """Return Numba's array at an address; it owns no memory, so tensors can be freed.
-    """
+    """Return Numba's array at an address; without ownership, tensors can be freed."""
     from numba import cuda
 
     return cuda.from_cuda_array_interface(
@@ -186,8 +184,7 @@ def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
 
     NumPy arrays share the memory of the arrays and tensors on the host. GPU arrays are
     returned unchanged: torch tensors and objects with __cuda_array_interface__.
-    Anything
-    else raises ArgumentError.
+    Anything else raises ArgumentError.
     """
     return [_check_argument(kernel, name, value) for name, value in named.items()]
 
@@ -338,8 +335,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
 
 
 def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
-    """Copy the elements of one array, which may have several NumPy objects, in order.
-    """
+    """Copy the elements of one array, which several NumPy objects may share."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     there = tensor.to(device, copy=True)

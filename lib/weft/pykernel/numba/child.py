@@ -28,7 +28,7 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """Ends a thread whose original exception has been recorded."""
+    """The exception that ends a thread after its original exception was recorded."""
 
 
 class Refused(Exception):
@@ -36,8 +36,7 @@ class Refused(Exception):
 
 
 class Cuda:
-    """Stands for Numba's module during a launch, whatever name the kernel uses for it.
-    """
+    """A stand-in for Numba's module during a launch, whatever the kernel calls it."""
 
     def __init__(self, current, shared):
         self._current, self.shared = current, shared
@@ -86,8 +85,7 @@ class Shared:
 
 
 class Writer(io.TextIOBase):
-    """A stream that sends the threads' output in whole lines, so that lines do not mix.
-    """
+    """A stream that sends the threads' output in whole lines, which do not mix."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which

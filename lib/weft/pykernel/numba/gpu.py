@@ -80,9 +80,7 @@ class NumbaTarget:
 
 
 class NumbaLaunch:
-    """One shape of a kernel's launches, and Numba's object for the shape on each
-    stream.
-    """
+    """One shape of a kernel's launches, with Numba's object for it on each stream."""
 
     def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config

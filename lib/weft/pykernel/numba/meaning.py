@@ -148,10 +148,8 @@ class KernelPart:
     """A kernel, or a function that it calls.
 
     names: the meaning of each free name, as a pair (kind, what). For CUDA, `what` is a
-        name
-        in the module ("" for the module itself); for MODULE, the module's name; for
-        HELPER,
-        a KernelPart; for VALUE, the value.
+        name in the module ("" for the module itself); for MODULE, the module's name;
+        for HELPER, a KernelPart; for VALUE, the value.
     watched: the place where each name was found, the name, and its value at that time.
     """
 

@@ -35,8 +35,7 @@ def compile_ptx(
         instruction.
 
     Raises ArgumentError if Numba does not accept the kernel, and KernelError if Numba
-    or
-    NVVM is missing.
+    or NVVM is missing.
     """
 
     def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
@@ -203,9 +202,7 @@ def _message_sentence(error: BaseException) -> str:
 
 
 def _no_implementation(line: str, text: str) -> str:
-    """Return the operation that is not implemented, and the reason, from the
-    candidates.
-    """
+    """Return the missing operation, and the reason, from Numba's candidates."""
     found = re.search(
         r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
     )

@@ -206,7 +206,7 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
 def _make_error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
-    # Numba's name for the class
+    # The simulator uses this name for an array.
     text = text.replace("'FakeWithinKernelCUDAArray'", "an array")
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")

@@ -44,10 +44,8 @@ def sim(
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
     faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
-    ignored,
-    and bytes is the size of dynamic shared memory. Arrays belong to NumPy, torch, or
-    any
-    library that shares its memory; they are written in place.
+    ignored, and bytes is the size of dynamic shared memory. Arrays belong to NumPy,
+    torch, or any library that shares its memory; they are written in place.
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.
@@ -61,9 +59,8 @@ def sim(
     quiet: whether to show nothing.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread ends the
-    launch.
-    It raises KernelFault, or that exception, whose .report has the findings so far. An
-    invalid kernel, launch or argument raises ArgumentError.
+    launch. It raises KernelFault, or that exception, whose .report has the findings so
+    far. An invalid kernel, launch or argument raises ArgumentError.
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(

@@ -44,9 +44,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind to each address: block + 1 (0: none), and its
-    details.
-    """
+    """The last access of one kind to each address, and its block + 1 (0: none)."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -113,14 +111,12 @@ class Between:
         self.clock = 0  # number of intervals examined
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
-        self.released: dict[int, Knowledge] = {}  # by the address of an atomic
+        self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
         self.seen = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
-        """Yield the races of a batch's rows with other blocks, one for each pair of
-        sites.
-        """
+        """Yield the races of a batch's rows with other blocks, one per site pair."""
         layout = self.layout
         if self.blocks == 1 or not layout.changing.any():
             return
@@ -235,14 +231,13 @@ class Between:
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
-        """Record the origin of these accesses; rows of several blocks have no stamps.
-        """
+        """Record the origin of these accesses; rows of several blocks lack stamps."""
         shadow = self.shadows[code]
         before = shadow.block[address] if code != _WRITE else 0
         shadow.block[address] = block + 1
         if code != _WRITE:
             others = (before != 0) & (before != block + 1)
-            # further blocks in the same batch
+            # Further blocks in the same batch may have accessed the address, too.
             others |= shadow.block[address] != block + 1
             shadow.block[address[others]] = MANY
         else:
@@ -270,7 +265,7 @@ class Order:
         self.known = between.known.get(block)
         if self.known is None:
             self.known = between.known[block] = Knowledge.none(between.blocks)
-        # with the row of each acquisition
+        # The row of each acquisition, and the knowledge that it gained.
         self.acquired: list[tuple[int, Knowledge]] = []
         start, end = int(batch.starts[part]), int(batch.starts[part + 1])
         self.fences = start + np.flatnonzero(batch.kind[start:end] == _FENCE)
@@ -298,7 +293,7 @@ class Order:
         thread = self.batch.thread
         fences: dict[int, int] = {}
         for row in self.fences.tolist()[::-1]:
-            # the last assignment is the thread's first fence
+            # In reversed order, the thread's first fence is stored last and stays.
             fences[int(thread[row])] = row
         for row, address in zip(self.rows[atomics], self.address[atomics]):
             who, place = int(thread[row]), int(address)

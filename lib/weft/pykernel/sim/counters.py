@@ -201,7 +201,7 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
 def _count_distinct(
     request: np.ndarray, unit: np.ndarray, site: np.ndarray
 ) -> np.ndarray:
-    """Return the sites of all distinct (request, unit); rows are sorted by request."""
+    """Return the sites of distinct (request, unit) pairs, sorted by request."""
     step = np.diff(unit)
     inside = request[1:] == request[:-1]
     if (inside & (step < 0)).any():

@@ -47,8 +47,7 @@ def split_chain(
 def find_static(
     rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
 ) -> Entity | None:
-    """Return the array of an access to a single element, if it is known at this point.
-    """
+    """Return the array of an access to a single element, or None if unknown."""
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None

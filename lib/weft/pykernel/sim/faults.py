@@ -43,12 +43,12 @@ class FaultyLaunch:
     grid: Index
     block: Index
     codes: Mapping[CodeType, Variant]
-    raws: Mapping[int, np.ndarray]  # by the numbers of entities
+    raws: Mapping[int, np.ndarray]  # raw arrays by entity number
     at: Index | None  # the running block
     timeout: float
     shared: int  # bytes of dynamic shared memory
     dynamic: Set[str]  # names of the arrays in dynamic shared memory
-    sources: Sequence[FunctionSource]  # of the kernel and its helpers
+    sources: Sequence[FunctionSource]  # sources of the kernel and its helpers
 
 
 @dataclass
@@ -311,7 +311,7 @@ def shorten_error(error: BaseException) -> BaseException:
     def render() -> list[str]:
         from IPython import get_ipython
 
-        # IPython sets it; a reference in this closure would keep arrays alive
+        # IPython sets last_value. A reference in this closure would keep arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
         kept = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
@@ -319,5 +319,5 @@ def shorten_error(error: BaseException) -> BaseException:
         lines = show(type(error), error, _cut_traceback(kept))
         return [_HIDDEN.sub("", line) for line in lines]
 
-    error._render_traceback_ = render  # the name that IPython looks for
+    error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's name
     return error

@@ -36,15 +36,14 @@ from .record import (
 )
 from .warp import WARP
 
-ROWS = 1 << 14  # number of accesses from which they are examined
+ROWS = 1 << 14  # number of collected accesses that triggers an examination
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Collects a launch's intervals as they happen, and returns its findings at the
-    end.
+    """Collects a launch's intervals as they happen, and finally returns its findings.
 
     arrays, sites: the launch's lists, which may grow.
     grid, block: shapes as (x, y, z).
@@ -66,10 +65,10 @@ class Judge:
         self.places: Sequence[AccessPlace] = ()
         self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
-        # the barriers that the current block has passed
+        # The barriers that the current block has passed.
         self._left_by, self._left = -1, list[int]()
         self._rows = 0
-        # by part and sites of a batch
+        # Orders by (part, site, site) of a batch.
         self._orders: dict[tuple[int, int, int], int] = {}
 
     def interval(self, interval: Interval) -> None:
@@ -198,8 +197,8 @@ class Judge:
         """Return 1 if one's place comes before the other's, -1 if after, 0 if unknown.
 
         The order is that of a thread that reaches both places between these two
-        barriers. It is unknown if there is no such thread, or if the thread reaches
-        the places alternately.
+        barriers. It is unknown if there is no such thread, or if the thread reaches the
+        places alternately.
         """
         part = int(batch.part[one])
         sites = int(batch.site[one]), int(batch.site[other])

@@ -126,18 +126,18 @@ class SimulatedLaunch:
         self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[TracedArray] = []
-        self.raws: dict[int, np.ndarray] = {}  # by the numbers of entities
-        # numbers in self.arrays, by the numbers of entities
+        self.raws: dict[int, np.ndarray] = {}  # raw arrays by entity number
+        # Maps the numbers of entities to indices in self.arrays.
         self.numbers: dict[int, int] = {}
         self.findings: dict[Any, Finding] = {}
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
         self.at_end: list[int] = []  # the block's threads that reached the end
-        # threads that left a helper early since the last barrier
+        # Threads that have left a helper early since the last barrier.
         self.left: set[int] = set()
         self._room: np.ndarray | None = None
-        self.spread: dict[int, Spread] = {}  # by the numbers of arrays
+        self.spread: dict[int, Spread] = {}  # layouts by array number
         self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
         self.args = self._arrange(args)
         self._judge: Judge | None = None
@@ -192,8 +192,7 @@ class SimulatedLaunch:
         )
 
     def _spread(self, raw: np.ndarray) -> None:
-        """Number the last array's elements by their places in the memory that it
-        shares.
+        """Number the last array's elements by their places in a common memory.
 
         Its record then has one dimension, of all elements in the span of the array.
         """

@@ -34,9 +34,7 @@ STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN, it is equal to itsel
 
 @dataclass
 class Memory:
-    """A range of granules: the address of the first, the bytes of each, and their
-    count.
-    """
+    """A range of granules: address of the first, bytes of each, and count."""
 
     start: int
     granule: int

@@ -40,7 +40,7 @@ from .record import (
     Site,
 )
 
-MANY = 1 << 15  # number of entries from which they are examined
+MANY = 1 << 15  # number of entries at which the log counts as full
 # The layout of a strided array: its shape, the number of elements by which each index
 # moves, and the place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -123,7 +123,7 @@ class Log:
         self.values: list[Any] = []
         self.starts = array("q")  # index of the entry at which each turn starts
         self.threads = array("i")  # thread of each turn
-        # for each turn, how often the thread had met its warp before
+        # For each turn, how often the thread had met its warp before.
         self.phases = array("i")
         self.ends: list[_End] = []
         self.shapes: list[plain_loops.LoopShape] = []
@@ -168,8 +168,7 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop half-logged entries, since a launch over its time limit may stop
-        anywhere.
+        """Drop half-logged entries: a launch over its time limit may stop anywhere.
 
         If the last interval is very long, only its beginning is kept.
         """
@@ -424,8 +423,7 @@ class Repeats:
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """Return the rows to examine in a piece; None if no earlier piece is like it.
-        """
+        """Return the rows to examine in a piece; None if no earlier one is like it."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:

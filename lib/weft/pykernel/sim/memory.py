@@ -31,7 +31,8 @@ class ArrayView:
 
     raw: the memory.
     array: number of the whole array among the launch's arrays.
-    start, steps: for the place of an element in the whole array, row-major.
+    start, steps: row-major number, in the whole array, of the view's first element, and
+        the number's change per step of each index.
     inner: whether this is a part of an array.
     """
 

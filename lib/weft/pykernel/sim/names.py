@@ -36,8 +36,7 @@ def _list_members() -> dict[int, str]:
 
 
 def is_language(value: Any) -> bool:
-    """Return whether a value is the module weft.cuda, or Numba's module of that name.
-    """
+    """Return whether a value is the module weft.cuda, or Numba's cuda module."""
     if not isinstance(value, types.ModuleType):
         return False
     return value is cuda or value.__name__.endswith("numba.cuda")
@@ -166,8 +165,7 @@ class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
     path_of, value_of: map a node to the meaning of its name (see the functions above),
-        or
-        to None or UNKNOWN.
+        or to None or UNKNOWN.
     returned: maps a call of a helper and these Kinds to the call's kind.
     """
 

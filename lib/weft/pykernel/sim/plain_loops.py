@@ -59,9 +59,7 @@ HEADER = SITES - 1  # stands for a site: the entry contains a LoopShape's number
 
 @dataclass(frozen=True)
 class LoopShape:
-    """The number of a loop's turns, and the elements by which each access moves per
-    turn.
-    """
+    """The number of a loop's turns, and the elements each access moves per turn."""
 
     count: int
     steps: tuple[int, ...]
@@ -83,7 +81,8 @@ class LoopShapes(dict):
 class Table:
     """LoopShapes as columns.
 
-    width: accesses per turn; rows: accesses in all turns; steps: elements per access.
+    width: accesses per turn; rows: accesses in all turns.
+    steps: elements by which each access moves per turn.
     """
 
     def __init__(self, shapes: list[LoopShape]) -> None:

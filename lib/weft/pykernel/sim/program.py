@@ -78,8 +78,7 @@ class RewrittenKernel:
         return found
 
     def holds(self) -> bool:
-        """Return whether the names still have the meanings that they had at creation.
-        """
+        """Return whether the names have the same meanings as at creation."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:

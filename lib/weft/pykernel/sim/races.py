@@ -25,9 +25,10 @@ TABLE = 1 << 22  # maximum number of entries in a table by address
 
 @dataclass(frozen=True)
 class Offence:
-    """Two rows of a batch that race, or one row that reads a blank (other: -1).
+    """Two rows of a batch that race, or one row that reads an unwritten element.
 
     row: the read, if there is one.
+    other: the second row; -1 if there is none.
     conflict: whether both rows write, with different values.
     """
 
@@ -60,9 +61,8 @@ def in_block(batch: Batch) -> Iterator[Offence]:
 def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     """Yield reads of unwritten elements, one per element and block.
 
-    block: the block whose writes are in the layout's `blank`; afterwards `blank` has
-        those
-    of the batch's last block.
+    block: the block whose writes are in the layout's `blank`. Afterwards `blank` has
+        the writes of the batch's last block.
 
     If another thread writes the element in the same interval, the read is a race
     instead.
@@ -224,9 +224,7 @@ def _pair_races(
 def _with_a_read(
     thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
 ) -> tuple[int, int]:
-    """Pair a read with a write of another thread; return the writes if there is no
-    read.
-    """
+    """Pair a read with another thread's write; without a read, return the writes."""
     for row in range(begin, end):
         if kind[row] != _WRITE:
             return (row, b) if thread[row] == thread[a] else (row, a)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-SITES = 1 << 12  # the most sites per launch, since an entry of the log is
-# element * SITES + site, an unsigned number of 64 bits
+# The most sites per launch: an entry of the log, element * SITES + site, is an unsigned
+# number of 64 bits.
+SITES = 1 << 12
 SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 
 
@@ -35,7 +36,7 @@ class Entity:
     ndim: int
     dtype: np.dtype
     shape: tuple[int, ...] = ()
-    value: Any = None  # for a constant
+    value: Any = None  # the array, if it is a constant
 
     @property
     def inline(self) -> bool:
@@ -106,8 +107,7 @@ class TracedArray:
     space: GLOBAL, SHARED or LOCAL.
     shape: shape in elements, row-major.
     written: whether the elements have values at the start (arguments do; shared and
-        local
-        arrays do not).
+        local arrays do not).
     memory, offset: arrays that are views of one memory have its number (0, 1, ...), and
         the byte offset at which they begin in it. -1: the memory is not shared.
     """
@@ -132,8 +132,7 @@ class Site:
 
     kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
         where active lanes are counted. FENCE is a threadfence or threadfence_system.
-        Both
-        touch no array.
+        Both touch no array.
     array: number among the launch's arrays; -1 for STEP and FENCE.
     text: the access as written, such as "x[i + 1]".
     file, line, column: the place (lines from 1, columns from 0).
@@ -162,8 +161,7 @@ class Interval:
     site: (n) int32.
     element: (n) int64, row-major in the site's array; -1 if the site has none.
     phase: (n) int32, how often the thread had met its warp at a syncwarp, shuffle or
-        vote
-        in this interval; None if no thread has.
+        vote in this interval; None if no thread has.
     values: the stored value of each WRITE, in the order of those rows; None if
         unrecorded.
     block: linear number of the block.
@@ -189,8 +187,7 @@ class Trace:
 
     grid, block: shapes as (x, y, z).
     names: for each thread as (block, thread), the final values of its integer locals
-        and
-        parameters.
+        and parameters.
     passing: names that a thread may bind more than once, as in a loop, so that they may
         have had other values before.
     """

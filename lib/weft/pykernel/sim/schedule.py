@@ -95,7 +95,7 @@ def run_barriers(
         launch.ended(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
-        # otherwise there is nothing to record
+        # Otherwise there is nothing to record.
         if not same or launch.at_end or launch.left:
             at = {number: place for (number, _), place in zip(waiting, places)}
             launch.opens(block, at)
@@ -295,8 +295,7 @@ class Block:
         return Stop("exception", text, self.launch.places[got[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Return the Stop that names a waiting thread and a thread that it waits for.
-        """
+        """Return the Stop that names a waiting thread and a thread it waits for."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]

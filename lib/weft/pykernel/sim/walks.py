@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-# numbers of turns outside of which each access is logged singly
+# In loops with fewer or more turns, each access is logged singly.
 SHORT, LONG = 3, 1 << 16
 
 

@@ -254,8 +254,7 @@ def _is_misled(call: Call, lane: int, source: int) -> bool:
 
     In a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
     group, but their sums are unused. The sum of the group's first lane, however,
-    depends
-    on every lane that it reads.
+    depends on every lane that it reads.
     """
     if call.is_there(source):
         return False

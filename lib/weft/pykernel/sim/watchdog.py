@@ -32,7 +32,7 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        # linear number of the thread, if no frame has it
+        # The linear number of the thread, if no frame has it.
         self.thread: int | None = None
 
     def of(self, thread: int) -> Stop:
@@ -45,8 +45,9 @@ _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
 # A separate function object, since all code shares the argtypes of ctypes.pythonapi.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-AGAIN = 5.0  # seconds before another attempt: in the callback of a weak
-# reference, or in __del__, Python prints the exception and goes on
+# Seconds before another attempt, since Python prints the exception and continues in the
+# callback of a weak reference and in __del__.
+AGAIN = 5.0
 
 
 class TooLong(Stop):
@@ -57,7 +58,7 @@ class TooLong(Stop):
 
 
 class Watchdog:
-    """`with Watchdog(seconds) as watch:`, and watch.begin() as each block begins."""
+    """A context manager that stops a block `seconds` after its begin()."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -101,7 +102,7 @@ class Watchdog:
                     return
                 waits = self.seconds
                 inside, debugged = self._looked()
-                if not inside:  # it arrived in __exit__, and had no effect
+                if not inside:  # the exception arrived in __exit__, without effect
                     self._launch = None
                     return
                 if not debugged:
@@ -111,9 +112,7 @@ class Watchdog:
             self.began = time.monotonic() + waits - self.seconds
 
     def _looked(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether a debugger stopped
-        it.
-        """
+        """Return whether the thread is in the launch, and whether it is debugged."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:

@@ -32,8 +32,8 @@ is passed as an argument counts as well if it is not negative, since each sign h
 separate translation.
 
 Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
-has one type, which joins the types of all its values. The two sides of `a if c else
-b`, and the arguments of min and max, are joined in the same way.
+has one type, which joins the types of all its values. The two sides of `a if c else b`,
+and the arguments of min and max, are joined in the same way.
 
 On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
 of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this case
@@ -86,11 +86,9 @@ class Translation:
 
     text: the CUDA C; name: the kernel's name in it.
     extents: the additional parameters, which follow the kernel's own, each with the
-        array
-        sides whose length it passes.
+        array sides whose length it passes.
     lines: for each line of the text, the number of its source line (0: none) and the
-        name
-        of its function.
+        name of its function.
     functions: the translated Python functions, the kernel first.
     """
 
@@ -105,9 +103,8 @@ def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
     """Translate a kernel to CUDA C.
 
     types: one type for each parameter: an argument as a launch would pass it,
-        "float32",
-        "int", "float", "float32[:, :]", a NumPy dtype or a type of Numba's. "int" is a
-        size: a Python int that is not negative.
+        "float32", "int", "float", "float32[:, :]", a NumPy dtype or a type of Numba's.
+        "int" is a size: a Python int that is not negative.
 
     Raises TranslationError for code that has no equivalent in C.
     """

@@ -40,8 +40,7 @@ def cuda_c(
     """Return a runner that executes the kernel as CUDA C.
 
     flags: compiler flags, as for load_cuda(). A GPU contracts a * b + c into one
-        rounding,
-        unless "--fmad=false" requests the same bits as sim.
+        rounding, unless "--fmad=false" requests the same bits as sim.
     timeout: time limit in seconds for a launch on the CPU (default 20; 0: no limit).
     """
     return TranslatedKernel(PythonKernel(kernel), flags, timeout)
@@ -62,7 +61,7 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        # a new key; a list has no hash, and other keys may raise, too
+        # The key is new. A list has no hash, and other keys may raise, too.
         except Exception:
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
@@ -76,9 +75,7 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """Return the CUDA C for these arguments; without arguments, that of the last
-        launch.
-        """
+        """Return the CUDA C for these arguments, or without any, the last launch's."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
@@ -105,7 +102,7 @@ class TranslatedKernel:
         """Return the properties of the arguments that select a translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        # an unusual argument: use its full type, or raise its error
+        # An unusual argument: use its full type, or raise its error.
         except LookupError:
             given = self.kernel.given(args)
             return tuple(self._kinds(given))
@@ -202,8 +199,7 @@ class TranslatedLaunch:
             raise _on_python_lines(error, made) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """Return load_cuda()'s launch for these arguments, and the launch's arguments.
-        """
+        """Return load_cuda()'s launch for these arguments, and its arguments."""
         made, shape = self.runner._of(args), self.shape
         where = shape.grid, shape.block, shape.shared, shape.stream
         try:

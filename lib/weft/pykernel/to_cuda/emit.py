@@ -26,7 +26,7 @@ class UnitWriter:
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        # statements that declare their variable; whether it is constant
+        # Statements that declare their variable, and whether it is constant.
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno

@@ -205,8 +205,7 @@ def _declare_array(
 def _add_constant_array(
     writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
 ) -> None:
-    """Declare the array of const.array_like above the functions, under its source name.
-    """
+    """Declare the array of const.array_like above the functions, by its source name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
@@ -219,8 +218,7 @@ def _add_constant_array(
 
 
 def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
-    """Return the extents of a static array, by their names in the kernel if possible.
-    """
+    """Return the extents of a static array, under the kernel's names for them."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
     parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):

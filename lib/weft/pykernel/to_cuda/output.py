@@ -126,8 +126,7 @@ def _write_typed(text: str, type_: str) -> str:
 
 
 class TranslationOutput:
-    """State collected while the units are written, which is repeated until it is
-    stable.
+    """State collected while the units are written repeatedly, until it is stable.
 
     A Python float is a C float as long as nothing requires more precision. If it meets
     a double, its variable becomes a double in the next round.

@@ -350,11 +350,11 @@ def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
 class _Look:
     names: set[str]
     found: dict[str, Unbound] = field(default_factory=dict)
-    given: dict[str, set[str]] = field(default_factory=dict)  # by condition
+    # Names with a value, by condition
+    given: dict[str, set[str]] = field(default_factory=dict)
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
-        """Return the names with a value after a block; None if its end is unreachable.
-        """
+        """Return the names with a value after a block; None if unreachable."""
         have = set(have)
         for one in body:
             if isinstance(one, ast.If):

@@ -127,7 +127,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
         unit.fail(f"{name} is {old} and {kind}", "convert one of them", target)
     known = unit.ranges.get(name)
     merged = span if known is None else merge(known, span)
-    # a bound that grows once may grow forever
+    # A bound that grows once may grow forever.
     if known is not None and merged != known:
         merged = (
             known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),

@@ -47,7 +47,7 @@ _FUNCTIONS = """
     clock clock64 labs llabs umin umax llmin llmax ullmin ullmax mul24 umul24 std
     floor_div floor_mod power minimum maximum laneid
 """
-# Names that CUDA's headers define by the dozen: types of 1 to 4 numbers etc.
+# CUDA's headers define many more names, such as the types of 1 to 4 numbers.
 _HEADERS = re.compile(
     r"(u?(char|short|int|long|longlong)|float|double)[1-4]|make_\w+|half2?|dim3|uint"
     r"|(u?int(8|16|32|64|ptr)|ptrdiff|nullptr)_t|cuda[A-Z]\w*|atomic[A-Z_]\w*"
@@ -181,7 +181,7 @@ def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
     The line is cut at the loosest operator outside most brackets. The next lines are
-    indented by four more, or up to the bracket of an if or a loop.
+    indented by four more columns, or up to the bracket of an if or a loop.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -249,7 +249,8 @@ def list_comments(source: FunctionSource) -> list[Comment]:
                 number = source.first + line - 1
                 found.append(Comment(number, column, _escape_comment(words), alone))
     except (tokenize.TokenError, IndentationError):
-        # text after the function in its file; the function's comments have been read
+        # Text may follow the function in its file; the function's comments have been
+        # read.
         pass
     return found
 

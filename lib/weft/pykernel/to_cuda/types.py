@@ -1,9 +1,9 @@
 """The types of a kernel's values, and the error for code without a translation.
 
 TranslationError names the line, and suggests a replacement. A strong type is one of
-NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. In an
-operation with a strong type, it takes that type. Among weak types, it is computed as in
-Python (a float in double, an int in C's int).
+NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. Where a weak
+type meets a strong type, the result has the strong type. Weak types alone are computed
+as in Python: a float in double, an int in C's int.
 """
 
 from __future__ import annotations

@@ -236,8 +236,7 @@ class Unit:
         }
 
     def side(self, node: ast.AST) -> Extent | None:
-        """Return the side of a parameter's array that an expression names; else None.
-        """
+        """Return the parameter's array side that an expression denotes, or None."""
         array, axis = None, 0
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             array = node.value
@@ -262,8 +261,7 @@ class Unit:
 
     @property
     def sides(self) -> dict[str, list[Extent]]:
-        """The extents that the function must receive, in the order of its parameters.
-        """
+        """The extents that the function must receive, in the parameters' order."""
         named = list(self.extents)
 
         def place(name: str) -> tuple[int, int, int]:
@@ -318,9 +316,7 @@ class TranslatedUnits:
         return found
 
     def _named(self, function: python_types.FunctionType, kinds) -> str:
-        """Return a unique name; another version of a function is named after its
-        difference.
-        """
+        """Return a unique name; later versions are named after their difference."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
