@@ -80,7 +80,10 @@ class Binder:
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int]) -> None:
-        """Forget the layouts of structs whose sizes differ from the compiler's."""
+        """Forget the layouts of structs whose sizes differ from the compiler's.
+
+        sizes: the compiler's sizes of the parameters, in bytes.
+        """
         for param, layout, size in zip(self.params, self.layouts, sizes):
             if not param.pointer and layout is not None and layout.size != size:
                 self._unlike.add(param.type)
@@ -177,7 +180,7 @@ class Binder:
             return self._packed(param, layout, [arg])
         if isinstance(arg, ctypes.Structure):
             return Packed(arg)
-        if isinstance(arg, np.generic):  # an enum as np.int32(1)
+        if isinstance(arg, np.generic):  # an enum, given as np.int32(1)
             return Packed(arg.tobytes())
         raise self._error(
             param,

@@ -27,8 +27,8 @@ version = 0  # incremented by every change
 def add(name: str, text: str) -> None:
     """Let later cells include `name`; replace a header of the same name.
 
-    The name may contain folders ("tiles/load.cuh"). Raises ArgumentError for another
-    suffix, and for names such as "../a.cuh" or "/a.cuh".
+    The name may contain folders ("tiles/load.cuh"). Raises ArgumentError for names with
+    an unknown suffix, and for names such as "../a.cuh" or "/a.cuh".
     """
     global version
     if not re.fullmatch(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*\.(?:cuh?|hpp|h|inc)", name):

@@ -312,7 +312,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Copy back into the array; into a const one only if a cast let it be written."""
+    """Copy the data back, to a const array only if a cast let the kernel write it."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass

@@ -15,8 +15,8 @@ from typing import IO
 
 from cffi import FFI
 
-MOST = 1 << 20  # the most bytes shown
-# Bytes after which a launch is stopped, before it fills the disk.
+MOST = 1 << 20  # maximum number of bytes shown
+# A launch that prints more bytes than this is stopped, before it fills the disk.
 MOST_PRINTED = 64 << 20
 
 ffi = FFI()

@@ -232,8 +232,7 @@ _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typede
 def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
     """Return the variables that a source and its headers define, by name.
 
-    Variables in namespaces are included; those in functions, classes and templates are
-    not.
+    This includes variables in namespaces, but not in functions, classes or templates.
     """
     whole = "\n".join([*_define_lines(flags), *texts])
     found: dict[str, Variable] = {}

@@ -27,7 +27,7 @@ from ..structs import CScalar
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory
 KEEP = 256 << 20  # bytes of fenced memory kept for later launches
-KEEP_REGIONS = 256  # the most regions in which that memory is kept
+KEEP_REGIONS = 256  # maximum number of regions in which that memory is kept
 FILL = 0xFF
 
 ffi = FFI()
@@ -111,7 +111,7 @@ class Arena:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
-            # No better aligned than the array itself.
+            # The copy is aligned exactly like the array, no better.
             region.start = top - (top - start) % alignment
             region.fill()
             self.regions.append(region)
@@ -165,7 +165,7 @@ class Arena:
         ]
 
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
-        """Return the copies' current content for marked arrays, None for others."""
+        """Return the content of marked arrays' copies; None for other arrays."""
         every = zip(self.arrays, self.addresses(), written)
         return [
             _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every

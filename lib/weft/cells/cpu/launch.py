@@ -86,7 +86,8 @@ def write_launcher(
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
-        # From the outermost scope: a local name, such as c, must not hide a kernel c.
+        # Name the kernel from the outermost scope, since a local name, such as c, must
+        # not hide a kernel c.
         kernel = f"&::{expression.removeprefix('::')}"
         args = ", ".join(f"weft_any{{weft_a + weft_o[{i}]}}" for i in range(count))
         launches.append(

@@ -38,7 +38,7 @@ _gathering: list[list[Finding]] = []  # one list for each open gather()
 
 
 def keep_report(seen: WatchedLaunch) -> None:
-    """Keep a launch's observations as the last; add its findings to open gather()s."""
+    """Keep a launch's observations, and add its findings to all open gather()s."""
     global _last
     _last = seen
     if _gathering and not seen.ok:
@@ -123,7 +123,7 @@ class WatchedLaunch:
     ) -> None:
         """Keep the runtime's JSON `text`.
 
-        more: findings besides those in the text.
+        more: findings in addition to those in the text.
         """
         self.text, self.readers, self.kernel = text, readers, kernel
         self.shape, self.seconds, self.more = shape, seconds, more

@@ -203,7 +203,7 @@ def find_variable(module: int, name: str) -> tuple[int, int]:
 
 
 def upload(address: int, data: bytes, doing: str) -> None:
-    """Copy to the device after all work queued on it is done."""
+    """Copy `data` to the device after all work queued on it is done."""
     _wait(doing)
     check(
         open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
@@ -212,7 +212,7 @@ def upload(address: int, data: bytes, doing: str) -> None:
 
 
 def download(address: int, size: int, doing: str) -> bytes:
-    """Copy from the device after all work queued on it is done."""
+    """Copy `size` bytes from the device after all work queued on it is done."""
     _wait(doing)
     data = bytearray(size)
     check(open_library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
@@ -257,7 +257,7 @@ def best_block(function: int) -> int:
 
 
 def wait_for_stream(stream: int | None, doing: str) -> None:
-    """Wait for a stream, and raise if a fault occurred; None: the current device."""
+    """Wait for a stream, or for the device (None); raise if a fault occurred."""
     if stream is None:
         check(open_library().cuCtxSynchronize(), doing)
     else:

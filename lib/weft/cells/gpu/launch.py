@@ -312,7 +312,7 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
 
 
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
-    """Return a type's torch dtypes, without complex ones, which may be conjugated."""
+    """Return a type's torch dtypes, except complex ones, which may be conjugated."""
     known = [getattr(torch, name, None) for name in kind.dtypes]
     return frozenset(
         dtype
@@ -356,7 +356,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """Keep tensors that Python frees allocated until the other stream is done."""
+    """Keep the memory of tensors that Python frees until the other stream is done."""
     other = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):

@@ -135,9 +135,9 @@ class GpuModule:
         return self._variable(self.device, variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """Return a variable's content on torch's current GPU, or on the module's.
+        """Return a variable's content on torch's current GPU, or on the module's GPU.
 
-        The current GPU is read if the code is loaded there.
+        torch's current GPU is read only if the code is loaded on it.
         """
         here = torch.cuda.current_device()
         device = here if here in self._modules else self.device
@@ -254,7 +254,7 @@ def compile_only(
     headers: Mapping[str, str],
     sm: str,
 ) -> GpuModule:
-    """Return the cell as machine code for `sm` ("sm_90"), to be read; needs no GPU."""
+    """Return the cell as machine code for `sm` ("sm_90"), for inspection only."""
     begin = time.perf_counter()
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
     made = GpuModule(
@@ -374,7 +374,10 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(made: GpuModule) -> str:
-    """Format saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
+    """Return one line on the kernels' resources.
+
+    For example: saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a
+    """
     parts = []
     for expression in made.expressions:
         function = made.function(expression, made.device)
@@ -388,7 +391,10 @@ def _report(made: GpuModule) -> str:
 
 
 def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Format saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
+    """Return one line on kernels that this machine cannot run.
+
+    For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it
+    """
     parts = []
     for expression in expressions:
         usage = program.usage.get(program.lowered[expression])

@@ -1,6 +1,6 @@
 """Numba's types and PTX for a kernel, and its errors as one sentence.
 
-Explained errors of Numba's compiler name the line in the user's source.
+Errors of Numba's compiler are explained with the line of the user's source.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {
         name: {} for name in kernel.function.__code__.co_varnames
     }
-    for name, kind in typemap.items():  # a, then a.1, a.2 for later assignments
+    for name, kind in typemap.items():  # named a, then a.1, a.2 for later assignments
         if (base := name.partition(".")[0]) in found:
             found[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}

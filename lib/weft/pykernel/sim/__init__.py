@@ -52,9 +52,9 @@ def sim(
     checks: whether to record every access and look for faults; False is several times
         faster and reports nothing.
     trace: whether to keep the records in report.trace.
-    steps: whether to record also how many threads enter each straight piece of code, as
-        counters.active_lanes requires. Default: as trace. Without it, a launch takes a
-        tenth less.
+    steps: whether to also record how many threads enter each straight piece of code, as
+        counters.active_lanes requires. The default is the value of trace. Without
+        steps, a launch takes a tenth less time.
     timeout: time limit in seconds for one block.
     quiet: whether to show nothing.
 
@@ -128,7 +128,7 @@ class SimulatedLauncher:
 
 
 _programs: dict[Any, RewrittenKernel] = {}
-KEPT = 256  # the most programs kept; the oldest is dropped first
+KEPT = 256  # maximum number of programs kept; the oldest is dropped first
 
 
 def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:

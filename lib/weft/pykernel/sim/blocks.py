@@ -44,7 +44,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind to each address, and its block + 1 (0: none)."""
+    """The last access of one kind to each address; `block` is its block + 1, or 0."""
 
     block: np.ndarray
     thread: np.ndarray

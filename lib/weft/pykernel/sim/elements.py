@@ -233,7 +233,7 @@ def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
 
 
 def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
-    """Assign the raw array of a thread's local array to a variable of its own."""
+    """Assign the raw array of a thread's local array to a separate variable."""
     entity = rewriter.variant.static.get(node.targets[0].id)
     if entity is None or entity.origin != "local" or not rewriter.checks:
         return []

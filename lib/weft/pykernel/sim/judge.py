@@ -194,7 +194,7 @@ class Judge:
         return f"no barrier between the {pair[0]} and the {pair[1]} that follows it"
 
     def _order(self, batch: Batch, one: int, other: int) -> int:
-        """Return 1 if one's place comes before the other's, -1 if after, 0 if unknown.
+        """Return 1 if `one` comes before `other`, -1 if after, 0 if unknown.
 
         The order is that of a thread that reaches both places between these two
         barriers. It is unknown if there is no such thread, or if the thread reaches the

@@ -232,7 +232,7 @@ def count_bits(count: int) -> int:
 
 
 def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Return where each new value begins in a sorted column of at least one row."""
+    """Return where each value begins in a sorted column of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])

@@ -45,7 +45,7 @@ MANY = 1 << 15  # number of entries at which the log counts as full
 # moves, and the place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 PIECE = 512  # number of accesses from which a search for a similar piece pays off
-KEPT = 1 << 18  # the most accesses kept of an interval that is cut off
+KEPT = 1 << 18  # maximum number of accesses kept when an interval is cut off
 
 
 @dataclass
@@ -187,7 +187,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # an endless loop logs more than anybody can view
+        packed = packed[:KEPT]  # an endless loop logs more than anyone can view
         loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -320,8 +320,8 @@ def site_of(place: AccessPlace, number: int) -> Site:
     return Site(place.kind, number, place.text, *start, place.last, place.statement)
 
 
-KINDS = 64  # the most kinds kept per launch
-ALIKE = 8  # the most kinds kept per key
+KINDS = 64  # maximum number of kinds kept per launch
+ALIKE = 8  # maximum number of kinds kept per key
 LARGE = 1 << 16  # number of entries above which a piece is not kept
 
 

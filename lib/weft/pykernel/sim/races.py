@@ -90,7 +90,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
 
 
 def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
-    """Return where each key (below `count`) occurs for the first time."""
+    """Return the places at which each key (below `count`) occurs for the first time."""
     if not len(keys):
         return keys
     if count > TABLE:

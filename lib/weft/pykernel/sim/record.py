@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-# The most sites per launch: an entry of the log, element * SITES + site, is an unsigned
-# number of 64 bits.
+# Maximum number of sites per launch: an entry of the log, element * SITES + site, is an
+# unsigned number of 64 bits.
 SITES = 1 << 12
 SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 

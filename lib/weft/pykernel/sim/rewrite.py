@@ -87,7 +87,7 @@ class Rewriter(ast.NodeTransformer):
     def site(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """Return an AccessPlace with a known array; its number is that of a Site."""
+        """Return an AccessPlace with a known array and the number of a Site."""
         made = self.place(kind, node, entity)
         made.number = len(self.program.sites)
         self.program.sites.append(made)

@@ -95,7 +95,7 @@ def run_barriers(
         launch.ended(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
-        # Otherwise there is nothing to record.
+        # If all threads wait at one place, there is nothing to report.
         if not same or launch.at_end or launch.left:
             at = {number: place for (number, _), place in zip(waiting, places)}
             launch.opens(block, at)

@@ -111,7 +111,7 @@ def _in_order(node: ast.AST):
 
 
 def load(name: str) -> ast.Name:
-    """Build a name that is read."""
+    """Build a read of the variable `name`."""
     return ast.Name(name, ast.Load())
 
 

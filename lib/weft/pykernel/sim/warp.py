@@ -178,8 +178,7 @@ class Call:
     threads: the threads that meet, in order, by their numbers in the block.
     mask: the mask of the call.
     sources: the lane that each lane reads; empty if the call is not a shuffle.
-    ended: threads of the block that reached the kernel's end without a return
-        statement.
+    ended: threads of the block that reached the kernel's end without returning early.
     block: the number of threads in the block.
     """
 

@@ -45,8 +45,8 @@ _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
 # A separate function object, since all code shares the argtypes of ctypes.pythonapi.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-# Seconds before another attempt, since Python prints the exception and continues in the
-# callback of a weak reference and in __del__.
+# Seconds before another attempt. It is needed if the exception arrives in __del__ or in
+# the callback of a weak reference, where Python prints it and continues.
 AGAIN = 5.0
 
 

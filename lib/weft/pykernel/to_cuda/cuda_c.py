@@ -195,7 +195,8 @@ class TranslatedLaunch:
             args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
         try:
             launch(*args)
-        except CompileError as error:  # for arrays on the host, where there is a GPU
+        # where there is a GPU, the CPU target is compiled only now
+        except CompileError as error:
             raise _on_python_lines(error, made) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

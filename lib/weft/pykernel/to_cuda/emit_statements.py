@@ -61,7 +61,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(); Python computes it once, but C in every turn.
+    """Write a bound of range(), which Python computes once, but C in every turn.
 
     A bound that may change during the loop is therefore stored in a constant.
     """

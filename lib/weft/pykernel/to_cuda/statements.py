@@ -198,7 +198,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     else:
         span = ANY
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # it never runs, so nothing in it is wrong
+        span = span[0], span[0]  # the loop never runs, so nothing in it is wrong
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)

@@ -171,7 +171,7 @@ def find_closing(text: str, at: int) -> int:
 
 
 WIDTH = 80
-# From the loosest operator to the tightest; ? and : begin a line, the others end one.
+# Operators from the loosest to the tightest; ? and : begin a line, all others end one.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
 
 _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
@@ -201,7 +201,7 @@ def wrap(line: str) -> list[str]:
 
 
 def _cut(line: str, least: int) -> int:
-    """Return where to cut the line; 0 for nowhere."""
+    """Return the offset at which to cut the line; 0 if there is none."""
     depth, depths = 0, []
     for c in line:
         depth -= c in ")]"

@@ -236,7 +236,7 @@ class Unit:
         }
 
     def side(self, node: ast.AST) -> Extent | None:
-        """Return the parameter's array side that an expression denotes, or None."""
+        """Return the Extent of a parameter that an expression denotes, or None."""
         array, axis = None, 0
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             array = node.value
