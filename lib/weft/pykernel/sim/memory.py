@@ -79,7 +79,7 @@ class ArrayView:
         )
 
     def _no_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # a row, where an element was intended
+        if self.inner:  # this is a row, but an element was intended
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel gives it indices: "
                 f"{self.name}[row, col], or hand over {self.name}.ravel(), which is "

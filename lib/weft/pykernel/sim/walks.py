@@ -72,7 +72,7 @@ class Way:
     tests: tests of whether the loop stays within the arrays.
     later: values of locals that are computed within the tests.
     found: statements after the tests.
-    values: the elements.
+    values: for each walk, the expression of its elements in the loop.
     """
 
     def __init__(self) -> None:

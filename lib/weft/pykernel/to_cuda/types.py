@@ -190,7 +190,7 @@ def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def natural_type(a: str, b: str) -> str:
-    """Return the C type in which C computes a + b of these C types."""
+    """Return the C type of a + b, given the C types of `a` and `b`."""
     x, y = (_promote(_BY_C[t]) for t in (a, b))
     if "f" in (x.kind, y.kind):
         floats = [t for t in (x, y) if t.kind == "f"]
