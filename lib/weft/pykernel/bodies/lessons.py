@@ -40,8 +40,8 @@ def matmul_tiled(c, a, b, m, n, k):
 
     acc = float32(0)
     for k0 in range(0, k, TILE):
-        # Past an edge load zeros: they add nothing. No thread returns early, since it
-        # would leave a hole in the tile its neighbours read.
+        # Past an edge load zeros: they add nothing. No thread returns early, since
+        # it would leave a hole in the tile its neighbours read.
         a_s[ty, tx] = a[row * k + k0 + tx] if row < m and k0 + tx < k else float32(0)
         b_s[ty, tx] = b[(k0 + ty) * n + col] if k0 + ty < k and col < n else float32(0)
         cuda.syncthreads()  # both tiles are complete ...
