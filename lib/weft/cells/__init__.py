@@ -3,19 +3,20 @@
     k = load_cuda(source)
     k.saxpy[grid, block](y, x, 2.0, n)
 
-The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++ on top
-of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
+The arrays decide the target: NVRTC compiles for arrays on a GPU, and g++ on top of
+kernels/simt for arrays on the host. A launch returns when it is queued (GPU) or done
+(CPU).
 
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members
     arguments, arrays           the arguments of a launch
-    reached_arrays              the arrays that they reach through structs
+    reached_arrays              the arrays that arguments reach through structs
     variables                   __constant__ and __device__ variables, by name
     checks                      rules for cells that apply on both targets
     headers                     %%cuda_header, and nvcc's implicit includes
     stored                      --flags for both compilers; compiled cells on disk
     trial, output               --check and --time; printf
-    isolated                    --isolated, and the process for it
+    isolated                    --isolated, and the process that it uses
     cpu/                        g++, and launches on fenced copies
     gpu/                        NVRTC, and launches through the CUDA driver
 """
@@ -49,21 +50,23 @@ def load_cuda(
 ) -> Module:
     """Compile CUDA C; return an object whose attributes are its kernels.
 
-    source: the text itself, or the path of a file: a Path, or a string that ends in
-    .cu. Files that it includes in quotes are searched for beside it.
-    target: "cpu" or "cuda"; None: the device of a launch's arrays (compiled for the GPU
-    first if there is one). flags: "-DTILE=16 -I folder", never passed to a shell.
-    timeout: seconds that a launch may take on the CPU (20; 0: no limit).
-    inplace: on the CPU, work on the arrays themselves and not on fenced copies.
-    isolated: launch in a process of its own. watched: on the CPU, launch under the
-    watch build, about 20 times slower. It finds accesses out of bounds, races, reads of
-    unwritten memory and more, and shows them below the cell; kernel.report has them
-    with the cost of each line. check: before each launch, run it watched in three
-    orders of its threads, and refuse it if the result depends on the order.
-    time: after each launch, time it on copies. name: the source's name in messages, by
-    default the file's name or "cell".
+    source: the CUDA C text, or the path of a file: a Path, or a string that ends in
+        .cu. Files that it includes in quotes are searched for in the file's folder.
+    target: "cpu" or "cuda". None: the device of a launch's arrays; the cell is compiled
+        for the GPU first if there is one.
+    flags: compiler flags such as "-DTILE=16 -I folder", never passed to a shell.
+    timeout: time limit in seconds for a launch on the CPU (default 20; 0: no limit).
+    inplace: on the CPU, work on the arrays themselves instead of fenced copies.
+    isolated: launch in a separate process.
+    watched: on the CPU, launch under the watch build, which is about 20 times slower.
+        It finds accesses out of bounds, races, reads of unwritten memory and more, and
+        shows them below the cell. kernel.report has them with the cost of each line.
+    check: before each launch, run it watched in three thread orders, and refuse the
+        launch if the result depends on the order.
+    time: after each launch, time it on copies of the arrays.
+    name: name of the source in messages; by default the file's name or "cell".
 
-    Raises CompileError with the source's own lines in its message.
+    Raises CompileError, which quotes lines of the source, and ArgumentError.
     """
     path = _parse_path(source)
     if path:
@@ -102,7 +105,7 @@ def load_cuda(
 
 
 def _parse_path(source: object) -> Path | None:
-    """Return the file that `source` names; None if it is the text itself."""
+    """Return the file that `source` names; None if `source` is the text itself."""
     if isinstance(source, str):
         one_line = "\n" not in source and "{" not in source
         is_path = one_line and source.strip().endswith((".cu", ".cuh"))

@@ -1,8 +1,8 @@
-"""The arguments of a launch: Python values as the kernel's C types.
+"""The arguments of a launch: Python values converted to the kernel's C types.
 
-An array is described by its address, its dtype and its device; a number is converted to
-the type of its parameter. A value that does not fit raises ArgumentError with the names
-of the kernel and the parameter, and a description of the value.
+An array is described by its address, its dtype and its device. A number is converted to
+the type of its parameter. A value that does not fit raises ArgumentError, which names
+the kernel and the parameter, and describes the value.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from .structs import CScalar, Member, StructLayout, find_scalar
 
 
 def first_array(value: Any) -> Array | None:
-    """Return `value` as an Array, or the first one in a tuple or a list."""
+    """Return `value` as an Array, or the first Array in a tuple or a list."""
     if not isinstance(value, (tuple, list)):
         return describe(value)
     return next(filter(None, map(first_array, value)), None)
 
 
 class Packed(bytes):
-    """A struct that is passed by value. holds: the arrays that its members name."""
+    """The bytes of a struct passed by value.
+
+    holds: the arrays that its members point to, each with the member's declaration.
+    """
 
     holds: Sequence[tuple[Param, Array]] = ()
 
@@ -40,11 +43,12 @@ class Packed(bytes):
 class Binder:
     """The parameters of one kernel, prepared for many launches.
 
-    source: the text with its structs. layouts[i]: the layout of parameter i's struct or
-    address, or of the one it points to. holds_addresses: whether any layout has
-    addresses.
-    offsets[i] is the place of argument i in the result of pack(), at its type's
-    alignment (16 for structs, so this is no CU_LAUNCH_PARAM_BUFFER then).
+    source: the CUDA C text that defines the structs.
+    layouts[i]: layout of the type of parameter i, or of the type that it points to, if
+        it is a struct or an address.
+    holds_addresses: whether any of these layouts contains addresses.
+    offsets[i]: byte offset of argument i in the result of pack(), aligned for its type.
+        Structs are aligned to 16 bytes, unlike in a CU_LAUNCH_PARAM_BUFFER.
     """
 
     def __init__(self, kernel: str, params: Sequence[Param], source: str = "") -> None:
@@ -69,11 +73,17 @@ class Binder:
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
     def layout_of(self, kind: str) -> StructLayout | None:
-        """Return a struct's or an address's layout; None for others, or if wrong."""
+        """Return the layout of a struct or an address type; None for other types.
+
+        It is also None after compare() has found a different size for the type.
+        """
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int]) -> None:
-        """Forget the layouts of structs whose sizes differ from the compiler's."""
+        """Forget the layouts of structs whose sizes differ from the compiler's.
+
+        sizes: the compiler's sizes of the parameters, in bytes.
+        """
         for param, layout, size in zip(self.params, self.layouts, sizes):
             if not param.pointer and layout is not None and layout.size != size:
                 self._unlike.add(param.type)
@@ -82,13 +92,16 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The arguments' offsets (without structs: they are laid out per launch)."""
+        """Byte offsets of the arguments; only for kernels without struct parameters."""
         assert self._layout is not None
         return self._layout[1]
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
-        """Check the arguments; return an Array (None: NULL) per pointer, else a tuple
-        of numbers, or bytes for a struct."""
+        """Check the arguments and return them in the order of the parameters.
+
+        A pointer becomes an Array (None: NULL), a struct bytes, another value a tuple
+        of numbers. Raises ArgumentError for a value that does not fit.
+        """
         if len(args) != len(self.params):
             raise ArgumentError(self._count(len(args)))
         return [
@@ -103,7 +116,7 @@ class Binder:
     ) -> tuple[bytes, tuple[int, ...]]:
         """Return the arguments as the kernel's memory holds them, and their offsets.
 
-        addresses: of the pointers, in their order.
+        addresses: addresses of the pointer arguments, in the order of the parameters.
         """
         layout = self._layout or self._laid_out(bound)
         pointers = iter(addresses)
@@ -167,7 +180,7 @@ class Binder:
             return self._packed(param, layout, [arg])
         if isinstance(arg, ctypes.Structure):
             return Packed(arg)
-        if isinstance(arg, np.generic):  # an enum as np.int32(1)
+        if isinstance(arg, np.generic):  # an enum, given as np.int32(1)
             return Packed(arg.tobytes())
         raise self._error(
             param,
@@ -231,7 +244,7 @@ class Binder:
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
-        """Return the elements of an array in a struct by rows; a value unchanged."""
+        """List the elements of a member array, row by row; else return [value]."""
         found = [value]
         for length in member.extents:
             rows = [list(one) if hasattr(one, "__len__") else [] for one in found]
@@ -247,7 +260,7 @@ class Binder:
     def _address(
         self, param: Param, value: Any, holds: list[tuple[Param, Array]]
     ) -> int:
-        """Return the value of an address member, given an array, None, or a number."""
+        """Return the value of an address member: an array's address, 0 or a number."""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
                 raise self._error(
@@ -261,7 +274,10 @@ class Binder:
         return array.address
 
     def _list(self, param: Param, layout: StructLayout, values: Sequence[Any]) -> Array:
-        """Build a list of arrays for a `float **`, of tuples for a struct's address."""
+        """Build the array of addresses or of structs that a list stands for.
+
+        The values are arrays for a `float **`, and tuples for an array of structs.
+        """
         if layout.name.endswith("*"):
             values = [(value,) for value in values]
         packed = self._packed(param, layout, values)
@@ -278,7 +294,7 @@ class Binder:
     def _check_fields(
         self, param: Param, layout: StructLayout, dtype: np.dtype
     ) -> None:
-        """Check each member's offset and type against C; names do not matter."""
+        """Check each member's offset and type against C's; ignore the names."""
         wrong = structs.describe_misfit(layout, dtype)
         if wrong:
             raise self._error(param, f"{wrong} (C's order of fields, align=True)")
@@ -369,9 +385,10 @@ def list_held_arrays(values: Sequence[Any]) -> list[Array]:
 
 
 def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
-    """Return the device of the arrays among the bound arguments; None without any.
+    """Return the common device of the bound arrays as (type, index).
 
-    Raises ArgumentError that names two arrays if they are on different devices.
+    The result is None if there are no arrays. Raises ArgumentError, which names two
+    arrays, if they are on different devices.
     """
     first: Array | None = None
     for array in bound:
@@ -396,7 +413,7 @@ def _strides_of(owner: Any) -> Any:
 
 def _describe_value(value: Any) -> str:
     """Describe an argument in a few words."""
-    with contextlib.suppress(ArgumentError):  # an unusable array
+    with contextlib.suppress(ArgumentError):  # an array that no kernel can take
         array = describe(value)
         if array is not None:
             return str(array)

@@ -1,7 +1,7 @@
-"""One view of arrays of torch, NumPy, DLPack and __cuda_array_interface__.
+"""A common view of arrays from torch, NumPy, DLPack and __cuda_array_interface__.
 
-It also contains the advice for arrays that do not fit: which copy to pass instead, and
-how to get its result back.
+The module also writes the advice for arrays that do not fit: which copy to pass
+instead, and how to copy the result back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..csource.signature import Param
 
 
 def advise_contiguous(param: Param, owner: Any) -> str:
-    """Return the advice for an array with gaps."""
+    """Return the advice for an array that is not contiguous."""
     if isinstance(owner, torch.Tensor):
         return _write_advice(param, owner, ".contiguous()")
     if isinstance(owner, np.ndarray):
@@ -36,7 +36,7 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
 
 
 def _write_advice(param: Param, owner: Any, way: str) -> str:
-    """Return the copy and, if the kernel may write to it, how to copy it back."""
+    """Return how to make a copy and, if the kernel may write to it, to copy it back."""
     method = way.startswith(".")
     if param.const:
         return f"pass its {way}" if method else f"pass {way}() of it"
@@ -51,11 +51,12 @@ MASKED = "a masked array, whose mask no kernel sees: pass its .data, or .filled(
 
 @dataclass(slots=True)
 class Array:
-    """Memory that a kernel may be given.
+    """Memory that can be passed to a kernel.
 
-    dtype: NumPy's name, or bfloat16; of a structured dtype "void<bits>"
+    dtype: NumPy's name of the dtype, or bfloat16; "void<bits>" for a structured dtype
     device_type: "cpu" or "cuda"; device_index: 0 on the CPU
-    owner: keep this alive while the memory is used
+    owner: object that keeps the memory alive
+    holds: for a list of structs or addresses, the arrays that the elements point to
     """
 
     address: int
@@ -68,10 +69,10 @@ class Array:
     itemsize: int
     contiguous: bool = True
     writable: bool = True
-    holds: Sequence[tuple[Param, Array]] = ()  # of a list: the arrays that it names
+    holds: Sequence[tuple[Param, Array]] = ()
 
     def __str__(self) -> str:
-        """Return its description: float32[1024] on cuda:0."""
+        """Return a description such as `float32[1024] on cuda:0`."""
         where = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
         return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {where}"
 
@@ -79,8 +80,9 @@ class Array:
 def describe(value: Any) -> Array | None:
     """Return `value` as an Array; None if it is no array.
 
-    It accepts torch tensors, NumPy arrays, and objects with __cuda_array_interface__ or
-    DLPack, and copies nothing. NumPy's scalars are numbers, not arrays.
+    Accepts torch tensors, NumPy arrays, and objects with __cuda_array_interface__ or
+    DLPack, and copies nothing. NumPy's scalars are numbers, not arrays. Raises
+    ArgumentError for an array that no kernel can use.
     """
     if isinstance(value, torch.Tensor):
         return _from_torch(value)
@@ -103,7 +105,7 @@ def describe(value: Any) -> Array | None:
     if hasattr(value, "__dlpack__"):
         try:
             array = _from_torch(torch.from_dlpack(value))
-        except Exception as error:  # whatever its own __dlpack__ raises
+        except Exception as error:  # __dlpack__ of a foreign class may raise anything
             raise ArgumentError(f"{type(value).__name__}: {error}") from None
         array.owner = value
         return array

@@ -1,7 +1,7 @@
 """Rules that a cell must obey on both targets, checked before any compiler runs.
 
-g++ does not distinguish functions of the host and of the device, and accepts much that
-NVRTC refuses. Where both refuse, neither explains why.
+g++ does not distinguish host functions from device functions, and accepts much that
+NVRTC refuses. Where both compilers refuse, neither explains why.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
 def find_doubles(source: str) -> list[Diagnostic]:
     """Return a note for the first double literal in a source without doubles.
 
-    0.5 * x computes in double if x is a float: right, but 32 or 64 times slower on most
-    GPUs.
+    If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
+    on most GPUs.
     """
     code = signature.blank_comments(source)
     if re.search(r"\bdouble\b|\bT\b", code):
@@ -83,7 +83,7 @@ def _no_kernel(code: str) -> Diagnostic:
     return _make_diagnostic(code, 0, text)
 
 
-# ---- what NVRTC refuses and g++ takes --------------------------------------------
+# ---- errors to NVRTC, but not to g++ ---------------------------------------------
 
 
 def _check_language(code: str) -> Iterator[Diagnostic]:
@@ -122,7 +122,7 @@ _DECLARED = re.compile(
 
 
 def _check_variables(code: str) -> Iterator[Diagnostic]:
-    """Yield global host variables that a kernel uses: g++ does not distinguish them."""
+    """Report global host variables that a kernel uses, since g++ accepts them."""
     bodies = [body for _, _, body in _list_functions(code)]
     for head, at in _list_statements(code):
         found = _DECLARED.match(head.strip())
@@ -136,7 +136,7 @@ def _check_variables(code: str) -> Iterator[Diagnostic]:
         )
 
 
-# ---- the host's ----------------------------------------------------------------
+# ---- host code ------------------------------------------------------------------
 
 
 def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
@@ -214,7 +214,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """Yield `return i;` in a kernel: g++ accepts it, since the body is a lambda's."""
+    """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
     brace = code.find("{", start)
     body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
@@ -226,7 +226,7 @@ def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnos
         )
 
 
-# The text between ] and the body of a lambda, or before a local class's body.
+# The text between the ] and the body of a lambda, or up to the body of a local class.
 _QUALIFIED = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\b\s*(?:\([^()]*\)\s*)?)*"
 _NESTED = re.compile(
     rf"\]\s*(?:<[^<>]*>\s*)?{_QUALIFIED}(?:\((?:[^()]|\([^()]*\))*\)\s*)?"
@@ -236,7 +236,7 @@ _NESTED = re.compile(
 
 
 def _without_nested(body: str) -> str:
-    """Return a function's body with its lambdas' and local classes' bodies blank."""
+    """Return a function's body with lambdas' and local classes' bodies blanked out."""
     at = 0
     while match := _NESTED.search(body, at):
         at, end = match.end(), signature.close(body, match.end() - 1)
@@ -257,7 +257,7 @@ _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
 def _check_undecorated(code: str) -> Iterator[Diagnostic]:
-    """Yield functions that device code calls and that lack __device__."""
+    """Report functions that device code calls although they lack __device__."""
     host: dict[str, int] = {}
     device: list[str] = []
     for head, at, body in _list_functions(code):
@@ -278,8 +278,7 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the functions outside any class: the text before the body, the body's
-    offset, and the body."""
+    """Yield (text before the body, its offset, body) of functions outside classes."""
     for head, start, body in _list_outermost(code):
         if (
             body
@@ -290,14 +289,13 @@ def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _list_statements(code: str) -> Iterator[tuple[str, int]]:
-    """Yield the text outside functions and classes, up to its ; or {."""
+    """Yield each text outside functions and classes up to ; or {, and its offset."""
     for head, start, _ in _list_outermost(code):
         yield head, start
 
 
 def _list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield each text at namespace scope up to its ; or {, its offset, and the text
-    that the { encloses."""
+    """Yield (text up to ; or {, its offset, text inside the {}) at namespace scope."""
     code = re.sub(
         r"^[ \t]*#(?:\\\n|[^\n])*",
         lambda m: re.sub(r"[^\n]", " ", m[0]),

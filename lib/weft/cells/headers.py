@@ -1,16 +1,16 @@
-"""Headers of a cell: those of the session, and those put before it.
+"""Headers of a cell: those of the session, and those included implicitly.
 
-The cells of a session share the headers of %%cuda_header name.cuh.
+All cells of a session can include a header written by %%cuda_header name.cuh.
 
-Some headers need no file, because nvcc includes them itself. NVRTC has no headers of
-the host. nvcc puts <stdint.h>, <math.h> and <limits.h> before every source, so kernels
-use uint32_t and INFINITY without including anything. Teaching programs include
-<stdio.h> for printf, which NVRTC has.
+nvcc includes <stdint.h>, <math.h> and <limits.h> in every source, so kernels use
+uint32_t and INFINITY without including anything. NVRTC has no host headers, so a
+prelude supplies these names. Teaching programs include <stdio.h> for printf, which is
+built into NVRTC: that header exists, but is empty.
 
 nvcc also accepts the parts of the host's C++ library that need neither memory nor
-exceptions: std::numeric_limits, std::move, std::is_same_v. g++ has them; NVRTC gets
-those of NVIDIA's own library, cuda::std. A cell that names std:: gets the headers
-without including them, as from nvcc's own headers.
+exceptions: std::numeric_limits, std::move, std::is_same_v. g++ has them, too. For NVRTC
+they come from NVIDIA's C++ library, cuda::std. A cell that names std:: gets these
+headers without including them, as under nvcc.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ version = 0  # incremented by every change
 
 
 def add(name: str, text: str) -> None:
-    """Let later cells include "name"; replace a header of that name.
+    """Let later cells include `name`; replace a header of the same name.
 
-    The name is a plain one, with folders if necessary ("tiles/load.cuh"). Raises
-    ArgumentError for a name that would lead out of them.
+    The name may contain folders ("tiles/load.cuh"). Raises ArgumentError for names with
+    an unknown suffix, and for names such as "../a.cuh" or "/a.cuh".
     """
     global version
     if not re.fullmatch(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*\.(?:cuh?|hpp|h|inc)", name):
@@ -47,10 +47,10 @@ def list_headers() -> dict[str, str]:
 
 
 def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
-    """Return the headers, by name, that `source` includes, directly or indirectly.
+    """Return the headers that `source` includes, directly or indirectly, by name.
 
-    folder: that of the source, if it is a file: headers included in quotes from there
-    count as well.
+    folder: folder of the source's file, if there is one; headers included in quotes are
+        also searched for in it.
     """
     found: dict[str, str] = {}
     todo = [source]
@@ -71,7 +71,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
 
 
 def _read_beside(folder: Path, name: str) -> str | None:
-    """Return the text of a header in `folder`; None if it is not inside."""
+    """Return the text of a header in `folder`; None if it is not in the folder."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
     path = folder / name
@@ -80,22 +80,22 @@ def _read_beside(folder: Path, name: str) -> str | None:
 
 NAME = "weft_prelude.h"
 
-# Without these cooperative_groups.h does not need <cuda/atomic>.
+# Sources without these names do not need <cuda/atomic> in cooperative_groups.h.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# NVIDIA's C++ library defines the macros below in its own way.
+# NVIDIA's C++ library defines some of the macros below differently.
 REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},
     **{"int16_t": "short", "uint16_t": "unsigned short"},
     **{"int32_t": "int", "uint32_t": "unsigned int"},
-    # As in NVIDIA's C++ library under NVRTC: different types would clash.
+    # As in NVIDIA's C++ library under NVRTC, since different types would clash.
     **{"int64_t": "long long", "uint64_t": "unsigned long long"},
     **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
 }
 
-# C17 5.2.4.2, 7.12 and POSIX's constants of <math.h>, for x86-64 and Arm Linux.
+# C17 5.2.4.2, 7.12 and POSIX's constants in <math.h>, for x86-64 and Arm Linux.
 MACROS = {
     **{"CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127"},
     **{"UCHAR_MAX": "255", "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767"},
@@ -139,7 +139,7 @@ _EMPTY = [
 ]
 
 
-# The functions of <cmath> that both compilers have for float and double.
+# The functions in <cmath> that both compilers have for float and double.
 _MATH = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt"),
     *("ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1"),
@@ -161,7 +161,7 @@ template <class T> __host__ __device__ constexpr const T &max(const T &a, const 
 }
 """
 
-# Headers of C++ that belong to std under g++ and to cuda::std under NVRTC.
+# Headers whose names are from std under g++, and from cuda::std under NVRTC.
 _STD = (
     *("array", "bit", "concepts", "initializer_list", "limits", "numeric", "optional"),
     *("ratio", "span", "tuple", "type_traits", "utility", "variant"),
@@ -175,10 +175,10 @@ _HEADER_OF = {
 
 
 def std_headers(code: str) -> list[str]:
-    """List the headers of the std:: names in `code` ("std::move": utility).
+    """List the headers that declare the std:: names in `code` ("std::move": utility).
 
-    code: a source without comments and strings. Unknown names are expected in
-    <type_traits>.
+    code: a source without comments and strings. Unknown names are assumed to be in
+        <type_traits>.
     """
     names = re.findall(r"(?<!cuda::)\bstd::(\w+)", code)
     return sorted({_HEADER_OF.get(name, "type_traits") for name in names})
@@ -199,7 +199,7 @@ def _std_header(name: str) -> str:
     )
 
 
-# Headers that `#include <name>` finds before any file: under g++, and under NVRTC.
+# Headers that `#include <name>` finds before any file: for g++, and for NVRTC.
 CPU_HEADERS = {
     "cmath": _CMATH,
     "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>

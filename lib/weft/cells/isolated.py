@@ -1,11 +1,11 @@
-"""Launches in a process of their own, which protect the notebook from damage.
+"""Launches in a separate process, which protect the notebook from damage.
 
-Process is another Python, for work that may ruin or block its process.
-
-The process starts with the first launch and stays for the next ones. Arrays travel
+The process starts with the first launch and is reused by later launches. Arrays travel
 through shared memory, and are copied back after a successful launch. If a launch
-exceeds its time limit or is interrupted, its process is ended with it. On a GPU there
-is no other way.
+exceeds its time limit or is interrupted, its process is killed, since a launch on a GPU
+cannot be stopped in any other way.
+
+Process starts another Python, for work that may ruin or block its process.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ from .cpu.launch import TIMEOUT
 
 
 class Process:
-    """The other process, and the pipe to it.
+    """Another Python process, and the pipe to it.
 
-    arguments: of Python; the number of the pipe's other end follows them, for
-    multiprocessing.connection.Connection. environment: on top of this one's.
+    arguments: Python's arguments. The file descriptor of the pipe's other end, for
+        multiprocessing.connection.Connection, is appended to them.
+    environment: variables to set in addition to the current environment.
     """
 
     def __init__(self, *arguments: str, **environment: str) -> None:
@@ -59,15 +60,15 @@ class Process:
                 [sys.executable, *arguments, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # we handle Ctrl-C
+                start_new_session=True,  # this process handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)
 
     def first_word(self, seconds: float) -> Any:
-        """Return its first message; None if there is none within so many seconds.
+        """Return the process's first message; None if none arrives within `seconds`.
 
-        Raises EOFError if it ends instead. After any error, the process is ended.
+        Raises EOFError if the process ends first. Any exception kills the process.
         """
         try:
             return self.pipe.recv() if self.pipe.poll(seconds) else None
@@ -76,22 +77,23 @@ class Process:
             raise
 
     def alive(self) -> bool:
-        """Return whether it accepts work."""
+        """Return whether the process accepts work."""
         return not self.pipe.closed and self.child.poll() is None
 
     def end(self) -> None:
-        """End it, whatever it does, and wait until it is gone."""
+        """Kill the process, whatever it is doing, and wait until it is gone."""
         if self.owner != os.getpid():
-            return  # this is a fork of the process that started it
+            return  # this is a fork of the process that started the child
         atexit.unregister(self.end)
         self.pipe.close()
         self.child.kill()
         self.child.wait()
 
 
-START = 60.0  # seconds for the start of the process, PyTorch included
-GRACE = 1.0  # seconds on top of the timeout: a CPU's launch ends by itself
-LAUNCHED = "launched"  # message of the process when it has compiled, and begins
+START = 60.0  # seconds allowed for the start of the process, including PyTorch's import
+GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
+# Sent by the process when it has compiled the cell and begins the launch.
+LAUNCHED = "launched"
 _ERRORS = {
     "ArgumentError": ArgumentError,
     "DeviceLost": DeviceLost,
@@ -103,26 +105,26 @@ _ERRORS = {
 
 @dataclass
 class Job:
-    """A launch, as it is sent to the process."""
+    """A launch, in the form sent to the process."""
 
     source: str
     name: str
     flags: tuple[str, ...]
     headers: dict[str, str]
     target: str
-    expressions: tuple[str, ...]  # compiled together
-    expression: str  # launched
+    expressions: tuple[str, ...]  # kernels compiled together
+    expression: str  # the kernel to launch
     params: tuple[Param, ...]
     timeout: float
     shape: tuple[Any, Any, int]
-    memory: str  # the name of the shared memory
-    args: list[Any]  # a SharedArray for an array
-    variables: dict[str, bytes]  # their content before the launch
+    memory: str  # name of the shared memory
+    args: list[Any]  # a SharedArray stands for an array
+    variables: dict[str, bytes]  # content of each variable before the launch
 
 
 @dataclass
 class SharedArray:
-    """An array in the shared memory."""
+    """The place of an array in the shared memory."""
 
     offset: int
     nbytes: int
@@ -131,11 +133,11 @@ class SharedArray:
 
 
 _process: Process | None = None
-_turn = threading.Lock()  # the process does one job after the other
+_turn = threading.Lock()  # the process performs one job at a time
 
 
 def _reset_after_fork() -> None:
-    """Reset the state: a fork lacks the process and, perhaps, the lock's holder."""
+    """Reset the state: a fork lacks the process and perhaps the lock's holder."""
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
@@ -151,7 +153,7 @@ def make_launcher(
     params: tuple[Param, ...],
     timeout: float | None,
 ) -> Callable[..., None]:
-    """Return a launcher like cpu's and gpu's that launches in the other process."""
+    """Return a launcher that launches in the other process, for either target."""
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
     binder = Binder(kernel, params, module.text())
     limit = TIMEOUT if timeout is None else timeout
@@ -191,11 +193,11 @@ def make_launcher(
 
 
 def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
-    """Send the job; return its variables' new content, or raise its error."""
+    """Send the job; return the new content of its variables, or raise its error."""
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        answer = process.pipe.recv()  # LAUNCHED, or an earlier error
+        answer = process.pipe.recv()  # LAUNCHED, or the result if an error came before
         if answer == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
@@ -224,7 +226,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         return variables
     kind, message, found = error
     if kind == "DeviceLost":
-        # A fresh process has a fresh context: nothing of ours is lost.
+        # The next process gets a new context, so only this launch is lost.
         process.end()
         cause = message.partition(". CUDA cannot go on")[0]
         raise KernelFault(
@@ -266,9 +268,9 @@ def _start_process() -> Process:
 def _share_arrays(
     arrays: Sequence[Array | None],
 ) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
-    """Yield shared memory with a copy of the arrays, and each one's offset in it.
+    """Yield shared memory with a copy of the arrays, and their offsets by id().
 
-    On the host, arrays that overlap do so in the copy. Those on a GPU are copied
+    Host arrays that overlap do so in the copy as well. Arrays on a GPU are copied
     separately.
     """
     present = [a for a in arrays if a is not None]
@@ -276,7 +278,7 @@ def _share_arrays(
     offsets: dict[int, int] = {}
     end = 0
     for start, stop, _ in arena.merge_spans(host, [16] * len(host)):
-        at = -(-end // 256) * 256 + start % 256  # aligned as the array itself
+        at = -(-end // 256) * 256 + start % 256  # aligned like the array itself
         for array in host:
             if start <= array.address and array.address + array.nbytes <= stop:
                 offsets[id(array)] = at + array.address - start
@@ -310,7 +312,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Copy back into the array; a const one only if a cast let the kernel write it."""
+    """Copy the data back, to a const array only if a cast let the kernel write it."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
@@ -326,7 +328,7 @@ def _copy_out(
 
 
 def serve_jobs() -> None:
-    """Run the process's loop: one job after the other, until the pipe closes."""
+    """Run the main loop of the process: one job after another, to the pipe's end."""
     pipe = connection.Connection(int(sys.argv[-1]))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     launchers: dict[Any, Any] = {}
@@ -351,7 +353,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End when the parent is gone: a killed one leaves a kernel in an endless loop."""
+    """End when the parent is gone, even if a kernel loops forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -360,7 +362,7 @@ def _end_with(parent: int) -> None:
 def _perform_job(
     job: Job, launchers: dict[Any, Any], announce: Callable[[], None]
 ) -> dict[str, bytes]:
-    """Launch; return the variables' new content."""
+    """Launch the job's kernel; return the new content of the variables."""
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
     if key not in launchers:
@@ -374,14 +376,15 @@ def _perform_job(
         _open_array(a, memory, job) if isinstance(a, SharedArray) else a
         for a in job.args
     ]
-    announce()  # compiled, with its arrays in place: the time limit begins
+    # The cell is compiled and its arrays are in place: the time limit begins.
+    announce()
     try:
         launch(*job.shape, None, args)
         if job.target == "cuda":
             # Imported only for a launch on a GPU.
             from .gpu import loader as gpu
 
-            gpu.wait_for_device(doing=job.expression)  # a fault is reported here
+            gpu.wait_for_device(doing=job.expression)  # raises the launch's fault
             _bring_back(job, args, memory)
         return {name: compiled.read(name) for name in job.variables}
     finally:
@@ -402,7 +405,7 @@ def _compile_job(job: Job) -> Any:
 def _open_array(
     placed: SharedArray, memory: shared_memory.SharedMemory, job: Job
 ) -> Any:
-    """Return the array for the launcher: on the host the shared memory itself."""
+    """Return an array on the job's target: for the CPU, the shared memory itself."""
     view = memory.buf[placed.offset : placed.offset + placed.nbytes]
     if placed.dtype.startswith("void"):
         host: Any = np.frombuffer(view, np.dtype(f"V{int(placed.dtype[4:]) // 8}"))
@@ -425,7 +428,7 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
 
 
 def _forget_memory(memory: shared_memory.SharedMemory) -> None:
-    """Stop tracking the memory: its creator unlinks it (needed before Python 3.13)."""
+    """Stop tracking the memory, since its creator unlinks it (before Python 3.13)."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker
 

@@ -25,24 +25,26 @@ from .gpu import loader as gpu
 from .structs import find_scalar
 from .variables import VariableState
 
-CACHED_CONFIGS = 256  # per kernel
-_OF_A_KERNEL = {"module", "signature", "expression", "params"}  # its own attributes
+CACHED_CONFIGS = 256  # launch shapes kept per kernel
+# The attributes of a Kernel itself; all other names are variables of the source.
+_OF_A_KERNEL = {"module", "signature", "expression", "params"}
 
 
 class Module:
-    """The kernels of one source, each an attribute. Made by load_cuda().
+    """The kernels of one source, as attributes; returned by load_cuda().
 
-    Its __device__ and __constant__ variables are attributes, too: module.filt = array
-    uploads, module.filt reads back (see variables.VariableState). report is one line on
-    the compilation, warnings are the compiler's, source and signatures are the text and
-    its parsed declarations. A kernel with one of these names takes precedence.
+    The source's __device__ and __constant__ variables are attributes, too: reading
+    module.filt downloads the variable filt, and assigning to it uploads (see
+    variables.VariableState). Further attributes are `report` (one line on the
+    compilation), `warnings` (from the compiler), `source` (the text) and `signatures`
+    (its parsed declarations). A kernel with one of these names takes precedence.
     """
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_cell":  # not there yet: the object is being copied
+        if name == "_cell":  # not yet set, since the object is being copied
             raise AttributeError(name)
         kernels = self._cell.kernels
         if name in kernels:
@@ -65,7 +67,7 @@ class Module:
         return [*super().__dir__(), *own]
 
     def __getitem__(self, key: Any) -> Any:
-        """Return [grid, block] of the only kernel."""
+        """Return module[grid, block] as the only kernel's [grid, block]."""
         return select_only_kernel(self)[key]
 
     def __repr__(self) -> str:
@@ -73,7 +75,7 @@ class Module:
 
 
 def select_only_kernel(kernel: Any) -> Any:
-    """Return the kernel, or a Module's only one; raise ArgumentError for several."""
+    """Return the kernel, or a Module's only kernel; raise ArgumentError for several."""
     if not isinstance(kernel, Module):
         return kernel
     kernels = kernel._cell.kernels
@@ -105,9 +107,12 @@ class Cell:
         compile_only: str = "",
         folder: Path | None = None,
     ) -> None:
-        """Prepare a source. compile_only: an architecture ("sm_90"), without a GPU.
+        """Check and compile a source; raise CompileError if there are errors.
 
-        folder: that of the source's file, if it is one.
+        compile_only: architecture ("sm_90") to compile for, without a GPU.
+        folder: folder of the source's file, if there is one.
+
+        All other parameters are those of load_cuda().
         """
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.folder = folder
@@ -118,7 +123,7 @@ class Cell:
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.state = VariableState(self)
         self.told: set[Any] = set()  # findings already shown
-        self.found = 0  # by the last --check
+        self.found = 0  # number of findings in the last --check
         self._load()
 
     def _load(self) -> None:
@@ -152,11 +157,11 @@ class Cell:
         return [s for text in self.headers.values() for s in signature.parse(text)]
 
     def text(self) -> str:
-        """Return the source and the headers of the session that it includes."""
+        """Return the source and the headers that it includes, as one text."""
         return "\n".join([self.source, *self.headers.values()])
 
     def ordinary(self) -> tuple[str, ...]:
-        """Return the C++ names of the kernels without template parameters."""
+        """Return the C++ names of the kernels that need no template arguments."""
         return tuple(
             s.instantiate([])[0]
             for s in self.signatures.values()
@@ -168,7 +173,7 @@ class Cell:
     ) -> Any:
         """Return the source compiled for a target: a CpuLibrary or a GpuModule.
 
-        checked: with the watch build's flags, if the target is the CPU.
+        checked: use the watch build's flags, if the target is the CPU.
         """
         checked = checked and target == "cpu"
         key = target, expressions, checked
@@ -183,7 +188,7 @@ class Cell:
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
-        """Return the compiled source with the kernel `expression`, for a launch."""
+        """Return the compiled source that has the kernel `expression`, for a launch."""
         compiled = self.compiled(target, self._together(expression), checked)
         self.state.enter(compiled)
         return compiled
@@ -199,7 +204,7 @@ class Cell:
         params: tuple[Param, ...],
         checked: bool = False,
     ) -> Callable[..., None]:
-        """Return the launcher of one kernel on one target, compiled if necessary."""
+        """Return the launcher of one kernel on one target; compile it if necessary."""
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
             together = self._together(expression)
@@ -226,8 +231,8 @@ class Kernel:
     """A __global__ function; kernel[grid, block, shared, stream] is a Launch.
 
     A template takes its arguments first: fill["float", 16][grid, block](...). If all of
-    them have defaults, fill[grid, block] uses those, unless the grid and the block
-    could be template arguments: fill[()][grid, block] is never ambiguous.
+    them have defaults, fill[grid, block] uses the defaults, unless the grid and the
+    block could be template arguments. fill[()][grid, block] is never ambiguous.
     """
 
     def __init__(
@@ -237,11 +242,12 @@ class Kernel:
         instance: tuple[str, tuple[Param, ...]] | None = None,
     ) -> None:
         self.module, self.signature = module, kind
-        self._version = module.version  # of the headers that it was compiled with
+        # The version of the headers that the kernel was compiled with.
+        self._version = module.version
         self.__name__, self.__doc__ = kind.name, str(kind)
         self._is_template = bool(kind.template) and instance is None
         self.expression, self.params = instance or self._by_default()
-        # The parameters that may be arrays; structs may contain some.
+        # The indices of parameters that may be arrays; structs may contain arrays.
         kinds = [p.pointer or find_scalar(p.type) is None for p in self.params]
         self._pointers = [i for i, holds in enumerate(kinds) if holds]
         self._configs: dict[Any, Launch] = {}
@@ -250,8 +256,10 @@ class Kernel:
         self._seen: Any = None  # the last watched launch
 
     def __getattr__(self, name: str) -> Any:
-        """Return a variable of its source, as a Module does: a %%cuda cell defines only
-        its kernels in the notebook."""
+        """Return a variable of the source, like the attribute of a Module.
+
+        A %%cuda cell defines only its kernels in the notebook, not the Module.
+        """
         if name.startswith("_") or name == "module":
             raise AttributeError(name)
         if name in self.module.state.variables:
@@ -270,11 +278,13 @@ class Kernel:
             self._refresh()
         try:
             found = self._configs[key]
-            # [4.0, 256] finds [4, 256]; two ints, the usual key, are recognized at once
+            # [4.0, 256] finds the entry of [4, 256], so the key must be checked. Two
+            # ints, the usual key, are recognized quickly.
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or launch_config.is_whole(key):
                 return found
-        except Exception:  # a new one; a list has no hash, and others may raise
+        # The key is new. A list has no hash, and other keys may raise anything.
+        except Exception:
             pass
         kernel = self._chosen(key)
         if kernel is not self:
@@ -331,7 +341,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
-        """Return the result of [grid, block]. On a GPU it first tries the quick way."""
+        """Return the result of [grid, block]; on a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
         plain = not (slow or module.state.variables)
@@ -341,7 +351,8 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        if self.module.version != headers.version:  # for the first of its kernels
+        # This is the first kernel of the module to refresh.
+        if self.module.version != headers.version:
             self.module.refresh()
         self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)
@@ -356,15 +367,14 @@ class Kernel:
         instance = self.signature.instantiate(args)
         if instance[0] not in self._instances:
             made = Kernel(self.module, self.signature, instance)
-            made.launcher(self.module.default)  # raises its errors here
+            made.launcher(self.module.default)  # raises compilation errors
             self._instances[instance[0]] = made
         return self._instances[instance[0]]
 
     def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
         """Return the launcher on a target, compiled on first use.
 
-        checked: whether to use the watch build (CPU only); None means the module's
-        setting.
+        checked: whether to use the watch build (CPU only); None: the module's setting.
         """
         if checked is None:
             checked = self.module.watched
@@ -385,11 +395,14 @@ class Kernel:
 
     @property
     def report(self) -> Any:
-        """The Report of the last watched launch; None without one."""
+        """The Report of the last watched launch; None if there is none."""
         return self._seen.report if self._seen is not None else None
 
     def target_of(self, args: Sequence[Any]) -> str:
-        """Return the target of the arrays among the arguments: "cpu" or "cuda"."""
+        """Return the target of the arrays among the arguments: "cpu" or "cuda".
+
+        Raises ArgumentError if the cell was compiled for the other target.
+        """
         for i in self._pointers:
             value = args[i] if i < len(args) else None
             kind = type(value)
@@ -438,11 +451,11 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
-        __tracebackhide__ = True  # for IPython: errors end at the reader's line
+        __tracebackhide__ = True  # for IPython: tracebacks end at the user's line
         self.launch(args)
 
     def launch(self, args: tuple[Any, ...], rooms: Any = None) -> None:
-        """Launch on the target of the arrays. rooms: see gpu/launch.py."""
+        """Launch on the target of the arrays. rooms: free memory, see gpu/launch.py."""
         __tracebackhide__ = True
         module = self.kernel.module
         try:
@@ -456,7 +469,7 @@ class Launch:
             raise Stopped(f"{self.kernel.__name__} was stopped") from None
 
     def _tried(self, args: Sequence[Any]) -> None:
-        """Launch with --check before and --time after it."""
+        """Launch with --check before the launch and --time after it."""
         kernel, module = self.kernel, self.kernel.module
         wanted = trial.check(kernel, self, args) if module.check else None
         self.run(args, told=module.check)
@@ -470,7 +483,7 @@ class Launch:
     def run(self, args: Sequence[Any], rooms: Any = None, told: bool = False) -> None:
         """Launch without --check and --time.
 
-        told: whether its errors have been shown.
+        told: whether the findings have been shown already.
         """
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)

@@ -1,7 +1,7 @@
-"""Show what a kernel prints where Python's print() does, and in order.
+"""Show a kernel's printed output where Python's print() writes, and in order.
 
 printf() in a kernel is C's: it writes to file descriptor 1 and bypasses Python's
-sys.stdout. In a notebook that is not the cell's output.
+sys.stdout. In a notebook, descriptor 1 is not the cell's output.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import IO
 
 from cffi import FFI
 
-MOST = 1 << 20  # bytes shown
-MOST_PRINTED = 64 << 20  # bytes that end a launch: it would fill the disk
+MOST = 1 << 20  # maximum number of bytes shown
+# A launch that prints more bytes than this is stopped, before it fills the disk.
+MOST_PRINTED = 64 << 20
 
 ffi = FFI()
 ffi.cdef("int fflush(void *file);")
@@ -25,10 +26,10 @@ _libc = ffi.dlopen(None)
 
 @contextlib.contextmanager
 def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
-    """Show the output of C inside the block where Python's own output goes.
+    """Show C's output inside the block where Python's output goes.
 
-    Nothing is done unless `prints`. The text appears when the block ends, even by an
-    exception; with shown=False it is dropped.
+    The function does nothing unless `prints`. The text appears when the block ends,
+    even with an exception; with shown=False it is dropped.
     """
     if not prints:
         yield
@@ -40,7 +41,7 @@ def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
         finally:
             flush()
         return
-    flush()  # earlier output is not ours
+    flush()  # earlier output does not belong to this block
     with tempfile.TemporaryFile() as file:
         before = os.dup(1)
         os.dup2(file.fileno(), 1)
@@ -56,7 +57,7 @@ def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
 
 
 def flush() -> None:
-    """Flush C's own streams."""
+    """Flush C's output streams."""
     _libc.fflush(ffi.NULL)
 
 

@@ -1,9 +1,9 @@
 """The arrays that a launch's arguments reach: in structs, and behind a `float **`.
 
-On the CPU a kernel works on copies, so the addresses in a struct, in a list or in an
-array of structs must become those of the copies. An address that Python passed as a
-number is looked up among the launch's arrays, then among its callers' variables. An
-address found nowhere stays unchanged.
+On the CPU a kernel works on copies, so each address in a struct, in a list or in an
+array of structs must become the address of a copy. An address that Python passed as a
+number is looked up among the launch's arrays, then among the variables of the calling
+functions. An address that is found nowhere stays unchanged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
 from .structs import CScalar, StructLayout, find_scalar, member_of
 
-MOST = 10_000  # elements of one list that are searched for an address
+MOST = 10_000  # lists with more elements are not searched for an address
 
 
 @dataclass
 class Reached:
-    """The arrays that are reached through others, and the holders of addresses."""
+    """The arrays that are reached through others, and the arrays that hold addresses.
+
+    params, arrays: the reached arrays, each with the declaration that points to it
+    holders: the arrays of addresses or structs, with their declarations and layouts
+    lists: those among the holders that were built from Python lists
+    """
 
     params: list[Param] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
@@ -35,19 +40,19 @@ class Reached:
     lists: list[tuple[Param, Array]] = field(default_factory=list)
 
     def has(self, param: Param, array: Array) -> bool:
-        """Return whether the same memory was reached as the same type."""
+        """Return whether the same memory was already reached as the same type."""
         same = (array.address, array.nbytes, param.type, param.const)
         every = zip(self.params, self.arrays)
         return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in every)
 
     @property
     def types(self) -> list[CScalar | None]:
-        """The types of their elements."""
+        """The element types of the reached arrays."""
         return [find_scalar(param.type) for param in self.params]
 
     @property
     def written(self) -> list[bool]:
-        """Whether the kernel may write each of them."""
+        """Whether the kernel may write each of the reached arrays."""
         return [not param.const for param in self.params]
 
 
@@ -82,8 +87,10 @@ def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
 def translate(
     binder: Binder, bound: Sequence[Any], found: Reached, fenced: arena.Arena
 ) -> list[Any]:
-    """Write the copies' addresses into the copies that contain any, and into the
-    structs among the arguments; return the arguments with these."""
+    """In the copies, replace the arrays' addresses by those of the copies.
+
+    Returns the arguments, in which the addresses in structs are replaced as well.
+    """
     there = [(r.source, r.source + r.nbytes, r.start) for r in fenced.regions]
     for _, layout, array in found.holders:
         _replace(fenced.memory_of(array), layout, there)
@@ -97,7 +104,7 @@ def translate(
 
 
 def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
-    """Restore the arrays' own addresses in the copies, before these are copied back.
+    """Restore the original addresses in the copies, before the copies are copied back.
 
     Raises ArgumentError if the kernel has written into a list.
     """
@@ -117,7 +124,7 @@ def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
 def _list_slots(
     data: memoryview, layout: StructLayout
 ) -> Iterator[tuple[Param, np.ndarray]]:
-    """Yield the addresses in an array of structs, one view per address member."""
+    """Yield each address member of an array of structs, and a view of its values."""
     count = len(data) // layout.size
     for offset, param in layout.pointers if count else ():
         yield param, np.ndarray(count, "<u8", data, offset, (layout.size,))
@@ -128,8 +135,8 @@ def _replace(
 ) -> None:
     for _, values in _list_slots(data, layout):
         old, done = values.copy(), np.zeros(values.size, bool)
-        # The address one past an array's end is its own, unless another array begins
-        # there.
+        # The address one past the end of an array belongs to that array, unless another
+        # array begins there.
         for last in (0, 1):
             for start, end, to in spans:
                 inside = (old >= start) & (old < end + last) & ~done
@@ -164,7 +171,7 @@ def _has(array: Array, address: int) -> bool:
 
 
 def _list_visible() -> list[Array]:
-    """List the host arrays in the callers' variables, and in lists there."""
+    """List the host arrays in the callers' variables, and in lists among them."""
     found: dict[int, Any] = {}
     frame: Any = sys._getframe(1)
     while frame is not None:

@@ -2,8 +2,8 @@
 
 for_cpu() selects the --flags that concern g++; split_defines() separates macros.
 
-load_program() caches NVRTC's programs by the hash of all their inputs. Each is one
-file: a line of JSON, then the machine code, then the PTX.
+load_program() caches NVRTC's programs under the hash of all their inputs. Each program
+is one file: a line of JSON, then the machine code, then the PTX.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .gpu.nvrtc import CompiledProgram, Usage
 # Options for g++: macros, folders, warnings, optimisation, language, machine.
 _GXX = re.compile(r"-[DUIOWgfm].*|-std=.*|-w|-pedantic|-pthread|-iquote.*|-include")
 _GXX_PAIRS = ("-D", "-U", "-I", "-iquote", "-include", "-isystem")
-# Options of NVRTC and nvcc that do not concern a CPU.
+# Options of NVRTC and nvcc that do not apply to a CPU.
 _NVCC = re.compile(
     r"--?(?:use_fast_math|lineinfo|device-debug|G|maxrregcount|arch|gencode|fmad|ftz"
     r"|prec-div|prec-sqrt|gpu-architecture|extra-device-vectorization|rdc|dlto"
@@ -40,7 +40,7 @@ _NVCC_PAIRS = ("-Xptxas", "-maxrregcount", "--maxrregcount", "-arch", "-gencode"
 
 
 def split(text: str | Sequence[str]) -> list[str]:
-    """Return flags as a list. A string is split as by a shell; no shell ever runs.
+    """Return flags as a list; a string is split as by a shell, but no shell runs.
 
     Raises ArgumentError for an unclosed quote.
     """
@@ -53,7 +53,7 @@ def split(text: str | Sequence[str]) -> list[str]:
 
 
 def for_cpu(flags: Sequence[str]) -> list[str]:
-    """Return g++'s flags; raise ArgumentError for an option of neither compiler."""
+    """Return the flags for g++; raise ArgumentError for an unknown option."""
     out, todo = [], list(flags)
     while todo:
         flag = todo.pop(0)
@@ -78,9 +78,9 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
 
 
 def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
-    """Return flags of for_cpu() without -D and -U, and those as lines of C.
+    """Return flags of for_cpu() without -D and -U, and these two as lines of C.
 
-    As lines after our own headers, they do not affect those.
+    The lines are placed after Weft's own headers, and so do not affect the headers.
     """
     more, lines, todo = [], [], list(flags)
     while todo:
@@ -108,13 +108,13 @@ def load_program(
 ) -> tuple[CompiledProgram, bool]:
     """Return nvrtc.compile()'s program, and whether it was cached. Raises CompileError.
 
-    name: the source's name in errors. It is compiled under CELL, so that the same cell
-    run as number 7 and as number 8 is one program.
+    name: name of the source in messages. The source is compiled under the name CELL, so
+        the same cell run as number 7 and as number 8 shares one program.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
     found = _read(path) if store.has_file(path) else None
     if found:
-        os.utime(path)  # recently used: prune() deletes the oldest first
+        os.utime(path)  # mark as recently used: prune() deletes the oldest files first
         return found, True
     try:
         made = nvrtc.compile(source, CELL, arch, flags, expressions, headers)
@@ -129,7 +129,7 @@ def load_program(
 def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
     """List the files that `#include` names, directly or indirectly, found in folders.
 
-    The toolkit's own are left out: they are as old as it is.
+    The toolkit's files are left out, since the toolkit's version covers them.
     """
     found: list[Path] = []
     todo = [(source, [Path(folder) for folder in folders])]
@@ -147,7 +147,7 @@ def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
 
 
 def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop NVRTC's own lines about the requested names if there are other errors."""
+    """Drop NVRTC's lines about the requested names if there are other errors."""
     own = [one for one in found if one.file == "__nv_name_map"]
     others = [one for one in found if one not in own]
     if any(one.severity == "error" for one in others):
@@ -178,7 +178,7 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
 
 
 def _read(path: Path) -> CompiledProgram | None:
-    """Read a file of _write(); None if it is missing or damaged."""
+    """Read a file written by _write(); None if it is missing or damaged."""
     try:
         head, _, rest = path.read_bytes().partition(b"\n")
         about = json.loads(head)

@@ -2,9 +2,9 @@
 
 StructLayout has the offsets of a struct's members, and which of them are addresses.
 
-Like signature.py, this reads declarations and not C++. A struct with an unsupported
-part (a base, a union, bit fields, an array of unknown length) has no layout, and is
-then passed from Python as bytes. The compilers' sizes decide.
+Like signature.py, this module reads declarations only, not all of C++. A struct with an
+unsupported part (a base, a union, bit fields, an array of unknown length) has no
+layout. Python must then pass it as bytes, whose number the compilers' sizes determine.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from ..csource.signature import Param
 class CScalar:
     """A C type that is passed by value, or that a pointer points to.
 
-    code: struct's letter for one component; count: of components (float4: 4)
-    align: in bytes; dtypes: names of the dtypes that an array of it may have
-    kind: int, float, bool, half, bfloat16
+    code: the struct module's letter for one component
+    count: number of components (float4: 4)
+    align: alignment in bytes
+    dtypes: names of the dtypes allowed for an array of this type
+    kind: int, float, bool, half or bfloat16
     """
 
     name: str
@@ -43,16 +45,16 @@ class CScalar:
     kind: str
 
     def numbers(self, value: Any) -> tuple[Any, ...]:
-        """Return `value` as struct packs it under `code`: one number per component.
+        """Return `value` as one number per component, for struct.pack() with `code`.
 
-        Raises TypeError (not a number of this kind) or OverflowError (its text states
-        the limits).
+        Raises TypeError if it is not a number of this kind, and OverflowError, whose
+        text states the limits, if it does not fit.
         """
         if self.count == 1:
             return (self._number(value),)
         try:
             parts = tuple(value)
-        except Exception:  # whatever its own __iter__ raises
+        except Exception:  # __iter__ of a foreign class may raise anything
             parts = ()
         if len(parts) != self.count or isinstance(value, (str, bytes)):
             raise TypeError(f"{self.name} wants {self.count} numbers, e.g. a tuple")
@@ -73,7 +75,7 @@ class CScalar:
         return number
 
     def limits(self) -> tuple[int, int]:
-        """Return the smallest and the largest integer."""
+        """Return the smallest and the largest integer of the type."""
         bits = 8 * struct.calcsize(self.code)
         if self.code.isupper():
             return 0, 2**bits - 1
@@ -81,7 +83,7 @@ class CScalar:
 
 
 def find_scalar(name: str) -> CScalar | None:
-    """Return the type called `name`; None: a struct, an enum or an unknown type."""
+    """Return the type called `name`; None for a struct, an enum or an unknown type."""
     return _make_table().get(name)
 
 
@@ -115,12 +117,12 @@ def _convert_real(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         raise OverflowError(f"it does not fit into {name}") from None
-    except Exception as error:  # whatever its own __float__ raises
+    except Exception as error:  # __float__ of a foreign class may raise anything
         raise TypeError(f"{name} wants a number") from error
 
 
 def _bfloat16_bits(number: float) -> int:
-    """Return the upper half of the float32, rounded to nearest even."""
+    """Return the upper half of the number's float32 bits, rounded to nearest even."""
     try:
         (bits,) = struct.unpack("=I", struct.pack("=f", number))
     except OverflowError:
@@ -141,8 +143,8 @@ def _make_table() -> dict[str, CScalar]:
                 name, code, 1, size, size, tuple(dtypes.split()), kind
             )
 
-    # torch has few unsigned types, so signed arrays are accepted for them; and one byte
-    # type is accepted for another.
+    # torch has few unsigned types, so arrays of signed types are accepted for them. Any
+    # one-byte type is accepted for any other.
     add("bool", "?", "bool", "bool")
     add("char,signed char,int8_t", "b", "int8 uint8 bool bytes8")
     add("unsigned char,uint8_t,uchar", "B", "uint8 int8 bool bytes8")
@@ -186,11 +188,15 @@ def _add_vector(table: dict[str, CScalar], name: str, base: str, count: int) -> 
 
 @dataclass(frozen=True)
 class Member:
-    """One member. extents: of an array, () for one value. inner: of a struct."""
+    """One member of a struct.
+
+    extents: lengths of an array's dimensions, () for one value.
+    kind: scalar type of an element; inner: layout of an element that is a struct.
+    """
 
     param: Param
     offset: int
-    size: int  # of one element
+    size: int  # bytes of one element
     extents: tuple[int, ...]
     kind: CScalar | None
     inner: StructLayout | None
@@ -203,7 +209,7 @@ class Member:
 
 @dataclass(frozen=True)
 class StructLayout:
-    """A struct as a compiler lays it out. pointers: the offsets of its addresses."""
+    """The layout of a struct in memory, as the compilers choose it."""
 
     name: str
     size: int
@@ -212,7 +218,7 @@ class StructLayout:
 
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
-        """The offsets of its addresses, including those in members that are structs."""
+        """The offsets of all addresses, including those in members that are structs."""
         found = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()
@@ -224,7 +230,7 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member's name for messages: p.x of a parameter p, rows[] of a list."""
+    """Return a member with a name for messages: p.x, or rows[] in a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -232,7 +238,7 @@ def member_of(member: Param, owner: Param) -> Param:
 
 
 def find_layout(source: str, kind: str) -> StructLayout | None:
-    """Return the layout of a parameter's own type or the one it points to."""
+    """Return the layout of a parameter's type, or of the type that it points to."""
     if kind.endswith("*"):
         base = kind[:-1].strip()
         param = Param(base, "", True, False, kind)
@@ -245,7 +251,7 @@ def find_layout(source: str, kind: str) -> StructLayout | None:
 
 @functools.lru_cache(64)
 def list_layouts(source: str) -> dict[str, StructLayout]:
-    """Return the structs of a source (a cell and its headers) by their names."""
+    """Return the structs of a source (a cell and its headers) by name."""
     code = signature.blank_comments(source)
     known: dict[str, StructLayout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
@@ -269,7 +275,7 @@ def list_layouts(source: str) -> dict[str, StructLayout]:
 
 
 def tuple_of(made: StructLayout | None) -> str:
-    """Describe the Python form of a struct: a tuple (float *x, int n),"""
+    """Describe how Python passes a struct, such as `a tuple (float *x, int n), `."""
     if made is None:
         return ""
     if made.name.endswith("*"):
@@ -278,7 +284,7 @@ def tuple_of(made: StructLayout | None) -> str:
 
 
 def describe_misfit(made: StructLayout, dtype: np.dtype) -> str:
-    """Describe how a structured dtype differs from a struct; "" if it does not."""
+    """Describe how a structured dtype differs from a struct; "" if it matches."""
     if dtype.itemsize != made.size:
         return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
     fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
@@ -346,13 +352,14 @@ def _make_layout(
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
-_UNKNOWN = ("?", "", "?", "")  # a member of unknown type: no layout
+# Stands for a member of unknown type; the struct then has no layout.
+_UNKNOWN = ("?", "", "?", "")
 _STRANGE = re.compile(
     r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"
     r"|\balignas\b|__align__|(?<!:):(?!:)"
 )
 _NO_FUNCTION = r"\(\s*\*|\bvirtual\b|\b__align__\b|\balignas\b"
-_METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # before the brace of its body
+_METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # precedes the brace of a method's body
 
 
 def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
@@ -401,7 +408,7 @@ def _split_statements(body: str) -> Iterator[str]:
 
 
 def list_constants(code: str) -> dict[str, int]:
-    """Return the named integers with their values: #define, const, enum."""
+    """Return the named integers and their values, from #define, const and enum."""
     found: dict[str, int] = {}
     define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
     const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<n>\w+)\s*=(?P<v>[^;,]+);"
@@ -429,7 +436,7 @@ _OPERATORS = {
 
 
 def numbers_of(text: str, known: dict[str, int]) -> int | None:
-    """Evaluate a constant integer expression; None if a name is unknown."""
+    """Evaluate a constant integer expression; None if it contains an unknown name."""
     text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text.strip()).replace("/", "//")
     try:
         return _evaluate(ast.parse(text, mode="eval").body, known)

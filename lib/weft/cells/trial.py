@@ -1,4 +1,4 @@
-"""The work of --check and --time around a launch, on copies of its arrays."""
+"""The checks of --check and the timing of --time, on copies of a launch's arrays."""
 
 from __future__ import annotations
 
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
     from .module import Kernel, Launch
 
 ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
-# Possible effect of the order of float atomics. Sums of up to thousands of terms in
-# another order differ by a few of the last bits of the largest partial sum.
+# The possible effect of the order of float atomics. If thousands of terms are added in
+# another order, the sums differ in a few of the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# GPU against CPU: fused multiply-adds and other sines change the last bits.
+# Between GPU and CPU, fused multiply-adds and different implementations of functions
+# such as sin() change the last bits.
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
 
 class OrderDependence(KernelError):
-    """A kernel's result depends on which of its threads runs first."""
+    """The exception for a result that depends on which thread runs first."""
 
 
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
-    """Run the launch under the watch build in three orders of its threads, and compare.
+    """Run the launch under the watch build in three thread orders, and compare results.
 
-    On the CPU, in all but the first order, shared memory is poisoned before every
-    block. Findings are shown; the arrays stay unchanged. Returns the expected content
-    of the written arrays, one NumPy array (flat) or None per pointer parameter. Raises
-    KernelFault, or OrderDependence that names the array, the element and both values.
-    Without atomics every bit must agree; with them, floats within 1e-5 of the largest.
+    Findings are shown; the arrays stay unchanged. In all but the first order, shared
+    memory is poisoned before every block. Without atomics every bit must agree; with
+    atomics, floats may differ by 1e-5 of the array's largest value.
+
+    Returns the expected content of the written arrays: a flat NumPy array, or None, for
+    each pointer parameter. Raises KernelFault, or OrderDependence, which names the
+    array, the element and both values.
     """
     binder = Binder(kernel.__name__, kernel.params, kernel.module.text())
     bound = binder.bind(args)
@@ -92,10 +95,10 @@ def describe_check(kernel: Kernel) -> str:
 
 
 def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
-    """Compare a launch's writes on the GPU with check()'s result on the CPU.
+    """Compare a launch's results on the GPU with check()'s results on the CPU.
 
-    Raises KernelFault with the first element that differs by more than 1e-4 of the
-    array's largest (integers: at all).
+    Raises KernelFault for the first element that differs: for integers by any amount,
+    for floats by more than 1e-4 of the array's largest value.
     """
     torch.cuda.synchronize()
     text = kernel.module.text()
@@ -116,14 +119,15 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
-    """Time repeated launches on copies of the arrays; return the line to print."""
+    """Time repeated launches on copies of the arrays; return a line to print."""
     target = kernel.target_of(args)
     copies = _copy_arguments(args)
     options = {"inplace": True, "timeout": kernel.module.timeout}
     compiled = kernel.module.compiled_for(target, kernel.expression)
     launcher = compiled.launcher(kernel.expression, kernel.params, **options)
     shape = launch.grid, launch.block, launch.shared, launch.stream
-    prints = getattr(launcher, "prints", False)  # the launch before has shown it
+    # The previous launch has shown the output.
+    prints = getattr(launcher, "prints", False)
     if prints:
         launcher.prints = False
 
@@ -148,7 +152,7 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
 
 
 def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
-    """Return bench's timing of a call, its samples, and the calls in each."""
+    """Return the timing of a call, the number of samples, and the calls per sample."""
     begin = time.perf_counter()
     call()
     device: Any = "cpu"
@@ -166,7 +170,7 @@ def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
 
 
 def _view_numbers(data: bytes, array: Array) -> np.ndarray:
-    """Return the bytes of an array as its numbers."""
+    """Return the bytes of an array's content as numbers of its dtype."""
     if array.dtype == "bfloat16":
         bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
         return bits.view(np.float32)
@@ -194,7 +198,7 @@ def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None
 
 
 def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
-    """Return the arguments with copies on the host in place of arrays on a GPU."""
+    """Return the arguments, with arrays on a GPU replaced by copies on the host."""
     arrays = [*(v for v in bound if isinstance(v, Array)), *list_held_arrays(bound)]
     if not any(array.device_type == "cuda" for array in arrays):
         return list(args)
@@ -224,7 +228,7 @@ def _copy_arguments(args: Sequence[Any]) -> list[Any]:
 
 
 def _map_arguments(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
-    """Apply make(arg) to each argument, once, including those in tuples and lists."""
+    """Apply make() to each argument once, including those in tuples and lists."""
     made: dict[int, Any] = {}
 
     def of(arg: Any) -> Any:

@@ -1,8 +1,8 @@
 """The __constant__ and __device__ variables of a cell: module.filt = array.
 
 A cell may be compiled several times: for the CPU and for the GPU, watched and not, and
-once per instance of a template. Each library has variables of its own. VariableState
-makes them one: before a launch in another library, the values move there.
+once per instance of a template. Each library has separate variables. VariableState
+presents them as one set: before a launch in another library, it moves the values there.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from .structs import CScalar, find_scalar
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable as the source declares it.
+    """One variable, as the source declares it.
 
-    scope: "outer::" in namespace outer. extents: of an array, () for one value; None if
-    the length could not be read as a number. const: declared so.
-    text: the texts in which structs are looked for.
+    scope: enclosing namespaces, such as "outer::".
+    extents: lengths of an array's dimensions, () for one value. A length is None if it
+        could not be read as a number.
+    const: whether the variable is declared const.
+    text: source and headers, in which structs are looked for.
     """
 
     param: Param
@@ -46,12 +48,12 @@ class Variable:
 
     @property
     def name(self) -> str:
-        """Its name, without namespaces."""
+        """The variable's name, without namespaces."""
         return self.param.name
 
     @property
     def qualified(self) -> str:
-        """Its C++ name from the outermost scope on."""
+        """The variable's C++ name, with all namespaces."""
         return self.scope + self.name
 
     @functools.cached_property
@@ -61,7 +63,7 @@ class Variable:
 
     @functools.cached_property
     def layout(self) -> structs.StructLayout | None:
-        """The layout of a known struct."""
+        """The layout of one element, if its type is a known struct; otherwise None."""
         known = not (self.param.pointer or self.kind)
         return structs.find_layout(self.text, self.param.type) if known else None
 
@@ -71,7 +73,7 @@ class Variable:
 
     @property
     def refusal(self) -> str:
-        """The reason why Python can neither set nor read it; "" if it can."""
+        """The reason why Python can neither set nor read the variable; "" if it can."""
         if self.const:
             return "it is const, so its value is in the source: leave const out"
         if self.param.pointer or (self.layout and self.layout.pointers):
@@ -80,7 +82,7 @@ class Variable:
             return f"Python does not know the type {self.param.type}"
         return ""
 
-    # ---- to bytes and back ----
+    # ---- conversion to bytes and back ----
 
     def encode(self, value: Any, size: int) -> bytes:
         """Encode `value` in the variable's `size` bytes, or raise ArgumentError."""
@@ -107,7 +109,7 @@ class Variable:
         return found if shape else found.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
-        """Return its lengths as far as declared; the first one from its bytes."""
+        """Return the declared lengths; derive an undeclared first one from the size."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
         first, rest = self.extents[:1], self.extents[1:]
         if None in rest:
@@ -182,7 +184,7 @@ class Variable:
 
 
 def _on_host(value: Any) -> np.ndarray:
-    """Return an array of any library as one of NumPy's; bfloat16 as its bits."""
+    """Return an array of any library as a NumPy array on the host; bfloat16 as bits."""
     if not isinstance(value, np.ndarray):
         if not isinstance(value, torch.Tensor):
             is_cuda = hasattr(value, "__cuda_array_interface__")
@@ -195,7 +197,7 @@ def _on_host(value: Any) -> np.ndarray:
 
 
 def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
-    """Return NumPy's description of a struct."""
+    """Return the NumPy dtype of a struct."""
     formats: list[Any] = []
     for member in layout.members:
         one: Any = _struct_dtype(member.inner) if member.inner else None
@@ -216,7 +218,7 @@ def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
     )
 
 
-# ---- in the source -------------------------------------------------------------
+# ---- reading declarations ------------------------------------------------------
 
 _QUALIFIER = re.compile(r"\b__(?:device|constant|managed)__\b")
 _SPACE = re.compile(
@@ -228,9 +230,9 @@ _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typede
 
 
 def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
-    """Return the variables that a source and its headers define, by their names.
+    """Return the variables that a source and its headers define, by name.
 
-    It includes those in namespaces, but not those in functions, classes and templates.
+    This includes variables in namespaces, but not in functions, classes or templates.
     """
     whole = "\n".join([*_define_lines(flags), *texts])
     found: dict[str, Variable] = {}
@@ -247,7 +249,7 @@ def list_settable(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _define_lines(flags: Sequence[str]) -> Iterator[str]:
-    """Yield flags such as -DTILE=16 as lines of the source."""
+    """Yield flags such as -DTILE=16 as #define lines."""
     for flag in re.findall(r"-D\s*(\w+=\S+)", " ".join(flags)):
         yield f"#define {flag.replace('=', ' ', 1)}"
 
@@ -297,7 +299,7 @@ def _end(code: str, at: int) -> int:
 
 
 def _scope_at(code: str, end: int) -> str | None:
-    """Return the namespaces around an offset, as `outer::`; None in anything else."""
+    """Return the namespaces around an offset, as `outer::`; None in any other scope."""
     around: list[str | None] = []
     for match in _SPACE.finditer(code, 0, end):
         if match["close"]:
@@ -314,14 +316,14 @@ def _scope_at(code: str, end: int) -> str | None:
     return "".join(f"{name}::" for name in around if name)
 
 
-# ---- of a cell -------------------------------------------------------------------
+# ---- the variables of a cell -----------------------------------------------------
 
 
 class VariableState:
-    """The content of a cell's variables, in all its compiled libraries.
+    """The content of a cell's variables, shared by all its compiled libraries.
 
-    The values are in the library of the last launch. given: the bytes that Python has
-    set, which stay when the cell is recompiled.
+    The library of the last launch has the current values. Values that Python has set
+    are also kept as bytes, for when the cell is recompiled.
     """
 
     def __init__(self, cell: Any) -> None:
@@ -330,7 +332,10 @@ class VariableState:
         self._given: dict[str, bytes] = {}
 
     def reload(self) -> None:
-        """Apply a changed source's initial values, except where Python set others."""
+        """Read the variables of a changed source, and forget the values kernels stored.
+
+        Values that Python has set are kept.
+        """
         cell = self._cell
         self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
         self._where = None
@@ -344,7 +349,7 @@ class VariableState:
         self.restore(values)
 
     def contents(self) -> dict[str, bytes]:
-        """Return the bytes of all variables that Python could set, by C++ name."""
+        """Return the bytes of all variables that Python can set, by C++ name."""
         where = self._place()
         known = [v.qualified for v in self.variables.values() if not v.refusal]
         return {name: where.read(name) for name in known if where.size(name)}
@@ -357,12 +362,12 @@ class VariableState:
                 where.write(name, data)
 
     def read(self, name: str) -> Any:
-        """Return a number, or a NumPy array (a read-only copy)."""
+        """Return the value: a number, or a NumPy array (a read-only copy)."""
         variable = self._variable(name)
         return variable.decode(self._place().read(variable.qualified))
 
     def write(self, name: str, value: Any) -> None:
-        """Set a variable. Raises ArgumentError for another dtype or shape."""
+        """Set a variable; raise ArgumentError for another dtype or shape."""
         variable = self._variable(name)
         where = self._place()
         data = variable.encode(value, where.size(variable.qualified))
@@ -370,7 +375,7 @@ class VariableState:
         self._given[variable.qualified] = data
 
     def unknown(self, name: str) -> AttributeError:
-        """Return the error that there is no variable of this name."""
+        """Return the error for a name that no variable has."""
         cell = self._cell
         if name in cell.signatures:
             return AttributeError(f"{name} is a kernel, no variable: it cannot be set")
@@ -380,7 +385,7 @@ class VariableState:
         )
 
     def near(self, name: str) -> str:
-        """Return the kernel or variable probably meant, in brackets, or "" if none."""
+        """Return a hint in parentheses at the name probably meant, or ""."""
         known = [*self._cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, known, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""

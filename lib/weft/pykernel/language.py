@@ -1,9 +1,9 @@
 """A kernel written as a Python function, and errors that all runners share.
 
-The module first explains unknown names and unfit arguments, so that every runner (sim,
-numba_jit, cuda_c) refuses them in the same words. PythonKernel then provides what the
-runners share: the kernel's source, the meaning of its names, and the errors for invalid
-kernels and launches.
+The first functions explain unknown names and unfit arguments, so every runner (sim,
+numba_jit, cuda_c) refuses these in the same words. PythonKernel then provides the
+kernel's source, the meaning of its names, and the errors for invalid kernels and
+launches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ LISTED = "weft.cuda lists what there is"
 def explain_unknown(path: str) -> tuple[str, str]:
     """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: "threadidx.x", "syncthread", or "syncthreads" where a number is needed.
+    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" where a number
+        is needed.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -76,7 +77,7 @@ def find_near_name(name: str) -> str:
 
 
 def without_cuda(name: str) -> str:
-    """Return the language's name if it lacks its cuda., as in "threadIdx"; else ""."""
+    """Return `name` if it only lacks its cuda. prefix, like "threadIdx"; else ""."""
     return (
         name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
     )
@@ -85,7 +86,7 @@ def without_cuda(name: str) -> str:
 def call(path: str) -> str:
     """Return how to use a name: "write cuda.popc(x)".
 
-    A number is used as in "write cuda.laneid, without brackets".
+    For a number, the result resembles "write cuda.laneid, without brackets".
     """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
@@ -106,7 +107,7 @@ def list_names() -> tuple[str, ...]:
     for name, value in vars(cuda).items():
         if name in _CLASSES:
             found += [f"{name}.{one}" for one in vars(value) if one[0] != "_"]
-        elif hasattr(value, "__wrapped__"):  # a function of kernels
+        elif hasattr(value, "__wrapped__"):  # a function of the kernel language
             found.append(name)
     return tuple(found)
 
@@ -120,7 +121,7 @@ _NUMBERS = "want float32, int32 or the like"
 def explain_unfit(value: Any, name: str = "x") -> str:
     """Return why no kernel accepts this value for parameter `name`; "" if one may.
 
-    The text ends a sentence that begins with the name: "is a list, which ...".
+    The text completes a sentence that begins with the name: "is a list, which ...".
     """
     if isinstance(value, torch.Tensor):
         return _of_tensor(value, name)
@@ -149,7 +150,7 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     spoken = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in spoken):
         return f"is {_describe_kind(value)}: {_WANTED}"
-    return ""  # each runner checks the array that it makes of it
+    return ""  # each runner checks the array that it makes of the value
 
 
 def refuse(
@@ -157,8 +158,9 @@ def refuse(
 ) -> None:
     """Raise ArgumentError for the first argument that no runner accepts.
 
-    named: the arguments by parameter. written: returns the parameters into whose
-    elements the kernel stores; called only if an array is read-only.
+    named: the arguments by parameter name.
+    written: returns the names of the parameters into whose elements the kernel stores;
+        called only if an array is read-only.
     """
     for name, value in named.items():
         if why := explain_unfit(value, name):
@@ -246,8 +248,8 @@ _OF_NUMBERS = (
 class FunctionSource:
     """A function's text, as written in its file or cell.
 
-    tree: its definition, with the file's own line numbers and columns. text: its lines,
-    the first of which has the number `first`.
+    tree: its definition, with the file's line numbers and columns.
+    text: its lines, the first of which has the line number `first`.
     """
 
     file: str
@@ -256,7 +258,7 @@ class FunctionSource:
     tree: ast.FunctionDef
 
     def line(self, number: int) -> str:
-        """Return a line of the file by its number; "" outside of the function."""
+        """Return a line of the file by its number; "" outside the function."""
         lines = self.text.splitlines()
         at = number - self.first
         return lines[at] if 0 <= at < len(lines) else ""
@@ -265,8 +267,8 @@ class FunctionSource:
 class PythonKernel:
     """A kernel as a plain function: its name, its parameters and its source.
 
-    function: a Python function, or the result of Numba's @cuda.jit. ArgumentError is
-    raised for anything else, and for parameters that are not all plain names.
+    function: a Python function, or the result of Numba's @cuda.jit. Anything else
+        raises ArgumentError, as do parameters that are not all plain names.
     """
 
     def __init__(self, function: Any) -> None:
@@ -276,11 +278,11 @@ class PythonKernel:
 
     @functools.cached_property
     def source(self) -> FunctionSource:
-        """The kernel's source; ArgumentError is raised if there is none."""
+        """The kernel's source; raises ArgumentError if there is none."""
         return source_of(self.function)
 
     def value_of(self, name: str) -> Any:
-        """Return the value of a name that is not local; LookupError if undefined."""
+        """Return the value of a nonlocal name; raise LookupError if undefined."""
         return value_of(self.function, name)
 
     def config(self, key: Any) -> LaunchConfig:
@@ -303,7 +305,7 @@ class PythonKernel:
     ) -> dict[str, Any]:
         """Return the arguments by parameter; ArgumentError if no runner accepts one.
 
-        named: arguments passed by keyword, which a launch does not accept.
+        named: arguments passed by keyword; if there are any, the launch is refused.
         """
         if named:
             order = ", ".join(self.parameters)
@@ -318,7 +320,7 @@ class PythonKernel:
     def _written(self) -> list[str]:
         try:
             return list_written(self.source.tree)
-        except ArgumentError:  # no source to read
+        except ArgumentError:  # there is no source to read
             return []
 
     def bind(self, args: Sequence[Any]) -> dict[str, Any]:
@@ -338,9 +340,10 @@ class PythonKernel:
 def plain_function(value: Any) -> types.FunctionType:
     """Return the Python function of a kernel, or of Numba's wrapper.
 
-    ArgumentError is raised for anything else: a lambda, a class, a built-in function.
+    Anything else raises ArgumentError: a lambda, a class, a built-in function.
     """
-    function = getattr(value, "py_func", value)  # Numba's name for the function
+    # Numba's @cuda.jit wraps the function.
+    function = getattr(value, "py_func", value)
     if isinstance(value, PythonKernel):
         function = value.function
     if not isinstance(function, types.FunctionType):
@@ -359,7 +362,7 @@ def plain_function(value: Any) -> types.FunctionType:
 
 
 def source_of(function: Callable[..., Any]) -> FunctionSource:
-    """Return the text and the tree of a function; ArgumentError if it has no source."""
+    """Return a function's text and tree; raise ArgumentError if it has no source."""
     name = function.__name__
     try:
         lines, first = inspect.getsourcelines(function)
@@ -393,9 +396,9 @@ def value_of(function: types.FunctionType, name: str) -> Any:
 
 
 def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
-    """Replace the function's own constants in an expression: N by 8 after N = 8.
+    """Replace the function's local constants in an expression: N by 8 after N = 8.
 
-    Such a name is assigned once, in the function's own body, from numbers.
+    A local constant is assigned once, at the top level of the function, from numbers.
     """
     bound = [
         n.id
@@ -414,7 +417,8 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            value = known.pop(name.id, None)  # not expanded within itself
+            # Removed, so that the name is not expanded within itself.
+            value = known.pop(name.id, None)
             if value is None:
                 return name
             made = self.visit(copy.deepcopy(value))
@@ -427,7 +431,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 def as_range(node: ast.expr) -> ast.expr:
     """Return range(-1, 2) for a loop over (-1, 0, 1); return other nodes unchanged.
 
-    Only integers at equal distances are converted; every runner can count those.
+    Only equally spaced integers are converted, which every runner supports.
     """
     if not isinstance(node, ast.Tuple):
         return node
@@ -448,7 +452,7 @@ def as_range(node: ast.expr) -> ast.expr:
     return made
 
 
-# Replacement for a loop over anything else.
+# Advice for a loop over anything else.
 LOOP_HINT = (
     "write for i in range(n), and index with i; values at no equal distances go into "
     "a cuda.const.array_like(...)"

@@ -1,8 +1,8 @@
-"""A cell on the CPU: compiled by g++, launched on fenced copies of its arrays.
+"""Cells on the CPU: compiled by g++, launched on fenced copies of their arrays.
 
 compiler        compiles a cell: the rewriter's C++, g++, a shared library
 launch, arena   binds the arguments, copies the arrays between fences, launches
-faults          the error that a fault of a launch becomes
+faults          turns the fault of a launch into a Python exception
 watched         the watch build: its findings, shown below the cell
-code_checks     reads of unset variables, and functions of the host in a kernel
+code_checks     finds reads of unset variables, and host functions in kernels
 """

@@ -2,11 +2,12 @@
 
     | guard: no access | 0xff ... | the array | 0xff ... | guard: no access |
 
-A copy ends as close to its upper guard as its alignment allows. It ends at the guard,
-unless the cell casts pointers to vector types, whose 16-byte accesses leave up to 15
-bytes. An access to a guard is a page fault, which the SIMT runtime turns into a failed
-launch. A write into the slack is found afterwards; reads from the slack give NaN or -1.
-Arrays that share memory share one copy, so their copies still overlap.
+A copy ends as close to its upper guard as its alignment allows. Usually it ends at the
+guard. If the cell casts pointers to vector types, copies are aligned to 16 bytes, which
+leaves up to 15 bytes of slack. An access to a guard is a page fault, which the SIMT
+runtime turns into a failed launch. A write into the slack is found afterwards; reads
+from the slack give NaN or -1. Arrays that share memory share one copy, so their copies
+overlap in the same way.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from ..structs import CScalar
 
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory
-KEEP = 256 << 20  # bytes of fenced memory kept for the next launch ...
-KEEP_REGIONS = 256  # ... in at most so many pieces
+KEEP = 256 << 20  # bytes of fenced memory kept for later launches
+KEEP_REGIONS = 256  # maximum number of regions in which that memory is kept
 FILL = 0xFF
 
 ffi = FFI()
-# Addresses are integers here: these functions are called many times per launch.
+# Addresses are integers in these declarations: each launch calls the functions many
+# times, and converting pointers takes longer.
 ffi.cdef("""
 intptr_t mmap(uintptr_t address, size_t length, int protection, int flags, int fd,
               long offset);
@@ -44,7 +46,7 @@ _libc = ffi.dlopen(None)
 _NONE, _READ_WRITE = 0, 3
 _PRIVATE_ANONYMOUS = 0x22 if sys.platform == "linux" else 0x1002
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
-# A cast to a vector type, or code that may contain one.
+# Matches a cast to a vector type, and code that may contain one.
 _TYPES = (
     r"(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half|(?:__)?nv_bfloat16)"
     r"[1-4]\b"
@@ -59,8 +61,11 @@ _filled = int(ffi.cast("uintptr_t", _held))
 
 @dataclass(slots=True)
 class Region:
-    """Fenced memory: [base, base + room) is accessible, the `guard` bytes on either
-    side are not. The copy of [source, source + nbytes) begins at `start`."""
+    """Fenced memory that contains the copy of one array or of overlapping arrays.
+
+    [base, base + room) is accessible, and the `guard` bytes on either side are not. The
+    copy of [source, source + nbytes) begins at `start`.
+    """
 
     base: int
     room: int
@@ -70,7 +75,7 @@ class Region:
     nbytes: int = 0
 
     def fill(self) -> None:
-        """Write the canary around the copy, and the copy."""
+        """Write the copy, and the canary around it."""
         front, back = self.start - self.base, self.start + self.nbytes
         _libc.memset(self.base, FILL, front)
         _libc.memset(back, FILL, self.base + self.room - back)
@@ -78,7 +83,7 @@ class Region:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
-        """Return the overwritten canary byte's address nearest to the copy, or None."""
+        """Return the address of the nearest overwritten canary byte, or None."""
         back = self.start + self.nbytes
         slack = self.base + self.room - back
         if _libc.memcmp(back, _filled, slack):
@@ -92,8 +97,8 @@ class Region:
 class Arena:
     """The copies of one launch's arrays.
 
-    arrays: those of the pointer parameters; None for NULL. align: minimal alignment of
-    each array's copy, in bytes.
+    arrays: arrays of the pointer parameters; None for NULL.
+    align: minimal alignment of each array's copy, in bytes.
     """
 
     def __init__(self, arrays: Sequence[Array | None], align: Sequence[int]) -> None:
@@ -106,13 +111,13 @@ class Arena:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
-            # As aligned as the array itself, no better.
+            # The copy is aligned exactly like the array, no better.
             region.start = top - (top - start) % alignment
             region.fill()
             self.regions.append(region)
 
     def addresses(self) -> list[int]:
-        """Return the addresses of the arrays for the kernel."""
+        """Return the addresses to pass to the kernel, one for each array."""
         return [self._address(array) for array in self.arrays]
 
     def _address(self, array: Array | None) -> int:
@@ -122,16 +127,16 @@ class Arena:
         return region.start + array.address - region.source
 
     def memory_of(self, array: Array) -> memoryview:
-        """Return the bytes of an array's copy, writable."""
+        """Return the bytes of an array's copy as a writable view."""
         return view_memory(self._address(array), array.nbytes)
 
     def _region_of(self, array: Array) -> Region:
-        # An empty array may begin where another ends: any place is suitable.
+        # An empty array may begin where another ends, but any region will do for it.
         at = bisect.bisect_left(self._ends, array.address + array.nbytes)
         return self.regions[at]
 
     def strayed(self) -> int | None:
-        """Return an address outside the arrays that was written; None: none was."""
+        """Return an address outside the arrays that was written, or None."""
         for region in self.regions:
             address = region.strayed()
             if address is not None:
@@ -139,14 +144,16 @@ class Arena:
         return None
 
     def copy_back(self, written: Sequence[bool]) -> None:
-        """Write the copies of these arrays back to their origin."""
+        """Copy the arrays marked in `written` back to their origin."""
         for array, at, yes in zip(self.arrays, self.addresses(), written):
             if yes and array is not None and array.nbytes:
                 _libc.memmove(array.address, at, array.nbytes)
 
     def changed(self, written: Sequence[bool]) -> list[bool]:
-        """Return which of the other arrays were written nevertheless. An array that
-        shares its copy with one of `written` counts as unwritten."""
+        """Return which of the arrays not marked in `written` were written nevertheless.
+
+        An array that shares its copy with a marked one counts as unchanged.
+        """
         every = list(zip(self.arrays, self.addresses(), written))
         shared = {id(self._region_of(a)) for a, _, yes in every if yes and a}
         return [
@@ -158,29 +165,31 @@ class Arena:
         ]
 
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
-        """Return the current content of these arrays' copies; None for the others."""
+        """Return the content of marked arrays' copies; None for other arrays."""
         every = zip(self.arrays, self.addresses(), written)
         return [
             _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every
         ]
 
     def release(self) -> None:
-        """Release the memory: to the next launch, or to the system."""
+        """Release the memory to later launches or to the system."""
         for region in self.regions:
             _give_back(region)
         self.regions = []
 
 
 def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[int]:
-    """Return the kernel's addresses: of the copies, or of the arrays."""
+    """Return the addresses for the kernel: of the copies, or else of the arrays."""
     if arena_or_none is not None:
         return arena_or_none.addresses()
     return [array.address if array is not None else 0 for array in arrays]
 
 
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
-    """Return the alignment of each copy: the type's, or 16 bytes for a struct and in a
-    cell that casts its pointers to vector types."""
+    """Return the alignment of each copy in bytes: that of its type, or 16.
+
+    It is 16 for structs, and for every copy if the cell casts to vector types.
+    """
     if _VECTOR.search(source):
         return [16] * len(types)
     return [16 if kind is None else kind.align for kind in types]
@@ -193,12 +202,12 @@ def move(to: int, start: int, nbytes: int) -> None:
 
 # ---- memory ------------------------------------------------------------------
 
-_free: dict[int, list[Region]] = {}  # by room; the oldest comes first
+_free: dict[int, list[Region]] = {}  # free regions by room in bytes, the oldest first
 _kept = _pieces = 0
 
 
 def _take(nbytes: int) -> Region:
-    """Return a fenced region with at least `nbytes`."""
+    """Return a fenced region with at least `nbytes` accessible bytes."""
     room = -(-max(nbytes, 1) // PAGE) * PAGE
     waiting = _free.get(room)
     if waiting:
@@ -213,7 +222,7 @@ def _take(nbytes: int) -> Region:
                 _libc.munmap(base, total)
                 break
             return Region(base + guard, room, guard)
-        guard //= 8  # address space is limited here (ulimit -v)
+        guard //= 8  # the address space is limited (ulimit -v)
     raise MemoryError(
         f"no memory for a fenced copy of {nbytes} bytes; inplace=True (--inplace) "
         f"lets the kernel work on the arrays themselves"
@@ -249,7 +258,7 @@ def _take_region(waiting: list[Region], room: int) -> Region:
 def merge_spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """Return the arrays' memory, overlaps merged: sorted (start, end, alignment)."""
+    """Return the arrays' memory as sorted (start, end, alignment), overlaps merged."""
     found: list[list[int]] = []
     every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
     for start, end, alignment in sorted(every):
@@ -262,7 +271,7 @@ def merge_spans(
 
 
 def _find_first(data: bytes | bytearray) -> int:
-    """Return the index of the first byte that is not the canary's."""
+    """Return the index of the first byte that differs from the canary."""
     return len(data) - len(bytes(data).lstrip(bytes([FILL])))
 
 
@@ -271,5 +280,5 @@ def _view_bytes(address: int, length: int) -> bytes:
 
 
 def view_memory(address: int, length: int) -> memoryview:
-    """Return the bytes at an address, writable; the caller guarantees that they are."""
+    """Return a writable view of memory; the caller guarantees that it is writable."""
     return memoryview(ffi.buffer(ffi.cast("char *", address), length)).cast("B")

@@ -1,15 +1,15 @@
 """Checks that g++ alone does not make: host functions in kernels, unset variables.
 
-refuse_call() reports functions of the host's system that a kernel of a cell calls. On a
-GPU they do not exist, and NVRTC refuses them. g++ accepts them from any header. A
-kernel could then end the session, close its files or leave its stack, and no signal
-handler could prevent that.
+list_called() finds the functions of the host's system that a kernel of a cell calls. On
+a GPU they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
+header. A kernel could use them to end the session, close its files or leave its stack,
+and no signal handler could prevent that.
 
 find() reports local variables that are read before they are written. The watch build
-fills local variables with a pattern (GCC 12 and later). As a float it is -1.69e38, so
-large that adding usual numbers leaves every bit unchanged. If an array contains it
-after a launch, and none did before, a thread has stored such a variable. Integers, and
-operations that change the pattern, such as max(), go undetected.
+fills local variables with a pattern (GCC 12 and later). As a float the pattern is
+-1.69e38, so large that adding ordinary numbers leaves every bit unchanged. If an array
+contains it after a launch, and none did before, a thread has stored such a variable.
+Integers go undetected, as do operations that change the pattern, such as max().
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def list_called(library: bytes) -> list[str]:
     table = symbols.read_section(library, b".dynsym")
     names = set()
     for start, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):  # Elf64_Sym
-        if section == 0:  # defined elsewhere
+        if section == 0:  # undefined in this library
             names.add(strings[start : strings.index(b"\0", start)].decode())
     return sorted(_HOST & names)
 
 
 def refuse_call(name: str, source: str) -> Diagnostic:
-    """Return the error for a cell that calls one, at its first call in device code."""
+    """Return the error for a cell that calls `name`, at the call in device code."""
     shown = "std::terminate" if name == "_ZSt9terminatev" else name
     code, what = signature.blank_comments(source), f"{shown}(), a function of the host"
     for head in _DEVICE_FUNCTION.finditer(code):
@@ -89,7 +89,7 @@ FLOATS = ("float32", "float64")
 
 @functools.cache
 def unset_flags() -> tuple[str, ...]:
-    """Return the flags that make g++ fill local variables; () if it cannot."""
+    """Return the flags that make g++ fill local variables; () if g++ has none."""
     version = re.search(r"(\d+)\.\d+\.\d+", build.version_of(build.find_tool("g++")))
     is_new = version is not None and int(version[1]) >= 12
     return ("-ftrivial-auto-var-init=pattern",) if is_new else ()
@@ -98,7 +98,7 @@ def unset_flags() -> tuple[str, ...]:
 def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Finding]:
     """Return one finding for each array in which a launch stored an unset variable.
 
-    texts: the cell and its headers, by their names.
+    texts: the cell and its headers, by name.
     """
     made: list[Finding] = []
     for (param, _, array, _), yes in zip(launch.scene.pointers(), launch.written):
@@ -128,14 +128,14 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
 
 
 def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
-    """Return the indices where the copy of an array has the pattern."""
+    """Return the indices at which the copy of an array contains the pattern."""
     fenced = launch.scene.arena
     assert fenced is not None
     return _list_indices(fenced.memory_of(array), array.dtype)
 
 
 def _known_before(array: Array | None) -> bool:
-    """Return whether an array on the host had the pattern before the launch."""
+    """Return whether an array on the host contained the pattern before the launch."""
     if array is None or array.dtype not in FLOATS:
         return False
     return (
@@ -148,11 +148,12 @@ def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
     found = np.frombuffer(data, np.uint64)
-    as_double = found.view(np.float64) == float(_PATTERN)  # converted from float
+    # A float pattern may have been converted to double.
+    as_double = found.view(np.float64) == float(_PATTERN)
     return np.flatnonzero((found == _DOUBLE) | as_double)
 
 
-# ---- which one -------------------------------------------------------------------
+# ---- which variable --------------------------------------------------------------
 
 _DECLARATION = re.compile(
     r"(?<=[;{})])\s*(?P<type>(?:\w[\w:]*(?:<[^;<>]*>)?\s+)+)(?P<names>[A-Za-z_][^;=(){}]*);"
@@ -167,8 +168,11 @@ _OTHERS = {
 
 
 def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
-    """Return where the kernel declares locals without a value: file, line, column of
-    the first, and their names; ("", 0, 0, "") if there are none."""
+    """Return where the kernel declares locals without a value.
+
+    The result is (file, line and column of the first, names of all). If there are none,
+    it is ("", 0, 0, "").
+    """
     for file, text in texts.items():
         code = signature.DIRECTIVE.sub(
             signature.fill_spaces, signature.blank_comments(text)

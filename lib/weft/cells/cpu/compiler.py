@@ -1,4 +1,4 @@
-"""A cell on the CPU: CUDA C through rewrite.py and g++ to a library, launched by cffi.
+"""Compilation of a cell for the CPU: CUDA C through the rewriter and g++ to a library.
 
     rewrite -> g++ (the headers of kernels/simt precompiled) -> <hash>.so -> dlopen
 
@@ -42,7 +42,7 @@ from .watched import CheckedLauncher
 
 @dataclass
 class CpuLibrary:
-    """A cell's library, opened."""
+    """An opened library of a cell, with the messages and time of its compilation."""
 
     path: Path
     source: str
@@ -65,7 +65,8 @@ class CpuLibrary:
     ) -> CpuLauncher:
         """Return the kernel `expression` as launch(grid, block, shared, stream, args).
 
-        timeout: seconds, None: the default. inplace: no fenced copies.
+        timeout: time limit in seconds; None: the default.
+        inplace: work on the arrays themselves, not on fenced copies.
         """
         number, made = self.expressions.index(expression), self.made
         what = self.C, number, expression, params, made.everything()
@@ -75,22 +76,22 @@ class CpuLibrary:
         return CpuLauncher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
-        """Return the same library with its own variables, set to these values."""
+        """Reopen the library; its separate variables get the current values."""
         made = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
             made.write(name, self.read(name))
         return made
 
     def size(self, variable: str) -> int:
-        """Return the bytes of a variable, by its C++ name; 0: this library has none."""
+        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
         return self._found(variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """Return the content of a variable."""
+        """Return the content of a variable, by its C++ name."""
         return bytes(ffi.buffer(*self._found(variable)))
 
     def write(self, variable: str, data: bytes) -> None:
-        """Set a variable: all of its bytes."""
+        """Set all bytes of a variable, by its C++ name."""
         ffi.buffer(*self._found(variable))[:] = data
 
     def _found(self, variable: str) -> tuple[Any, int]:
@@ -112,9 +113,11 @@ def compile(
 ) -> CpuLibrary:
     """Return the cell as a library for this CPU, from the cache if it is there.
 
-    name: the source's name in messages. expressions: the C++ names of the kernels to
-    launch ("add", "fill<float, 16>"). headers: text by the name under which the source
-    may include it. checked: with the watch build's flags, so that launches are watched.
+    name: name of the source in messages.
+    expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
+    headers: text of each header by the name under which the source may include it.
+    checked: compile with the watch build's flags, so that launches are watched.
+
     Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()
@@ -143,7 +146,7 @@ def compile(
 
 @functools.cache
 def _prune_at_exit() -> None:
-    """Prune at exit, once: checking every file takes as long as compiling a cell."""
+    """Prune at exit, not now: checking every file takes as long as compiling a cell."""
     atexit.register(store.prune)
 
 
@@ -158,7 +161,7 @@ class _Made:
     name: str
     flags: tuple[str, ...]
     expressions: tuple[str, ...]
-    counts: tuple[int, ...]  # their numbers of parameters
+    counts: tuple[int, ...]  # number of parameters of each kernel
     headers: tuple[tuple[str, str], ...]
     variables: tuple[str, ...] = ()
     checked: bool = False
@@ -169,11 +172,11 @@ class _Made:
         return build._hash(_hash_toolchain(self.checked), *parts)
 
     def everything(self) -> str:
-        """Return the source and its headers."""
+        """Return the source and its headers as one text."""
         return "\n".join([self.source, *(text for _, text in self.headers)])
 
     def build(self, path: Path) -> list[Diagnostic]:
-        """Compile to `path`, written whole or not at all; return the warnings."""
+        """Compile to `path`, written completely or not at all; return the warnings."""
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
@@ -184,7 +187,8 @@ class _Made:
                 flags_ = [*more, *include]
                 done = _run_gxx(flags_, macros + text, beside, self.checked)
                 if done.returncode and self.variables and FILE in done.stderr:
-                    text = replace(self, variables=())._text()  # one is inside an #if
+                    # A variable inside an #if may not exist, so try without variables.
+                    text = replace(self, variables=())._text()
                     done = _run_gxx(flags_, macros + text, beside, self.checked)
                 found = self._said(done, text)
                 library = beside.read_bytes()
@@ -197,7 +201,7 @@ class _Made:
             return found
 
     def _said(self, done: CompletedProcess[str], text: str) -> list[Diagnostic]:
-        """Return g++'s messages about `text`; raise CompileError for a wrong cell."""
+        """Return g++'s messages about `text`; raise CompileError if g++ failed."""
         found = diagnostics.parse_gcc(done.stderr)
         found = diagnostics.in_source(found, self.source, text)
         if done.returncode:
@@ -229,7 +233,7 @@ def _build_library(
     headers: Mapping[str, str],
 ) -> _Made:
     kernels = {s.scope + s.name: len(s.params) for s in signature.parse(source)}
-    # A header counts if the cell, or a header that counts, includes it.
+    # A header counts if the cell, or another header that counts, includes it.
     used: dict[str, str] = {}
     todo = [source]
     while todo:
@@ -252,10 +256,11 @@ def _build_library(
 def _run_gxx(
     more: list[str], text: str, output: Path, checked: bool
 ) -> CompletedProcess[str]:
-    """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
+    """Compile and link `text`, which g++ reads from a pipe; no shell is involved."""
     runtime = str(runtime_path())
     header = _precompile_header(checked)
-    # With another language or optimisation g++ would misread the precompiled form.
+    # With another language or optimisation level g++ would misread the precompiled
+    # form.
     other = any(
         flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in more
     )
@@ -270,16 +275,17 @@ def _run_gxx(
         "c++",
         "-",
     ]
-    # Without the start files and the C++ library, which the runtime brings, the linker
-    # has half as much to read.
+    # The runtime provides the start files and the C++ library. Leaving them out halves
+    # the linker's input.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK
     return tools.run([*command, "-o", str(output)], text)
 
 
-# A cell has what NVRTC provides without any #include, and nothing of the host's C
-# library: <math.h> would double the time of a cell, and simt.h declares what kernels
-# use of it. (simt handles assert.h and string.h itself.)
+# A cell has everything that NVRTC provides without an #include, and nothing of the
+# host's C library. <math.h> would double the compilation time of a cell, and simt.h
+# declares those of its functions that kernels use. The SIMT runtime has its own
+# assert.h and string.h.
 _HEADER = "\n".join(
     [
         "#include <cuda_runtime.h>",
@@ -299,17 +305,17 @@ _EMPTY = [
 ]
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
-# Warnings that a beginner can act upon. -O1: -O2 takes half as long again to compile,
-# and made our kernels only a tenth faster.
+# The warnings are those that a beginner can act upon. -O1: -O2 takes half as long again
+# to compile, and made our kernels only a tenth faster.
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
-    "-fno-builtin-printf",  # no puts() in its place, whose output is not counted
+    "-fno-builtin-printf",  # puts() in its place would not be counted as output
     "-fwrapv",  # an overflowing int wraps, as on a GPU
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
-    *("-Werror=vla", "-Wempty-body"),  # NVRTC has no such arrays
+    *("-Werror=vla", "-Wempty-body"),  # NVRTC has no variable-length arrays
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",
@@ -331,7 +337,7 @@ def _list_flags(checked: bool) -> list[str]:
 
 @functools.cache
 def _hash_toolchain(checked: bool) -> str:
-    """Hash everything besides its cell that a library depends on."""
+    """Hash every input of a library besides the cell itself."""
     version = build.version_of(build.find_tool("g++"))
     given = [_HEADER, *CPU_HEADERS.values()]
     return build._hash(
@@ -344,7 +350,7 @@ def _hash_toolchain(checked: bool) -> str:
 
 
 def _precompile_header(checked: bool) -> Path:
-    """Write a header that includes simt's; beside it, if g++ can, its precompiled form.
+    """Write a header that includes simt's, and precompile it if g++ can.
 
     g++ uses the precompiled form where it fits, and otherwise reads the header itself.
     """
@@ -367,7 +373,7 @@ def _precompile_header(checked: bool) -> Path:
 
 @contextlib.contextmanager
 def _header_folder(headers: Sequence[tuple[str, str]]):
-    """Yield a folder with the headers in it, rewritten; None if there are none."""
+    """Yield a folder that contains the rewritten headers; None if there are none."""
     if not headers:
         yield None
         return
@@ -386,10 +392,10 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, made: _Made) -> Any:
-    open_runtime()  # the loader then has its name
+    open_runtime()  # the loader then finds it by name
     if _STATE.search(signature.blank_comments(made.everything())):
-        # This way its global variables start afresh, as those of a loaded module do.
-        # The loader opens an already opened file again only under another name.
+        # A copy's global variables start with their initial values, like those of a
+        # module loaded again. The loader opens a file twice only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()

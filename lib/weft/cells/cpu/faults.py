@@ -1,4 +1,4 @@
-"""The error that ends a launch on the CPU, in one sentence with advice."""
+"""The exceptions for failed launches on the CPU: one sentence each, with advice."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
-NOBODY = 2**32 - 1  # an index, if no single thread is to blame
+NOBODY = 2**32 - 1  # stands for an index when no single thread is to blame
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."
 
 
 class Stopped(Short, KeyboardInterrupt):
-    """A launch was ended with Ctrl-C or the stop button."""
+    """The exception for a launch stopped with Ctrl-C or the stop button."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultScene:
-    """The launch with the fault: the names and places that its addresses have."""
+    """The failed launch, with the names and places that explain an address."""
 
     kernel: str
     params: tuple[Param, ...]
     types: tuple[CScalar | None, ...]
     bound: Sequence[object]
-    addresses: Sequence[int]  # of the pointers among them
+    # Addresses of the pointers among `bound`, then of the reached arrays
+    addresses: Sequence[int]
     arena: Arena | None
     timeout: float
-    reached: Reached | None = None  # addresses has theirs after the parameters'
+    reached: Reached | None = None
 
     def pointers(self) -> list[tuple[Param, CScalar | None, Array | None, int]]:
         """Return the pointers: parameters, types, arrays and the kernel's addresses."""
@@ -106,7 +107,7 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
 
 
 def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
-    """Return the exception for a canary that was found overwritten after the launch."""
+    """Return the exception for an overwritten canary, which is found after a launch."""
     where = _describe_nearest(address, scene)
     return KernelFault(
         f"{scene.kernel}: a thread wrote {where}{_guard()}{_describe_state(scene)}",

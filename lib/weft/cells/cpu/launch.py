@@ -1,11 +1,11 @@
 """Launch a kernel of a compiled cell on the CPU: bind, fence, call, copy back.
 
-write_launcher() makes the C++ that is appended to a cell: one C entry per kernel, for
+write_launcher() writes the C++ that is appended to a cell: one C entry per kernel, for
 cffi.
 
-An entry gets the block of memory packed by Python (arguments.Binder.pack), and the
-offset of each argument in it. The parameters' types are the compiler's own, so a cell
-may use any type. Its sizes are compared with Python's before the first launch.
+An entry receives the block of memory that Python has packed (arguments.Binder.pack),
+and the offset of each argument in it. The compiler derives the parameters' types, so a
+cell may use any type. Its sizes are compared with Python's before the first launch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..reached_arrays import Reached, reach_arrays, take_back, translate
 from . import faults
 from .arena import Arena, list_alignments, place
 
-FILE = "weft-launcher"  # its name in the compiler's messages
+FILE = "weft-launcher"  # name of the appended code in the compiler's messages
 CDEF = """
 int weft_sizes(unsigned kernel, unsigned *sizes, unsigned room);
 int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
@@ -38,9 +38,9 @@ int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
 char *weft_variable(unsigned variable, size_t *size);
 """
 
-# A cell may define macros of any name, so all names here begin with weft_. The watch
-# build reads the library's symbols while its file exists: a library with variables is
-# opened from a copy that is deleted at once.
+# A cell may define macros of any name, so all names in this code begin with weft_. The
+# watch build reads a library's symbols while its file exists, but a library with
+# variables is opened from a copy that is deleted immediately.
 _HEAD = """
 #include "simt_runtime.h"
 SIMT_DEVICE_NAMES("")
@@ -76,15 +76,18 @@ def write_launcher(
 ) -> str:
     """Return C++ with the functions weft_sizes, weft_launch and weft_variable.
 
-    expressions: a kernel's C++ name and its number of parameters; both functions take
-    their indices in this list. cooperative: all blocks of a launch run at once, so that
-    they may wait for each other. variables: the C++ names of those in device memory.
-    weft_variable() returns the address and the size of one by its index in that list.
+    expressions: each kernel's C++ name and number of parameters. weft_sizes() and
+        weft_launch() take an index into this list.
+    cooperative: run all blocks of a launch concurrently, so that they may wait for each
+        other.
+    variables: C++ names of the variables in device memory. weft_variable() takes an
+        index into this list, and returns the variable's address and size.
     """
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
-        # From the outermost scope: a local name, such as c, must not hide a kernel c.
+        # Name the kernel from the outermost scope, since a local name, such as c, must
+        # not hide a kernel c.
         kernel = f"&::{expression.removeprefix('::')}"
         args = ", ".join(f"weft_any{{weft_a + weft_o[{i}]}}" for i in range(count))
         launches.append(
@@ -124,11 +127,11 @@ char *weft_variable(unsigned weft_n, size_t *weft_size) {{
 }}
 }}
 """
-    # It begins on a line of its own, whatever the cell ends with.
+    # The leading newline ends the cell's last line, if the cell itself does not.
     return f'\n#line 1 "{FILE}"\n' + rewriter.rewrite(text, FILE).split("\n", 2)[2]
 
 
-TIMEOUT = 20.0  # default limit of a launch, in seconds
+TIMEOUT = 20.0  # default time limit of a launch, in seconds
 
 ffi = FFI()
 ffi.cdef(CDEF)
@@ -154,7 +157,7 @@ def runtime_path() -> Path:
 
 @functools.cache
 def open_runtime() -> Any:
-    """Return the SIMT runtime, opened."""
+    """Return the opened library of the SIMT runtime."""
     simt = ffi.dlopen(str(runtime_path()))
     simt.simt_set_most_printed(output.MOST_PRINTED)
     return simt
@@ -162,7 +165,7 @@ def open_runtime() -> Any:
 
 @dataclass
 class Prepared:
-    """One launch under way, with its arguments where the kernel will find them."""
+    """A launch in progress, with its arguments packed for the kernel."""
 
     scene: faults.FaultScene
     arrays: list[Array | None]
@@ -175,14 +178,14 @@ class Prepared:
 
 
 class CpuLauncher:
-    """launcher(grid, block, shared, stream, args) for one kernel.
+    """The callable launcher(grid, block, shared, stream, args) of one kernel.
 
-    grid and block: three ints each, within CUDA's limits. The stream has no meaning
-    here: when the call returns, the kernel has finished. Raises ArgumentError,
-    KernelFault or KeyboardInterrupt; then the arrays are as they were, unless
-    `inplace`.
+    grid and block: three ints each, within CUDA's limits. The stream is ignored, since
+    the kernel has finished when the call returns. Raises ArgumentError, KernelFault or
+    KeyboardInterrupt; then the arrays are unchanged, unless `inplace`.
 
-    C: the cell's library; number: the kernel's in it. timeout: seconds, 0: none.
+    C: the cell's library; number: index of the kernel in it.
+    timeout: time limit in seconds; 0: no limit.
     """
 
     def __init__(
@@ -231,10 +234,12 @@ class CpuLauncher:
         args: Sequence[Any],
         order: int,
     ) -> list[bytes | None]:
-        """Return the written arrays' content after a launch in this order of the
-        threads (enum simt_order); None for the others. Those that structs point to come
-        last, and are in self.reached. The arrays stay unchanged, and printed output is
-        not shown."""
+        """Return the written arrays' content after a launch; None for other arrays.
+
+        The launch runs the threads in `order` (enum simt_order), leaves the arrays
+        unchanged, and shows no printed output. Arrays that structs point to come last
+        in the result, and are in self.reached.
+        """
         with self._prepared(grid, block, shared, args) as launch:
             open_runtime().simt_set_order(order)
             try:
@@ -292,13 +297,16 @@ class CpuLauncher:
         return self.align + list_alignments(self.source, found.types)
 
     def _take_back(self, launch: Prepared) -> None:
-        """Restore the arrays' own addresses in the copies."""
+        """Restore the original addresses in the copies."""
         if launch.reached is not None:
             take_back(self.binder, launch.reached, launch.scene.arena)
 
     def _stored(self, launch: Prepared, arena: Arena) -> list[bool]:
-        """Return which arrays to copy back: those that are not const, and const ones
-        that the kernel has written through a cast, as it may on a GPU."""
+        """Return which arrays to copy back.
+
+        They are those that are not const, and const arrays that the kernel has written
+        through a cast, as a GPU would allow.
+        """
         changed = arena.changed(launch.written)
         for (param, _, array, _), yes in zip(launch.scene.pointers(), changed):
             if yes and array is not None and not array.writable:
@@ -323,7 +331,7 @@ class CpuLauncher:
             raise faults.make_stray_fault(address, launch.scene)
 
     def _check_sizes(self) -> list[int]:
-        """Check g++'s sizes of the parameters against ours, and return them."""
+        """Check g++'s sizes of the parameters against Python's, and return them."""
         room = len(self.params)
         out = ffi.new("unsigned[]", room + 1)
         count = self.C.weft_sizes(self.number, out, room)
@@ -350,7 +358,7 @@ class CpuLauncher:
 
 
 def _make_failure(scene: faults.FaultScene) -> BaseException:
-    """Return the exception for this thread's last launch, which has failed."""
+    """Return the exception for the failed last launch of this thread."""
     c_fault = open_runtime().simt_last_launch_fault()
     fault = faults.Fault(
         *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),

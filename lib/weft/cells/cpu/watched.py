@@ -1,9 +1,9 @@
 """Launch a kernel under the watch build, and show the findings below the cell.
 
-Its arrays are in memory of the runtime, which tracks where each begins and ends and
-which bytes have been written. The runtime returns its findings as JSON text
-(simt_check.h), which becomes a report only on demand: a launch without errors costs
-only the text.
+The arrays' copies are in memory of the runtime, which tracks where each copy begins and
+ends, and which of its bytes have been written. The runtime returns its findings as JSON
+text (simt_check.h). The text is parsed into a report only on demand, so a launch
+without errors costs only the text.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _last: WatchedLaunch | None = None
-_gathering: list[list[Finding]] = []  # one of each open gather()
+_gathering: list[list[Finding]] = []  # one list for each open gather()
 
 
 def keep_report(seen: WatchedLaunch) -> None:
-    """Keep the findings of the last watched launch."""
+    """Keep a launch's observations, and add its findings to all open gather()s."""
     global _last
     _last = seen
     if _gathering and not seen.ok:
@@ -48,7 +48,10 @@ def keep_report(seen: WatchedLaunch) -> None:
 
 @contextlib.contextmanager
 def gather() -> Iterator[list[Finding]]:
-    """Yield the findings of all watched launches in the block, old ones included."""
+    """Yield a list that receives the findings of all watched launches in the block.
+
+    The list includes findings that have been shown before.
+    """
     findings: list[Finding] = []
     _gathering.append(findings)
     try:
@@ -58,9 +61,9 @@ def gather() -> Iterator[list[Finding]]:
 
 
 def last_report() -> Report | None:
-    """Return the Report of the last launch under the watch build; None without one.
+    """Return the Report of the last launch under the watch build, or None.
 
-    It contains the launch's errors, and the cost of each line of its source.
+    The report contains the launch's errors and the cost of each source line.
     """
     return _last.report if _last is not None else None
 
@@ -68,7 +71,7 @@ def last_report() -> Report | None:
 def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
     """Show the findings of a completed launch, each once per run of a cell.
 
-    always: show those that have been shown, too.
+    always: also show findings that have been shown before.
     """
     if seen.ok:
         return
@@ -87,7 +90,7 @@ def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
         seen.report.cell = part.cell
 
 
-TIMEOUT = 60.0  # default limit of a checked launch, in seconds
+TIMEOUT = 60.0  # default time limit of a checked launch, in seconds
 SLOWDOWN = "about 20 times slower than the plain build"
 ENDING = {
     *("bounds", "use-after-free", "misaligned", "host-pointer", "deadlock", "hang"),
@@ -103,7 +106,7 @@ void simt_check_free(char *report);
 void *simt_check_alloc(size_t size, size_t element, const char *name, int initialised);
 void simt_check_release(void *memory);
 """)
-_turn = threading.Lock()  # the runtime merges the data of all launches
+_turn = threading.Lock()  # the runtime merges the data of concurrent launches
 
 
 class WatchedLaunch:
@@ -118,23 +121,26 @@ class WatchedLaunch:
         seconds: float,
         more: Sequence[Finding] = (),
     ) -> None:
-        """Keep the runtime's JSON `text`. more: additional findings."""
+        """Keep the runtime's JSON `text`.
+
+        more: findings in addition to those in the text.
+        """
         self.text, self.readers, self.kernel = text, readers, kernel
         self.shape, self.seconds, self.more = shape, seconds, more
 
     @functools.cached_property
     def ok(self) -> bool:
-        """Whether there are no findings; quick."""
+        """Whether there are no findings, without parsing a report."""
         return not self.count
 
     @functools.cached_property
     def count(self) -> int:
-        """The number of findings; quick."""
+        """The number of findings, without parsing a report."""
         return len(raw.list_findings(self.text)) + len(self.more)
 
     @functools.cached_property
     def report(self) -> Report:
-        """Findings and counters on the lines of the source."""
+        """The findings, and the counters of each source line."""
         return raw.launch_report(
             *(self.text, self.readers, self.kernel, self.shape, self.seconds),
             self.more,
@@ -142,10 +148,10 @@ class WatchedLaunch:
 
 
 class CheckedLauncher(CpuLauncher):
-    """A launcher of a library that was compiled with the watch build's flags.
+    """A launcher for a library that was compiled with the watch build's flags.
 
-    last: the observations of the last launch. watch: called with each launch's
-    WatchedLaunch.
+    last: observations of the last launch.
+    watch: called with each launch's WatchedLaunch.
     """
 
     def __init__(self, *args: Any, readers: CellSource, **options: Any) -> None:
@@ -178,7 +184,8 @@ class CheckedLauncher(CpuLauncher):
             try:
                 super()._run(launch)
             except KernelFault as fault:
-                failure = fault.with_traceback(None)  # otherwise it keeps the arrays
+                # The traceback would keep the arrays alive.
+                failure = fault.with_traceback(None)
             seconds = time.perf_counter() - begin
             text = raw_report()
         config = launch.config
@@ -197,8 +204,9 @@ class CheckedLauncher(CpuLauncher):
 class CheckedArena(arena.Arena):
     """The copies of a launch's arrays in memory that the runtime tracks.
 
-    sizes: of an array's elements, in bytes. names: "" for the kernel's own parameters,
-    which the runtime names.
+    sizes: size in bytes of each array's elements.
+    names: name of each array; "" for the kernel's own parameters, which the runtime
+        names.
     """
 
     def __init__(
@@ -230,7 +238,7 @@ class CheckedArena(arena.Arena):
                 arena.move(at, start, nbytes)
 
     def strayed(self) -> int | None:
-        """Return None: stray accesses are found at once."""
+        """Return None, since the runtime reports a stray access when it happens."""
         return None
 
     def release(self) -> None:
@@ -254,7 +262,7 @@ def raw_report() -> str:
 def _explain_fault(
     fault: KernelFault, seen: WatchedLaunch, timeout: float
 ) -> KernelFault:
-    """Return the fault with its findings, at its line, and the report."""
+    """Return the fault with its source line, its findings and the report."""
     report = seen.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)
     said, block, thread = str(fault), fault.block, fault.thread
@@ -268,7 +276,7 @@ def _explain_fault(
             )
         said = _with_line(report, ending, f"{seen.kernel}: {text}")
         block, thread = ending.block, ending.thread
-    else:  # an assertion, a division by zero: the fault itself is clearer
+    else:  # an assertion or a division by zero: the fault itself is clearer
         raised = (one for one in report.findings if one.kind == "exception")
         if ending := next(raised, None):
             text = said.removesuffix(faults.AS_BEFORE)
@@ -282,7 +290,7 @@ def _explain_fault(
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:
-    """Return a sentence on a finding, its line with a caret, and its cure."""
+    """Return a sentence on a finding, its source line with a caret, and its cure."""
     rows = told(report, one).splitlines()
     where = f" ({one.file}, line {one.line})" if one.line else ""
     return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])

@@ -1,7 +1,7 @@
 """The part of the CUDA driver API that cells need, through cffi.
 
-Handles are numbers here (uintptr_t), so that a launch converts nothing. torch owns the
-context: each call works in the primary context of the device that torch uses. The
+Handles are declared as numbers (uintptr_t), so a launch converts nothing. torch owns
+the context: each call works in the primary context of the device that torch uses. The
 signatures are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
@@ -18,7 +18,7 @@ from cffi import FFI
 from ...base.errors import DeviceLost, KernelError, OutOfMemory
 from ...toolchain import native
 
-# The launch, with CUDA's C types as they are in registers; launch.py builds the
+# The launch, with pointers and handles declared as integers. launch.py builds the
 # configuration.
 LAUNCH = """
 int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
@@ -57,7 +57,7 @@ int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
 """
 )
 
-# A fault's status is sticky: every later call in the process fails.
+# These statuses are sticky: every later call in the process fails.
 STICKY = {
     **{214: "an uncorrectable memory error", 700: "an illegal address"},
     **{702: "the driver's time limit", 709: "its context is destroyed"},
@@ -66,7 +66,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
-LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2: a hint
+LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2, only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {
     **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
@@ -77,7 +77,7 @@ DEVICE = {
 
 @functools.cache
 def open_library() -> Any:
-    """Return libcuda; raise KernelError without a driver."""
+    """Return libcuda; raise KernelError if there is no driver."""
     try:
         return ffi.dlopen("libcuda.so.1")
     except OSError:
@@ -85,10 +85,11 @@ def open_library() -> Any:
 
 
 def check(status: int, doing: str) -> None:
-    """Raise for a failing CUresult: DeviceLost, OutOfMemory or KernelError.
+    """Raise DeviceLost, OutOfMemory or KernelError for a failing CUresult.
 
-    doing: the attempted action, with the kernel's name; the message begins with it.
-    After DeviceLost every launch on the GPU is refused, including the libraries'.
+    doing: the attempted action and the kernel's name, with which the message begins.
+
+    After DeviceLost every launch on the GPU is refused, including other libraries'.
     """
     if not status:
         return
@@ -123,14 +124,14 @@ def describe_error(status: int) -> str:
 
 
 def driver_version() -> tuple[int, int]:
-    """Return the CUDA version that the driver supports."""
+    """Return the newest CUDA version that the driver supports, as (major, minor)."""
     number = _read_integer(open_library().cuDriverGetVersion)
     return number // 1000, number % 1000 // 10
 
 
 @contextlib.contextmanager
 def use_device(index: int) -> Iterator[None]:
-    """Make the primary context of device `index` current, as torch would."""
+    """Make the primary context of device `index` current in the block."""
     if native.explain_lost():
         raise DeviceLost(native.explain_lost())
     with torch.cuda.device(index):
@@ -139,7 +140,7 @@ def use_device(index: int) -> Iterator[None]:
 
 
 def make_current(index: int) -> None:
-    """Make a device's primary context this thread's; a new thread has none."""
+    """Make a device's primary context current in this thread; new threads have none."""
     open_library().cuCtxSetCurrent(_primary_context(index))
 
 
@@ -149,44 +150,44 @@ def _primary_context(index: int) -> int:
     handle = _read_integer(open_library().cuDeviceGet, index)
     context = ffi.new("uintptr_t *")
     doing = f"taking the context of cuda:{index}"
-    # Never released: torch holds it for as long as the process lives.
+    # Never released, since torch holds the context until the process ends.
     check(open_library().cuDevicePrimaryCtxRetain(context, handle), doing)
     return context[0]
 
 
 @functools.cache
 def device_attribute(index: int, name: str) -> int:
-    """Return a number of DEVICE, of cuda:`index`."""
+    """Return the attribute `name` (a key of DEVICE) of cuda:`index`."""
     return _read_integer(open_library().cuDeviceGetAttribute, DEVICE[name], index)
 
 
 def limit(name: str) -> int:
-    """Return a number of LIMIT, of the current context."""
+    """Return the limit `name` (a key of LIMIT) of the current context."""
     value = ffi.new("size_t *")
     check(open_library().cuCtxGetLimit(value, LIMIT[name]), f"reading the limit {name}")
     return value[0]
 
 
 def set_limit(name: str, value: int) -> None:
-    """Set a number of LIMIT of the current context; the driver may round it."""
+    """Set the limit `name` of the current context; the driver may round the value."""
     doing = f"setting the limit {name} to {value}"
     check(open_library().cuCtxSetLimit(LIMIT[name], value), doing)
 
 
 def function_attribute(function: int, name: str) -> int:
-    """Return a number of FUNCTION."""
+    """Return the attribute `name` (a key of FUNCTION) of a kernel."""
     return _read_integer(open_library().cuFuncGetAttribute, FUNCTION[name], function)
 
 
 def load(image: bytes, doing: str) -> int:
-    """Load machine code into the current context. Never unloaded."""
+    """Load machine code into the current context, never to be unloaded."""
     module = ffi.new("uintptr_t *")
     check(open_library().cuModuleLoadData(module, ffi.from_buffer(image)), doing)
     return module[0]
 
 
 def find_function(module: int, name: str) -> int:
-    """Return the kernel of that (mangled) name."""
+    """Return the kernel with the (mangled) name `name`."""
     found = ffi.new("uintptr_t *")
     status = open_library().cuModuleGetFunction(found, module, name.encode())
     check(status, f"looking for kernel {name}")
@@ -194,7 +195,7 @@ def find_function(module: int, name: str) -> int:
 
 
 def find_variable(module: int, name: str) -> tuple[int, int]:
-    """Return the address and the bytes of the variable of that (mangled) name."""
+    """Return the address and the size in bytes of a variable by its mangled name."""
     address, size = ffi.new("uintptr_t *"), ffi.new("size_t *")
     status = open_library().cuModuleGetGlobal_v2(address, size, module, name.encode())
     check(status, f"looking for variable {name}")
@@ -202,16 +203,16 @@ def find_variable(module: int, name: str) -> tuple[int, int]:
 
 
 def upload(address: int, data: bytes, doing: str) -> None:
-    """Copy to the device after all its queued work is done."""
+    """Copy `data` to the device after all work queued on it is done."""
     _wait(doing)
     check(
         open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
     )
-    wait_for_stream(None, doing)  # the copy itself may be queued
+    wait_for_stream(None, doing)  # the copy itself may only be queued
 
 
 def download(address: int, size: int, doing: str) -> bytes:
-    """Copy from the device after all its queued work is done."""
+    """Copy `size` bytes from the device after all work queued on it is done."""
     _wait(doing)
     data = bytearray(size)
     check(open_library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
@@ -225,7 +226,7 @@ def _wait(doing: str) -> None:
 
 
 def parameter_sizes(function: int) -> list[int] | None:
-    """Return the bytes of each parameter; None if the driver is older than 12.4."""
+    """Return the size in bytes of each parameter; None if the driver predates 12.4."""
     try:
         ask = open_library().cuFuncGetParamInfo
     except AttributeError:
@@ -238,7 +239,7 @@ def parameter_sizes(function: int) -> list[int] | None:
 
 
 def count_occupancy(function: int, threads: int, shared: int, index: int) -> float:
-    """Return the resident fraction of a multiprocessor's threads, 0 to 1."""
+    """Return the fraction of a multiprocessor's threads that are resident, 0 to 1."""
     blocks = _read_integer(
         open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
         *(function, threads, shared),
@@ -256,7 +257,7 @@ def best_block(function: int) -> int:
 
 
 def wait_for_stream(stream: int | None, doing: str) -> None:
-    """Wait for a stream (None: all of the current device); this reports any fault."""
+    """Wait for a stream, or for the device (None); raise if a fault occurred."""
     if stream is None:
         check(open_library().cuCtxSynchronize(), doing)
     else:

@@ -1,9 +1,9 @@
 """From Python's arguments to a launch on the GPU, in a few microseconds.
 
-For each kernel, a function is generated with the checks of its own parameters, and
-compiled once. Arguments that it does not recognize go the careful way (arguments.py).
-That accepts everything that a kernel may be given, and explains the errors in the rest.
-Nothing here needs a GPU: loader.py supplies the calls.
+For each kernel a function is generated that checks the kernel's parameters. It is
+compiled once. Arguments that it does not recognize take the careful way (arguments.py),
+which accepts every valid argument and explains the errors in the rest. This module
+itself needs no GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from ...toolchain import native
 from ..arguments import Array, Binder, common_device, list_held_arrays
 
 ffi = FFI()
-Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function
+# Per device, the free rooms and the kernel's handle.
+Rooms = dict[int, tuple[list["Room"], int]]
 
-# struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments follow it.
+# struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments follow it in memory.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
-STREAM, _ARGUMENTS = 32, 64  # offsets
+STREAM, _ARGUMENTS = 32, 64  # byte offsets in a room
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
 COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The shape of a launch on one device, checked, and memory for its arguments."""
+    """The checked shape of a launch on one device, and the kernel's handle there."""
 
     function: int
     grid: tuple[int, int, int]
@@ -46,13 +47,13 @@ class LaunchTarget:
     """The functions that launch on one kind of device.
 
     call:    cuLaunchKernelEx(configuration, function, arguments, 0) -> status
-    plan:    (device, grid, block, shared) -> LaunchPlan; raises their errors
-    stream:  device -> torch's current stream there, as a number
-    current: () -> the device whose context is current; None: there is only one
-    enter:   device -> a context manager that makes it current
-    fail:    (status, device), raises the error for a result of `call`
-    after:   (device, stream), once a launch is queued; None: nothing to do
-    default: the device of a launch without any array
+    plan:    (device, grid, block, shared) -> LaunchPlan; raises if they do not fit
+    stream:  device -> torch's current stream on the device, as a number
+    current: () -> the device whose context is current; None if there is only one device
+    enter:   device -> a context manager that makes the device current
+    fail:    (status, device); raises the error for a nonzero status of `call`
+    after:   (device, stream); called once a launch is queued, unless None
+    default: () -> the device of a launch without any array
     kind:    the device type of the arrays
     attributes: CUlaunchAttributes, COOPERATIVE for example
     """
@@ -89,7 +90,7 @@ class Room:
     def fill(
         self, packed: bytes, stream: int = 0, attributes: bytes = bytes(12)
     ) -> None:
-        """Store the arguments, the stream and the attributes of a launch."""
+        """Store the packed arguments, the stream and the attributes of a launch."""
         struct.pack_into("=Q12s", self.buffer, STREAM, stream, attributes)
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
@@ -119,11 +120,13 @@ class GpuLauncher:
         args: tuple[Any, ...],
         rooms: Rooms | None = None,
     ) -> None:
-        """Launch the careful way.
+        """Launch a kernel, with every argument checked in Python.
 
-        stream: None is torch's current one; else a torch.cuda.Stream, a number, or an
-        object with __cuda_stream__. rooms: receives the memory afterwards. Raises
-        ArgumentError for arguments that do not fit.
+        stream: a torch.cuda.Stream, a number, or an object with __cuda_stream__. None:
+            torch's current stream.
+        rooms: receives the memory of this launch, for reuse by later launches.
+
+        Raises ArgumentError for arguments that do not fit.
         """
         target, binder = self.target, self.binder
         bound = binder.bind(args)
@@ -160,8 +163,8 @@ class GpuLauncher:
     ) -> Callable[..., None]:
         """Return the kernel in this shape, to be called with its arguments.
 
-        otherwise: takes the arguments that the quick way rejects, including the first
-        ones; it passes the rooms on to the careful way.
+        otherwise: called for arguments that the quick way rejects, which includes those
+            of the first launch. It passes the rooms on to the careful way.
         """
         rooms: Rooms = {}
 
@@ -175,7 +178,7 @@ class GpuLauncher:
 
 
 def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
-    """Parse a grid or a block: 7, (4, 4), or an object with x, y, z."""
+    """Parse a grid or a block: 7, (4, 4), or an object with x, y and z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
     parts = tuple(value) if isinstance(value, (tuple, list, torch.Size)) else (value,)
@@ -192,7 +195,7 @@ def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]
 
 
 def stream_number(stream: Any) -> int:
-    """Return the CUstream of an object with one, or of a number."""
+    """Return the CUstream of a stream object, or a number unchanged."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
@@ -212,7 +215,7 @@ def stream_number(stream: Any) -> int:
 def _make_quick_launch(
     binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
-    """Return make(rooms, otherwise) -> launch(*args); None: go the careful way."""
+    """Return make(rooms, otherwise) -> launch(*args); None: use the careful way."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
         return None
@@ -245,7 +248,7 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
             conditions += [f"{name}.__class__ is bool"] * (kind.kind == "bool")
             packed.append(name)
     if first is None:
-        return None  # nothing determines the device
+        return None  # no argument determines the device
     if target.current:
         conditions.append("current() == device")
     if target.attributes:
@@ -281,8 +284,8 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
 def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> list[str]:
     """Return the conditions under which a torch tensor may be passed unchanged.
 
-    Only tensors have a torch dtype. A subclass without memory of its own (FakeTensor)
-    raises when asked for its address, and so goes the careful way.
+    Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
+    raises when its address is requested, and so takes the careful way.
     """
     found = []
     several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
@@ -299,7 +302,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
 
 
 def _bind_dtypes(binder: Binder) -> dict[str, Any]:
-    """Return dtypes_a0, ...: the torch dtype or dtypes of each parameter's arrays."""
+    """Return dtypes_a0, ...: the torch dtypes allowed for each array parameter."""
     found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
@@ -309,7 +312,7 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
 
 
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
-    """Return the dtypes that need no check for conjugation: the real ones."""
+    """Return a type's torch dtypes, except complex ones, which may be conjugated."""
     known = [getattr(torch, name, None) for name in kind.dtypes]
     return frozenset(
         dtype
@@ -319,7 +322,7 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
-    """Return the struct that packs a configuration's end and the arguments."""
+    """Return the struct that packs the end of a configuration and the arguments."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
         code = "Q" if param.pointer else kind.code * kind.count
@@ -353,7 +356,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """Keep tensors freed by Python allocated until the other stream is done."""
+    """Keep the memory of tensors that Python frees until the other stream is done."""
     other = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):
@@ -365,7 +368,7 @@ def _address_of(memory: Any) -> int:
 
 
 def _wait_for_producers(arrays: list[Array | None], number: int) -> None:
-    """Wait for writes that another library queued on a stream of its own.
+    """Wait for writes that another library has queued on a separate stream.
 
     https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
     """
@@ -374,6 +377,6 @@ def _wait_for_producers(arrays: list[Array | None], number: int) -> None:
             continue
         interface = getattr(array.owner, "__cuda_array_interface__", {})
         stream = interface.get("stream")
-        # 1 and 2 name the two default streams; the first one waits for the others.
+        # 1 and 2 are the two default streams; the first waits for all other streams.
         if stream and stream not in (1, number):
             torch.cuda.ExternalStream(stream).synchronize()

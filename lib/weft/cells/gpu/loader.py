@@ -1,11 +1,11 @@
-"""A cell on the GPU: NVRTC to machine code, loaded beside torch, launched by cffi.
+"""Cells on the GPU: compiled by NVRTC, loaded into torch's context, launched by cffi.
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
 A cell takes about 30 ms. A launch is queued on torch's current stream and returns.
 Kernels that print or assert are waited for, so that their messages appear. A fault
-appears at the next wait: wait_for_device() reports it, and refuses the GPU from then
-on.
+becomes visible at the next wait. wait_for_device() then reports it, and refuses the GPU
+from then on.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from .nvrtc import CompiledProgram, Usage
 
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory available by default
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
-_used: set[int] = set()  # devices with a module of ours
+_used: set[int] = set()  # devices with a loaded module of a cell
 
 
 @dataclass
 class GpuModule:
-    """A cell's machine code for the GPUs here, loaded on the one it is for.
+    """A cell's machine code for the GPUs of this machine, loaded on `device`.
 
-    report: one line on its kernels' resources; seconds: the duration of compile().
+    report: one line on its kernels' resources
+    seconds: duration of compile()
     """
 
     source: str
@@ -68,9 +69,12 @@ class GpuModule:
     ) -> launch.GpuLauncher:
         """Return the kernel `expression` as launch(grid, block, shared, stream, args).
 
-        It works on the GPU of the arrays. sync: wait after each launch; None: if the
-        source prints or asserts. cooperative: let the grid's blocks wait for each
-        other; None: if the kernel does so (grid.sync()).
+        The launch runs on the GPU of the arrays.
+
+        sync: wait after each launch; None: only if the source prints or asserts.
+        cooperative: let the grid's blocks wait for each other; None: only if the kernel
+            does so (grid.sync()).
+
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
@@ -115,7 +119,7 @@ class GpuModule:
         )
 
     def function(self, expression: str, device: int) -> int:
-        """Return the kernel's handle on a device; load it there if necessary."""
+        """Return the kernel's handle on a device; load the code there if necessary."""
         key = device, expression
         if key not in self._functions:
             with driver.use_device(device):
@@ -125,13 +129,16 @@ class GpuModule:
         return self._functions[key]
 
     def size(self, variable: str) -> int:
-        """Return the bytes of a variable, by its C++ name; 0: this program has none."""
+        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
         if f"&{variable}" not in self.program.lowered:
             return 0
         return self._variable(self.device, variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """Return a variable's content on torch's current GPU, if kernels ran there."""
+        """Return a variable's content on torch's current GPU, or on the module's GPU.
+
+        torch's current GPU is read only if the code is loaded on it.
+        """
         here = torch.cuda.current_device()
         device = here if here in self._modules else self.device
         with driver.use_device(device):
@@ -139,7 +146,7 @@ class GpuModule:
             return driver.download(*where, f"reading {variable} on cuda:{device}")
 
     def write(self, variable: str, data: bytes) -> None:
-        """Set a variable on every GPU: all of its bytes."""
+        """Set all bytes of a variable on every GPU."""
         self._written[variable] = data
         self._module(self.device)
         for device in self._modules:
@@ -156,9 +163,9 @@ class GpuModule:
             return driver.find_variable(self._module(device), lowered)
 
     def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
-        """Return the resident fraction of a multiprocessor's threads, 0 to 1.
+        """Return the fraction of a multiprocessor's threads that are resident, 0 to 1.
 
-        threads: 0 selects the best block size.
+        threads: threads per block; 0 selects the best block size.
         """
         function = self.function(expression, self.device)
         with driver.use_device(self.device):
@@ -181,7 +188,10 @@ class GpuModule:
         return _load_program(self, name_arch(device))[0]
 
     def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
-        """Return the compiler's sizes of the parameters, checked against ours."""
+        """Return the compiler's sizes of the parameters, checked against Python's.
+
+        The result is None if the driver cannot report sizes.
+        """
         sizes = driver.parameter_sizes(self.function(expression, self.device))
         if sizes is None:
             return None
@@ -211,12 +221,14 @@ def compile(
 ) -> GpuModule:
     """Return the cell as machine code for a GPU, cached if possible, and loaded.
 
-    expressions: the C++ names of the kernels to launch ("add", "fill<float, 16>").
-    device: its index; None is torch's current one. Raises CompileError, BuildError
-    without NVRTC or a GPU, DeviceLost after a fault.
+    expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
+    device: index of the GPU; None: torch's current one.
+
+    Raises CompileError, BuildError without NVRTC or a GPU, and DeviceLost after a
+    fault.
     """
     begin = time.perf_counter()
-    if native.explain_lost():  # torch may then report that there is no GPU
+    if native.explain_lost():  # after a fault torch may report that there is no GPU
         raise DeviceLost(native.explain_lost())
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
@@ -242,7 +254,7 @@ def compile_only(
     headers: Mapping[str, str],
     sm: str,
 ) -> GpuModule:
-    """Return the cell as machine code for `sm` ("sm_90"), for reading: needs no GPU."""
+    """Return the cell as machine code for `sm` ("sm_90"), for inspection only."""
     begin = time.perf_counter()
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
     made = GpuModule(
@@ -262,7 +274,10 @@ def compile_ptx(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """Return the cell as PTX. sm: target, "sm_80"; "" is the GPU here, else sm_80."""
+    """Return the cell as PTX.
+
+    sm: target such as "sm_80"; "": the current GPU's, or sm_80 without a GPU.
+    """
     return _for_reading(source, name, flags, expressions, headers, sm).ptx
 
 
@@ -274,7 +289,7 @@ def compile_sass(
     headers: Mapping[str, str] | None = None,
     sm: str = "",
 ) -> str:
-    """Return the cell as the GPU's instructions, or raise BuildError."""
+    """Return the cell's SASS; raise BuildError if there is no disassembler."""
     program = _for_reading(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
@@ -282,23 +297,24 @@ def compile_sass(
 def wait_for_device(
     device: int | None = None, doing: str = "waiting for the GPU"
 ) -> None:
-    """Wait for all queued work on a device; faults raise DeviceLost here."""
+    """Wait for all queued work on a device; raise DeviceLost after a fault."""
     index = torch.cuda.current_device() if device is None else device
     with driver.use_device(index):
         driver.wait_for_stream(None, doing)
 
 
 def is_used() -> bool:
-    """Return whether our code may run on a GPU now, outside a graph's capture."""
-    with contextlib.suppress(RuntimeError):  # after a fault torch fails here
+    """Return whether cells may be running on a GPU now, outside a graph's capture."""
+    with contextlib.suppress(RuntimeError):  # after a fault this torch call fails
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
 
 
 def find_fault() -> str:
-    """Wait for every GPU that has code of ours; return the message of a fault, or "".
+    """Wait for every GPU that has code of a cell; return the message of a fault, or "".
 
-    It never raises, so it is safe after an error of torch or at the end of a cell.
+    The function never raises, so it is safe after an error in torch or at the end of a
+    cell.
     """
     try:
         for index in sorted(_used):
@@ -312,7 +328,7 @@ def find_fault() -> str:
 def name_arch(device: int) -> str:
     """Return NVRTC's name for the architecture of a GPU: sm_90a for an H200.
 
-    The architecture-specific target has wgmma and TMA.
+    Only the architecture-specific target (the suffix a) has wgmma and TMA.
     """
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}" + "a" * (major >= 9)
@@ -331,7 +347,8 @@ def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     except CompileError as error:
         if not names or "__nv_name_map" not in error.log:
             raise
-    return stored.load_program(*what, made.expressions, made.headers)  # inside an #if?
+    # A variable inside an #if may not exist, so try without variables.
+    return stored.load_program(*what, made.expressions, made.headers)
 
 
 def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgram:
@@ -346,7 +363,7 @@ def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgr
 
 
 def _check_driver(doing: str) -> None:
-    """Refuse a driver older than NVRTC's CUDA release: it would not load the code."""
+    """Refuse a driver older than NVRTC's CUDA release: it could not load the code."""
     ours, drivers = nvrtc.nvrtc_version(), driver.driver_version()
     if ours[0] > drivers[0]:
         raise KernelError(
@@ -357,7 +374,10 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(made: GpuModule) -> str:
-    """Format saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
+    """Return one line on the kernels' resources.
+
+    For example: saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a
+    """
     parts = []
     for expression in made.expressions:
         function = made.function(expression, made.device)
@@ -371,7 +391,10 @@ def _report(made: GpuModule) -> str:
 
 
 def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Format saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
+    """Return one line on kernels that this machine cannot run.
+
+    For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it
+    """
     parts = []
     for expression in expressions:
         usage = program.usage.get(program.lowered[expression])
@@ -402,8 +425,8 @@ def _write_bytes(count: int) -> str:
 def waits_for_its_grid(ptx: str, lowered: str) -> bool:
     """Return whether a kernel uses a feature that only a cooperative launch provides.
 
-    grid.sync() finds its barrier through the registers %envreg1 and %envreg2, which
-    nothing else reads (cooperative_groups/details/driver_abi.h).
+    grid.sync() finds its barrier through the registers %envreg1 and %envreg2, which no
+    other code reads (cooperative_groups/details/driver_abi.h).
     """
     functions, *_ = ptx.split(".entry ", 1)
     _, _, own = ptx.partition(f".entry {lowered}(")
@@ -416,7 +439,7 @@ def waits_for_its_grid(ptx: str, lowered: str) -> bool:
 def _plan_launch(
     kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
 ) -> launch.LaunchPlan:
-    """Return a launch's shape, checked against this kernel's limits here."""
+    """Return a launch's shape, checked against the limits of the kernel and the GPU."""
     grids = launch.parse_dimensions(grid, "grid", kernel)
     blocks = launch.parse_dimensions(block, "block", kernel)
     for what, sizes in (("grid", grids), ("block", blocks)):

@@ -1,9 +1,9 @@
 """NVRTC, NVIDIA's compiler as a library: CUDA C text to machine code.
 
-It needs no GPU: `compile(source, arch="sm_90a")` works wherever the library is, which
-pip installs as nvidia-cuda-nvrtc. A cell that nvcc accepts should compile here too. So
-nvcc's implicit includes (fixed-width integers, INFINITY, FLT_MAX) are provided, and the
-C headers of teaching programs exist and are empty.
+NVRTC needs no GPU: `compile(source, arch="sm_90a")` works wherever the library is
+installed. pip installs it as nvidia-cuda-nvrtc. A cell that nvcc accepts should compile
+here, too. nvcc's implicit includes (fixed-width integers, INFINITY, FLT_MAX) are
+therefore provided, and the C headers of teaching programs exist but are empty.
 
 The functions and options used are the same in CUDA 12 and 13:
 https://docs.nvidia.com/cuda/nvrtc/
@@ -54,7 +54,7 @@ _CURE = "pip install nvidia-cuda-nvrtc"
 
 
 class Rejected(BuildError):
-    """NVRTC does not accept the source; `log` has its messages."""
+    """The exception for a source that NVRTC rejects; `log` has NVRTC's messages."""
 
     def __init__(self, log: str):
         super().__init__(log)
@@ -63,7 +63,7 @@ class Rejected(BuildError):
 
 @dataclass(frozen=True)
 class Usage:
-    """The resources of one kernel by ptxas: registers per thread, the rest in bytes."""
+    """A kernel's resources, from ptxas: registers per thread, the rest in bytes."""
 
     registers: int = 0
     shared: int = 0
@@ -74,13 +74,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """Compiled source. `lowered`: the mangled name of each requested expression."""
+    """A compiled source. lowered: the mangled name of each requested expression."""
 
     cubin: bytes
     ptx: str
     lowered: Mapping[str, str]
-    log: str  # warnings
-    usage: Mapping[str, Usage] = field(default_factory=dict)  # by mangled name
+    log: str  # the compiler's warnings
+    usage: Mapping[str, Usage] = field(default_factory=dict)  # keyed by mangled name
     seconds: float = 0.0
 
 
@@ -92,11 +92,12 @@ def compile(
     expressions: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> CompiledProgram:
-    """Compile CUDA C to machine code for `arch`, sm_90a for example.
+    """Compile CUDA C to machine code for `arch`, such as sm_90a.
 
-    name: the source's name in errors. flags: in nvcc's spelling. expressions: the
-    requested kernels, a template's with its arguments, "fill<float, 16>". headers: name
-    -> text that `#include "name"` finds before any file.
+    name: name of the source in messages.
+    flags: options in nvcc's spelling.
+    expressions: the requested kernels, or instances of templates: "fill<float, 16>".
+    headers: text of each header by name; `#include "name"` prefers it to any file.
 
     Raises Rejected for an erroneous source, and BuildError if NVRTC is missing or does
     not support the architecture or an option.
@@ -111,25 +112,26 @@ def compile(
     try:
         return _compile(source, name, options, asked, texts)
     except Rejected as error:
-        if _OVERLOADED in error.log:  # named as one of CUDA: all, max
+        # A kernel has the name of a CUDA function, such as all or max.
+        if _OVERLOADED in error.log:
             asked = _by_type(expressions, [source, *(headers or {}).values()])
             return _compile(source, name, options, asked, texts)
         if not _only_constexpr(error.log, source):
             raise
-        # nvcc runs a constexpr function that has no __device__ at compile time; NVRTC
-        # takes it for a function of the host. This is the only error, so treating
-        # functions as device ones hides no missing __device__.
+        # At compile time nvcc runs a constexpr function without __device__, but NVRTC
+        # considers it a host function. Only such errors remain, so compiling every
+        # function for the device hides no missing __device__.
         options.append("--device-as-default-execution-space")
         return _compile(source, name, options, asked, texts)
 
 
-# The word in [=] __device__ (int i) { ... }: nvcc accepts it with --extended-lambda,
-# NVRTC never does, since all its code is the device's.
+# The word in [=] __device__ (int i) { ... }: nvcc accepts it with --extended-lambda.
+# NVRTC never does, since it compiles device code only.
 _LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 
 
 def explain_missing() -> str:
-    """Explain why NVRTC cannot be used, with the cure; "" if it can."""
+    """Explain why NVRTC cannot be used, and how to fix it; "" if it can be used."""
     try:
         _open_library()
     except BuildError as error:
@@ -138,12 +140,12 @@ def explain_missing() -> str:
 
 
 def nvrtc_version() -> tuple[int, int]:
-    """Return the CUDA version of the NVRTC that is used, (13, 0) for example."""
+    """Return the CUDA version of the NVRTC in use, such as (13, 0)."""
     return _read_version(_open_library())
 
 
 def list_architectures() -> list[str]:
-    """List its targets: sm_75, sm_80 ... without the letter that some have."""
+    """List NVRTC's targets: sm_75, sm_80 ... without the letter that some have."""
     count = ffi.new("int *")
     _check(_open_library().nvrtcGetNumSupportedArchs(count))
     archs = ffi.new("int[]", count[0])
@@ -152,20 +154,20 @@ def list_architectures() -> list[str]:
 
 
 def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[str]:
-    """Return NVRTC's options: nvcc's defaults, the reader's flags, the headers."""
+    """Return NVRTC's options: nvcc's defaults, the user's flags, the header folders."""
     given = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
     if nvrtc_version() >= (12, 9):
-        # With a driver, newer versions cache their results, and ptxas reports nothing
-        # about cached ones. stored.py keeps both.
+        # If there is a driver, newer versions cache their results, and ptxas reports
+        # nothing about cached ones. stored.py caches both.
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
     std = std_headers(signature.blank_comments(source))
     options += [f"--pre-include={name}" for name in (NAME, *std)]
     if not re.search(NEEDS_ATOMIC, source):
-        # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s of
-        # parsing instead of 0.05.
+        # cooperative_groups.h includes <cuda/atomic> for a few functions, which takes
+        # 0.9 s of parsing instead of 0.05 s.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if re.search(REDEFINES, source):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
@@ -189,7 +191,7 @@ def translate(flags: Sequence[str]) -> list[str]:
         elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and todo:
             out.append(f"{flag}={todo.pop(0)}")
         elif flag in ("-arch", "-gencode") and todo:
-            todo.pop(0)  # the GPU that is here decides
+            todo.pop(0)  # the GPU of the launch determines the target
         elif not _HOST_ONLY.fullmatch(flag):
             out.append(flag)
     return out
@@ -210,7 +212,7 @@ def include_folders() -> tuple[str, ...]:
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)
-        except Exception:  # an older pathfinder does not have the part
+        except Exception:  # an older pathfinder does not know this part
             folder = None
         if folder:
             found[folder] = None
@@ -224,7 +226,7 @@ _OVERLOADED = "cannot determine which instance of overloaded function"
 
 
 def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Return the kernels' names with the types of their parameters, if known."""
+    """Return the kernels' names with parameter types, which select an overload."""
     found = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
         types = ", ".join(
@@ -292,7 +294,7 @@ def parse_usage(log: str) -> dict[str, Usage]:
 
 
 def _without_ptxas(log: str) -> str:
-    """Return the log without ptxas's resource lines and NVRTC's own remark."""
+    """Return the log without ptxas's resource lines and NVRTC's closing remark."""
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
     kept = [line for line in log.splitlines() if not noise.match(line)]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
@@ -301,7 +303,7 @@ def _without_ptxas(log: str) -> str:
     return text
 
 
-# It would lead readers to an option that hides a missing __device__.
+# The full messages would lead readers to an option that hides a missing __device__.
 _SHORTER = (
     (
         r"A function without execution space annotations .* in JIT mode",
@@ -315,7 +317,7 @@ _SHORTER = (
 
 
 def _only_constexpr(log: str, source: str) -> bool:
-    """Return whether every error is a constexpr function taken for one of the host."""
+    """Return whether every error is about a constexpr function without __device__."""
     lines = source.splitlines()
     errors = re.findall(r"^.*?\((\d+)\): (?:catastrophic )?error: (.*)$", log, re.M)
     return bool(errors) and all(
@@ -359,14 +361,14 @@ def _make_bytes(text: str) -> bytes:
 
 @functools.cache
 def _open_library() -> Any:
-    """Open NVRTC of torch's CUDA release, else the newest found."""
+    """Open NVRTC of torch's CUDA release, or else the newest version found."""
     from cuda import pathfinder
 
     wanted = _torch_cuda()
     try:
         path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
         found = ffi.dlopen(path)
-    except Exception as error:  # pathfinder has several, which differ by version
+    except Exception as error:  # pathfinder's exceptions depend on its version
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
     if wanted in (None, _read_version(found)[0]):
@@ -380,7 +382,7 @@ def _open_library() -> Any:
 
 
 def _of_release(major: int) -> list[str]:
-    """Return files installed by pip that may be NVRTC of that CUDA release."""
+    """Return files installed by pip that may be NVRTC of CUDA release `major`."""
     paths = []
     for name in (f"nvidia-cuda-nvrtc-cu{major}", "nvidia-cuda-nvrtc"):
         try:

@@ -1,15 +1,15 @@
 """The lab's kernels as Python functions: one body for sim, numba_jit and cuda_c.
 
-Each corresponds line by line to the naive rung of kernels/<op>.cu or to gather() of
+Each corresponds line by line to the naive rung of kernels/<op>.cu, or to gather() of
 kernels/mnist/layers.cu. Arguments have the names and the order of the .cu file:
 outputs, inputs, sizes. Arrays are flat, contiguous and float32, unless stated
-otherwise. None may be omitted: where C accepts NULL for a bias, pass zeros; for dloss,
-a one. Indices are ints, so an array has fewer than 2^31 elements.
+otherwise. Every argument is required: where C accepts NULL for a bias, pass zeros; for
+dloss, pass a one. Indices are ints, so an array has fewer than 2^31 elements.
 
     sim(relu)[blocks_for(count), THREADS](y, x, count)
 
 A kernel documented as "one block" per item sums in a tree over exactly THREADS threads.
-Any other accepts blocks of any size.
+All other kernels accept blocks of any size.
 """
 
 from .layers import (

@@ -21,7 +21,7 @@ def blocks_for(count: int) -> int:
 
 
 def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw)."""
+    """Compute y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw)."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * oc * oh * ow:
         return
@@ -46,9 +46,9 @@ def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 
 
 def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """dx: pixel (row,col) was seen by the pixels of dy that lie around it.
+    """dx: sum over the pixels of dy that pixel (row,col) of x contributes to.
 
-    Through filter position (r,s) by (row + padding - r, col + padding - s).
+    Filter position (r,s) connects it with (row + padding - r, col + padding - s).
     """
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * ic * h * w:
@@ -74,9 +74,9 @@ def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 
 
 def conv2d_dweight(dweight, dy, x, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """dweight: weight (o,c,r,s) met a pixel of x for each pixel (i,j) of dy.
+    """dweight: sum over all pixels (i,j) of dy that weight (o,c,r,s) contributes to.
 
-    That is (i + r - padding, j + s - padding).
+    For (i,j), the weight multiplies pixel (i + r - padding, j + s - padding) of x.
     """
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= oc * ic * kh * kw:
@@ -115,7 +115,7 @@ def conv2d_dbias(dbias, dy, n, oc, oh, ow):
 
 
 def block_sum(value, partial):
-    """The sum of `value` over the block's threads, the same to all of them.
+    """Return to every thread the sum of `value` over the block's threads.
 
     partial: THREADS floats of shared memory.
     """
@@ -126,20 +126,20 @@ def block_sum(value, partial):
     while half > 0:
         if tid < half:
             partial[tid] += partial[tid + half]
-        cuda.syncthreads()  # before the next round reads this one's sums
+        cuda.syncthreads()  # the next round reads this round's sums
         half //= 2
     sum = partial[0]
-    cuda.syncthreads()  # all have read: partial may be used again
+    cuda.syncthreads()  # all have read the sum: partial may be overwritten
     return sum
 
 
 def element(i, k, c, plane):
-    """Where element i of channel k lies; plane = h * w."""
+    """Return the index of element i of channel k; plane = h * w."""
     return (i // plane * c + k) * plane + i % plane
 
 
 def batchnorm2d_stats(mean, rstd, x, n, c, plane, eps):
-    """mean (c) and rstd (c) of x. One block per channel; eps is float32."""
+    """Compute mean (c) and rstd (c) of x. One block per channel; eps is float32."""
     partial = cuda.shared.array(THREADS, float32)
     k = cuda.blockIdx.x
     count = n * plane
@@ -161,7 +161,7 @@ def batchnorm2d_stats(mean, rstd, x, n, c, plane, eps):
 
 
 def batchnorm2d(y, x, weight, bias, mean, rstd, n, c, plane):
-    """y from x (n,c,plane) and its statistics. One thread per element."""
+    """Compute y from x (n,c,plane) and its statistics. One thread per element."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= n * c * plane:
         return
@@ -193,9 +193,9 @@ def batchnorm2d_sums(dweight, dbias, dy, x, mean, rstd, n, c, plane):
 
 
 def batchnorm2d_dx(dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, plane):
-    """dx: x acts on y itself, on the mean and on the spread.
+    """Compute dx: x affects y directly, through the mean and through the variance.
 
-    Hence the mean of dy goes, and the part along xhat. One thread per element.
+    Hence dy loses its mean and its part along xhat. One thread per element.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= n * c * plane:
@@ -211,7 +211,7 @@ def relu(y, x, count):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= count:
         return
-    # Asked this way round, a NaN, which compares false, stays a NaN.
+    # In this order a NaN, which compares false, remains a NaN.
     y[i] = float32(0) if x[i] < float32(0) else x[i]
 
 
@@ -224,7 +224,7 @@ def relu_dx(dx, dy, y, count):
 
 
 def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
-    """y and argmax (int32), (planes,oh,ow), of x (planes,h,w): oh = h // kh."""
+    """Compute y and argmax (int32), (planes,oh,ow), of x (planes,h,w): oh = h // kh."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= planes * oh * ow:
         return
@@ -238,8 +238,8 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
     for i in range(kh):
         for j in range(kw):
             value = x[window + i * w + j]
-            # A NaN, the only thing that differs from itself, beats every number,
-            # but no NaN before it.
+            # A NaN, the only value that differs from itself, beats any number but
+            # no NaN before it.
             nan_wins = value != value and most == most
             if value > most or nan_wins:
                 most = value
@@ -249,7 +249,7 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
 
 
 def maxpool2d_dx(dx, dy, argmax, planes, h, w, oh, ow, kh, kw):
-    """dx (planes,h,w): each window's dy goes to its maximum. One thread a pixel."""
+    """dx (planes,h,w): each window's dy goes to its maximum. One thread per pixel."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= planes * h * w:
         return
@@ -258,7 +258,7 @@ def maxpool2d_dx(dx, dy, argmax, planes, h, w, oh, ow, kh, kw):
     plane = index // w // h
 
     gradient = float32(0)
-    # The last rows and columns may be in no window.
+    # The last rows and columns may belong to no window.
     if row // kh < oh and col // kw < ow:
         window = (plane * oh + row // kh) * ow + col // kw
         if argmax[window] == row % kh * kw + col % kw:
@@ -317,7 +317,7 @@ def linear_dbias(dbias, dy, n, out):
 
 
 def row_max(x, first, classes):
-    """The largest of x[first .. first + classes)."""
+    """Return the largest of x[first .. first + classes)."""
     most = x[first]
     for j in range(1, classes):
         most = x[first + j] if x[first + j] > most else most
@@ -325,7 +325,7 @@ def row_max(x, first, classes):
 
 
 def row_sum(x, first, classes, most):
-    """The sum of exp(x - most) over the same."""
+    """Return the sum of exp(x - most) over x[first .. first + classes)."""
     total = float32(0)
     for j in range(classes):
         total += math.exp(x[first + j] - most)
@@ -354,7 +354,7 @@ def cross_entropy_loss(loss, logits, target, n, classes):
         x = row * classes
         most = row_max(logits, x, classes)
         sum = row_sum(logits, x, classes, most)
-        # A kernel cannot refuse a target, but it must not hide a bad one.
+        # A kernel cannot reject a bad target, but it must not hide one.
         bad = target[row] < 0 or target[row] >= classes
         acc += (
             float32(math.nan)
@@ -362,12 +362,12 @@ def cross_entropy_loss(loss, logits, target, n, classes):
             else math.log(sum) - (logits[x + target[row]] - most)
         )
     partial[tid] = acc
-    cuda.syncthreads()  # all sums are there
+    cuda.syncthreads()  # all sums are in place
     half = THREADS // 2
     while half > 0:
         if tid < half:
             partial[tid] += partial[tid + half]
-        cuda.syncthreads()  # before the next round reads this one's sums
+        cuda.syncthreads()  # the next round reads this round's sums
         half //= 2
     if tid == 0:
         loss[0] = partial[0] / float32(n)

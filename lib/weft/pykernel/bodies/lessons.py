@@ -11,7 +11,7 @@ TILE = 16  # side of matmul_tiled's tiles and blocks
 
 
 def grey(y, x, n):
-    """y (n) from the red, green and blue planes of x (3,n). One thread a pixel."""
+    """Compute y (n) from the RGB planes of x (3,n). One thread per pixel."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
         red, green, blue = x[i], x[n + i], x[2 * n + i]

@@ -1,8 +1,8 @@
 """Compile a Python kernel with Numba: numba_jit(kernel)[grid, block](*args).
 
-The kernel is a plain function in the names of weft.cuda. On a machine with a GPU it
-runs there, compiled for each combination of argument types. Elsewhere it runs on
-Numba's own simulator, in another process.
+The kernel is a plain function that uses the names of weft.cuda. On a machine with a GPU
+it runs there, compiled for each combination of argument types. Elsewhere it runs on
+Numba's simulator, in another process.
 
     arguments         arguments on the host and the GPU, and launches without Numba
     meaning           the meaning of the names in a kernel; misspelt names of cuda
@@ -32,12 +32,15 @@ _KEPT = "__weft_numba__"
 def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
     """Return the kernel for Numba: numba_jit(kernel)[grid, block](*args).
 
-    The brackets may also have a stream and the bytes of dynamic shared memory. kernel:
-    a function, or the result of Numba's @cuda.jit. args: torch tensors and NumPy arrays
-    (those on the host are copied to a GPU and back), numbers, tuples of numbers. A
-    launch returns nothing; results are written into the arrays. On a GPU it is only
-    queued, on torch's current stream by default. timeout: seconds that Numba's
-    simulator may take; None is 60. ArgumentError is raised if `kernel` is not a kernel.
+    kernel: a function, or the result of Numba's @cuda.jit. The brackets may also have a
+        stream and the bytes of dynamic shared memory.
+    args: torch tensors, NumPy arrays, numbers, tuples of numbers. Arrays on the host
+        are copied to a GPU and back.
+    timeout: time limit in seconds on Numba's simulator; None: 60.
+
+    A launch returns nothing; results are written into the arrays. On a GPU it is only
+    queued, on torch's current stream by default. An invalid kernel raises
+    ArgumentError.
     """
     function = plain_function(kernel)
     kept = function.__dict__.get(_KEPT)
@@ -52,8 +55,8 @@ def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
 class NumbaKernel:
     """A kernel for Numba; [grid, block] returns a function of the arguments.
 
-    kernel: the PythonKernel. If a name that the kernel uses has changed its meaning (a
-    cell was run again), the next launch uses the new one.
+    If a name that the kernel uses has a new meaning because a cell was run again, the
+    next launch uses the new meaning.
     """
 
     def __init__(
@@ -73,7 +76,8 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        except Exception:  # a new key; a list has no hash, and others may raise, too
+        # The key is new. A list has no hash, and other keys may raise, too.
+        except Exception:
             pass
         made = self._launcher(self.kernel.config(key))
         with contextlib.suppress(Exception):
@@ -81,11 +85,11 @@ class NumbaKernel:
         return made
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
-        """Return the PTX that Numba compiles for such arguments, without a GPU."""
+        """Return the PTX that Numba compiles for these arguments; needs no GPU."""
         return reading.compile_ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
-        """Return Numba's type of each name for such arguments, without a GPU."""
+        """Return Numba's type of each name for these arguments; needs no GPU."""
         return reading.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
@@ -105,7 +109,7 @@ class NumbaKernel:
         return self._simulated(config)
 
     def _simulated(self, config: LaunchConfig) -> Callable[..., None]:
-        """Return the launch on Numba's simulator."""
+        """Return the function that launches the kernel on Numba's simulator."""
         part = self._part
         simulator.refuse_unknown(self.name, part)
         long = simulator.refuse_endless(self.name, config, self.timeout)

@@ -1,15 +1,15 @@
 """Check and copy the arguments of a launch, and launch Numba's kernels directly.
 
-Numba's own launch prepares each argument again, which takes tens of microseconds. The
-driver's format is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel). Numbers are
-passed as they are. An array is two null pointers, its size and itemsize, its address,
-its shape and its strides in bytes. This module packs them at once.
+Numba prepares each argument again at each launch, which takes tens of microseconds. The
+format that the driver receives is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel).
+Numbers are passed unchanged. An array is two null pointers, its size and itemsize, its
+address, its shape and its strides in bytes. This module packs all of them in one call.
 
 Numba also takes tens of microseconds to inspect a tensor. Its view of each GPU tensor
-is therefore kept for as long as the tensor lives.
+is therefore kept as long as the tensor exists.
 
 Host arrays that overlap must also overlap for the kernel. They are copied together, as
-the bytes from the first to the last of them.
+one span of bytes from the first to the last.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ STREAM, NO_CONTEXT = launch.STREAM, launch.NO_CONTEXT
 
 @dataclass
 class Ready:
-    """A kernel for given types and one shape, with all that a launch needs.
+    """A compiled kernel for given types and one shape, with everything a launch needs.
 
-    pack: a Struct's pack_into, beginning with the configuration's stream. rooms: memory
-    for launches, one for each concurrent launch.
+    pack: pack_into() of a Struct that begins with the configuration's stream.
+    rooms: memory for launches, one room for each concurrent launch.
     """
 
     kernel: Any
@@ -57,7 +57,10 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """Return struct's codes for parameters of Numba's types; None if one has none."""
+    """Return struct's codes for parameters of Numba's types.
+
+    The result is None if a type has no code.
+    """
     found = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):
@@ -70,10 +73,10 @@ def pack_codes(types: Sequence[Any]) -> str | None:
 
 
 def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
-    """Load a compiled kernel of Numba on the current device, for this shape.
+    """Load a compiled kernel of Numba on the current device, for one shape.
 
-    None is returned if only Numba can launch it: a cooperative kernel, or one that
-    takes tuples or complex numbers.
+    The result is None if only Numba can launch the kernel: a cooperative one, or one
+    that takes tuples or complex numbers.
     """
     each = pack_codes(kernel.argument_types)
     if each is None or kernel.cooperative or kernel.launch_config_sensitive:
@@ -100,17 +103,19 @@ def array_words(array: Any) -> tuple[int, ...]:
 def queue() -> Any:
     """Return the driver's cuLaunchKernelEx(configuration, function, arguments, 0).
 
-    It returns a status.
+    Its result is a status.
     """
     return driver.open_library().cuLaunchKernelEx
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor from an earlier launch, and what another launch needs of it.
+    """A tensor from an earlier launch, with the values that further launches need.
 
-    ref: a weak reference to the tensor. kind: the number of its type. view: Numba's
-    array. words: the words that a kernel receives.
+    ref: a weak reference to the tensor.
+    kind: the number of Numba's type for the tensor.
+    view: Numba's array over the tensor's memory.
+    words: the words that a kernel receives.
     """
 
     ref: weakref.ref
@@ -124,18 +129,19 @@ class SeenTensor:
     words: tuple[int, ...]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Return whether all of this still holds for the tensor."""
+        """Return whether these values still describe the tensor."""
         now = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         was = self.address, self.shape, self.strides, self.dtype
         return self.ref() is tensor and now == was
 
 
-SEEN: dict[int, SeenTensor] = {}  # by id(tensor)
-_kinds: dict[Any, int] = {}  # Numba's array types, whose hash is slow
+SEEN: dict[int, SeenTensor] = {}  # keyed by id(tensor)
+# Maps each of Numba's array types to a number, since hashing a type is slow.
+_kinds: dict[Any, int] = {}
 
 
 def of_tensor(tensor: torch.Tensor) -> Any:
-    """Return Numba's array over a tensor's memory, kept while the tensor lives."""
+    """Return Numba's array over a tensor's memory, kept while the tensor exists."""
     key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
     found = SEEN.get(key)
     if found and found.holds(tensor):
@@ -145,7 +151,7 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     if not tensor.is_contiguous():
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
     view = view_memory(address, tuple(shape), strides, dtype)
-    # At exit, a module's names are gone before the last tensors are.
+    # At exit, a module's names are deleted before the last tensors.
     ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
     kind = _kinds.setdefault(view._numba_type_, len(_kinds))
     SEEN[key] = SeenTensor(
@@ -161,7 +167,7 @@ def view_memory(
     strides: tuple[int, ...] | None,
     dtype: np.dtype,
 ) -> Any:
-    """Return Numba's array there. It owns no memory, so that tensors can be freed."""
+    """Return Numba's array at an address; without ownership, tensors can be freed."""
     from numba import cuda
 
     return cuda.from_cuda_array_interface(
@@ -178,7 +184,7 @@ def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
 
     NumPy arrays share the memory of the arrays and tensors on the host. GPU arrays are
     returned unchanged: torch tensors and objects with __cuda_array_interface__.
-    ArgumentError is raised for anything else.
+    Anything else raises ArgumentError.
     """
     return [_check_argument(kernel, name, value) for name, value in named.items()]
 
@@ -189,7 +195,7 @@ def on_gpu(value: Any) -> bool:
 
 
 def say_once(text: str) -> None:
-    """Print one line for the reader, the first time only."""
+    """Print one line to stderr, the first time only."""
     if text not in _said:
         _said.add(text)
         print(f"weft: {text}", file=sys.stderr)
@@ -227,13 +233,13 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            describe(value)  # refuses invalid arrays, and any array without a GPU
+            describe(value)  # refuses invalid arrays, and any array if there is no GPU
             return value
         if hasattr(value, "__array_interface__"):
             return _check_array(kernel, name, np.asarray(value))
         if hasattr(value, "__dlpack__"):
             return _check_tensor(kernel, name, torch.from_dlpack(value))
-    except Exception as error:  # whatever the value's own methods raise
+    except Exception as error:  # methods of a foreign class may raise anything
         if str(error).startswith(f"{kernel}: "):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
@@ -257,7 +263,7 @@ class PlacedArray:
 
 @dataclass
 class Sent:
-    """Copies of arrays, by the id of each; back() returns the results."""
+    """Copies of arrays, by the id of each array; back() copies the results back."""
 
     where: dict[int, torch.Tensor | PlacedArray] = field(default_factory=dict)
     steps: list[Callable[[], None]] = field(default_factory=list)
@@ -285,7 +291,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
             empty = torch.from_numpy(np.empty(array.shape, array.dtype))
             sent.where[id(array)] = empty.to(device)
     for span, group in zip(spans, together):
-        # An array with more bytes than its span overlaps itself.
+        # An array with more bytes than its span has elements that overlap.
         if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
             _send_one(sent, group, device)
         else:
@@ -294,7 +300,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
 
 
 def address_bounds(array: np.ndarray) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and just past its last."""
+    """Return the address of an array's first byte and the address past its last."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return int(low), int(high)
 
@@ -302,10 +308,10 @@ def address_bounds(array: np.ndarray) -> tuple[int, int]:
 def spans_of(
     arrays: list[np.ndarray],
 ) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
-    """Return the memory of arrays as (start, length), overlapping ones merged.
+    """Return the memory of arrays as (start, length), with overlapping spans merged.
 
     The second result maps each array's id to the number of its span and the offset of
-    its first element there.
+    its first element in the span.
     """
     spans: list[list[int]] = []
     for low, high in sorted(address_bounds(array) for array in arrays if array.size):
@@ -329,7 +335,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
 
 
 def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
-    """Copy the elements of an array that may have several names, in order."""
+    """Copy the elements of one array, which several NumPy objects may share."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     there = tensor.to(device, copy=True)

@@ -1,9 +1,9 @@
-"""Numba's simulator, in a process of its own: `python child.py FD`.
+"""The separate process of Numba's simulator: `python child.py FD`.
 
-The pipe FD brings launches and returns their results. Nothing of weft is imported, as
-PyTorch alone would take seconds. The module corrects two faults of the simulator. Two
-shared arrays on one line were the same array, and threads that reached a shared array
-at the same time could get one each.
+Launches arrive through the pipe FD, and their results return through it. Nothing of
+weft is imported, since importing PyTorch alone would take seconds. The module corrects
+two faults of the simulator. Two shared arrays on one line were the same array, and
+threads that reached a shared array at the same time could get separate arrays.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """Ends a thread whose own exception has been recorded."""
+    """The exception that ends a thread after its original exception was recorded."""
 
 
 class Refused(Exception):
-    """A fault of the kernel itself, whichever thread found it."""
+    """The exception for a fault of the kernel itself, whichever thread found it."""
 
 
 class Cuda:
-    """Numba's module as a kernel uses it during a launch, under any name."""
+    """A stand-in for Numba's module during a launch, whatever the kernel calls it."""
 
     def __init__(self, current, shared):
         self._current, self.shared = current, shared
@@ -63,7 +63,7 @@ class Shared:
         with self._lock:
             if (
                 self._owner is not current.shared
-            ):  # another launch; see below for blocks
+            ):  # another launch; each block gets a new `current.shared`, too
                 self._owner, self._arrays = current.shared, {}
             if shape == 0 or shape == (0,):
                 return current.shared.array(0, dtype)
@@ -85,7 +85,7 @@ class Shared:
 
 
 class Writer(io.TextIOBase):
-    """Sends the threads' output by whole lines, so that lines do not mix."""
+    """A stream that sends the threads' output in whole lines, which do not mix."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which
@@ -160,22 +160,22 @@ def perform(job, cuda, device, current, kernels):
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
     given = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
-    # Device arrays: the simulator copies others one by one, which ends their overlap.
+    # The simulator copies other arrays one by one, so they would no longer overlap.
     given = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in given]
     faults = []
-    # Passed as arguments, because Numba's own switch of modules is not needed.
+    # The modules are passed as arguments, since Numba's own replacement is not needed.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):
         kernel[grid, block, 0, shared](*given)
     if faults:
-        error, where, thread = faults[0]  # the others ended because of it
+        error, where, thread = faults[0]  # this exception ended the other threads
         return fault(error, where, thread, left(before))
     return "done", [bytes(one) for one in memory]
 
 
 def watched(function, faults):
-    """Wrap the kernel to record its exceptions, and the thread of each."""
+    """Wrap the kernel so that each exception is recorded with its thread."""
 
     def kernel(*args):
         with np.errstate(all="ignore"):
@@ -190,7 +190,7 @@ def watched(function, faults):
 
 
 def left(before):
-    """Return whether threads of a failed launch still run."""
+    """Return whether threads of a failed launch are still running."""
     end = time.monotonic() + 0.5
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.005)

@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
-A launch with numbers and known tensors is packed here and queued by the driver
-(arguments.py). All others take the careful path, through Numba.
+A launch with numbers and known tensors is packed in this module and queued by the
+driver (arguments.py). All other launches take the careful path, through Numba.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
 from . import arguments, meaning, reading
 
-_DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to request more
+_DEFAULT_SHARED = 48 << 10  # bytes; more must be requested for each kernel
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )
@@ -80,7 +80,7 @@ class NumbaTarget:
 
 
 class NumbaLaunch:
-    """One shape of a kernel's launches, and Numba's object for it on each stream."""
+    """One shape of a kernel's launches, with Numba's object for it on each stream."""
 
     def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config
@@ -97,7 +97,7 @@ class NumbaLaunch:
     def quick(self) -> Callable[..., None]:
         """Return a quick launch for known arguments on torch's current stream.
 
-        It passes all others to careful().
+        It passes all other arguments to careful().
         """
         seen, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
@@ -136,8 +136,8 @@ class NumbaLaunch:
                     return careful(*args)
                 found = ready[tuple(kinds)]
                 room = found.rooms.pop()
-                # struct refuses an int of more than 64 bits; Numba uses other types
-                # then.
+                # struct refuses an int of more than 64 bits, for which Numba uses
+                # another type.
                 found.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
             except (KeyError, IndexError, struct.error):
                 return careful(*args)
@@ -151,7 +151,7 @@ class NumbaLaunch:
         return launch
 
     def _remember(self, args: Sequence[Any], given: Sequence[Any]) -> None:
-        """Make the next launch with arguments of these types a quick one."""
+        """Prepare a quick launch for later arguments of the same types."""
         kinds = []
         for arg in args:
             kind = arg.__class__
@@ -212,20 +212,20 @@ class NumbaLaunch:
             self.fail(error)
 
     def _configured(self, number: int) -> Callable[..., None]:
-        """Return Numba's launch on a stream."""
+        """Return Numba's launch on a stream, given by number."""
         if number not in self.configured:
             config, cuda = self.config, load_numba()
             stream = cuda.external_stream(number) if number else 0
             key = config.grid, config.block, stream, config.shared
             with warnings.catch_warnings():
-                # Small grids are usual in a lesson.
+                # Numba warns of small grids, which are usual in a lesson.
                 warnings.simplefilter("ignore")
                 self.configured[number] = self.target.dispatcher[key]
         return self.configured[number]
 
     @contextlib.contextmanager
     def _stream(self, device: int) -> Iterator[int]:
-        """Make the launch's stream torch's current one; yield its number."""
+        """Make the launch's stream torch's current stream; yield its number."""
         if self.own_stream is None:
             yield torch._C._cuda_getCurrentRawStream(device)
             return
@@ -284,7 +284,10 @@ class NumbaLaunch:
 
 
 def _device_of(kernel: str, named: dict[str, Any]) -> int:
-    """Return the GPU of the arrays, or the current one; refuse arrays on several."""
+    """Return the GPU of the arrays, or else the current one.
+
+    Raises ArgumentError for arrays on several GPUs.
+    """
     found: dict[int, str] = {}
     for name, value in named.items():
         if isinstance(value, torch.Tensor):
@@ -299,17 +302,17 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make the device Numba's current one, too."""
+    """Make the device Numba's current device, too."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]
 
 
 def _stream_number(stream: Any) -> int | None:
-    """Return a stream's number; None for torch's current one."""
+    """Return a stream's number; None for torch's current stream."""
     if stream is None:
         return None
-    handle = getattr(stream, "handle", None)  # Numba's stream
+    handle = getattr(stream, "handle", None)  # an attribute of Numba's streams
     if handle is not None and not isinstance(handle, int):
         return int(getattr(handle, "value", None) or handle)
     return launches.stream_number(stream)

@@ -1,13 +1,13 @@
-"""Resolve the names in a kernel, and refuse misspelt ones.
+"""Resolve the names in a kernel, and refuse misspelt names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
 module and device functions instead. Its simulator, which is another process, requires
-all of it by value. read() resolves the names; build() makes a function for the GPU, and
-serialise_kernel() makes the bytes for the simulator.
+all of them by value. read() resolves the names; build() makes a function for the GPU,
+and serialise_kernel() makes the bytes for the simulator.
 
-Numba's compiler knows cuda.threadIdx, but no threadIdx alone: that name is a class
+Numba's compiler knows cuda.threadIdx, but not threadIdx alone: that name is a class
 without a type. A function with such names is therefore compiled again from its source,
-with `cuda.` before them, line for line.
+line for line, with `cuda.` before them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ CUDA_NAME = "__cuda__"  # the module's name in the new code
 
 
 def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeType:
-    """Return the function's code with MODULE.threadIdx for threadIdx.
+    """Return the function's code with MODULE.threadIdx in place of threadIdx.
 
-    names: maps each name to its name in the module, {"threadIdx": "threadIdx"}. All
-    names that are not local are globals in the new code. ArgumentError is raised if
-    there is no source.
+    names: maps each name to its name in the module: {"threadIdx": "threadIdx"}.
+
+    All nonlocal names are globals in the new code. Raises ArgumentError if there is no
+    source, or if the source has changed.
     """
     source = source_of(function)
     tree = _Longer(names).visit(_strip_defaults(source.tree))
@@ -77,7 +78,7 @@ class _Longer(ast.NodeTransformer):
 
 
 def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """Remove everything that is computed where the function is defined."""
+    """Remove everything that is evaluated where the function is defined."""
     tree.decorator_list, tree.returns = [], None
     arguments = tree.args
     arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
@@ -124,7 +125,7 @@ def explain_undefined(name: str) -> str:
 
 
 def _is_known(path: str) -> bool:
-    """Return whether the path is in the language, or in Numba's own module."""
+    """Return whether the path is in the language, or in Numba's module."""
     return path in list_names() or any(
         _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
     )
@@ -133,7 +134,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # weft.cuda's own names raise outside of kernels
+    except Exception:  # names of weft.cuda raise outside kernels
         return module is cuda and path in VECTORS
     return module is not None
 
@@ -146,10 +147,10 @@ _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
 class KernelPart:
     """A kernel, or a function that it calls.
 
-    names: the meaning of each free name, as a pair (kind, what). The second item is,
-    for CUDA, a name in the module ("" for the module itself); for MODULE, the module's
-    name; for HELPER, a KernelPart; for VALUE, the value.
-    watched: where each of these was found, and its value at that time.
+    names: the meaning of each free name, as a pair (kind, what). For CUDA, `what` is a
+        name in the module ("" for the module itself); for MODULE, the module's name;
+        for HELPER, a KernelPart; for VALUE, the value.
+    watched: the place where each name was found, the name, and its value at that time.
     """
 
     function: types.FunctionType
@@ -168,7 +169,7 @@ class KernelPart:
         return iter(seen.values())
 
     def stale(self) -> bool:
-        """Return whether a name has a new meaning: a cell was run again."""
+        """Return whether a name has a new meaning because a cell was run again."""
         return any(
             _value_now(where, name) is not was for where, name, was in self.watched
         )
@@ -192,7 +193,7 @@ class KernelPart:
 def read(function: types.FunctionType) -> KernelPart:
     """Resolve the current names in a kernel and in all functions that it calls.
 
-    ArgumentError is raised for a name that is undefined, or that Numba cannot use.
+    An undefined name, or one that Numba cannot use, raises ArgumentError.
     """
     known = _map_language()
     done: dict[types.FunctionType, KernelPart] = {}
@@ -212,7 +213,7 @@ def build(
         id(p): _rename_function(p) for p in root.parts()
     }
     wrapped = {key: device(f) for key, f in made.items() if key != id(root)}
-    wrapped.setdefault(id(root), made[id(root)])  # for a kernel that calls itself
+    wrapped.setdefault(id(root), made[id(root)])  # a kernel may call itself
     for part in root.parts():
         function = made[id(part)]
         meant = {n: _value_of(m, cuda, wrapped) for n, m in part.names.items()}
@@ -279,7 +280,10 @@ def _read(
 
 
 def _map_language() -> dict[int, str]:
-    """Map objects of weft.cuda and Numba to names, by id; the module itself is ""."""
+    """Map the id of each object of weft.cuda and Numba to its name.
+
+    The name of the modules themselves is "".
+    """
     known: dict[int, str] = {}
     names = [n for n, v in vars(language).items() if _is_ours(v)]
     for module in (sys.modules.get("numba.cuda"), language):
@@ -300,7 +304,7 @@ _NOTHING = object()
 
 
 def _free(function: types.FunctionType) -> dict[str, int]:
-    """Return the names that are not local, with the line of each one's first use."""
+    """Return the nonlocal names, with the line of each name's first use."""
     found: dict[str, int] = {}
     line = function.__code__.co_firstlineno
     for code in _walk_codes(function.__code__):
@@ -346,7 +350,7 @@ def _value_now(where: Any, name: str) -> Any:
 
 
 def _accept_constant(value: Any) -> Any:
-    """Return the value if Numba accepts it from outside of a kernel."""
+    """Return the value if Numba accepts it as a kernel's global; else _NOTHING."""
     if isinstance(value, type):
         known = issubclass(value, (np.generic, numbers.Number))
         return value if known or value in (range, tuple) else _NOTHING
@@ -359,9 +363,9 @@ def _accept_constant(value: Any) -> Any:
     if isinstance(value, tuple):
         return _NOTHING if _NOTHING in map(_accept_constant, value) else value
     if isinstance(value, types.BuiltinFunctionType | np.ufunc):
-        return value  # as after from math import sqrt
+        return value  # for example after `from math import sqrt`
     if type(value).__module__.startswith("numba."):
-        # numba.float32 and the like mean the same as NumPy's types of that name.
+        # numba.float32 and similar types have the names of NumPy's types.
         name = {"boolean": "bool_"}.get(str(value), str(value))
         return getattr(np, name, _NOTHING)
     return _NOTHING
@@ -371,7 +375,7 @@ def _accept_constant(value: Any) -> Any:
 
 
 def _rename_function(part: KernelPart) -> types.FunctionType:
-    """Return the function with globals of its own, which are still empty."""
+    """Return a copy of the function whose globals are separate and still empty."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
     code = in_full(old, short) if short else old.__code__

@@ -1,6 +1,6 @@
 """Numba's types and PTX for a kernel, and its errors as one sentence.
 
-The errors of Numba's compiler and of the driver name the reader's line.
+Errors of Numba's compiler are explained with the line of the user's source.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ def compile_ptx(
     """Return the PTX for arguments like `args`, for a compute capability.
 
     lines: whether to include the lines of the Python source, which change no
-    instruction. ArgumentError is raised if Numba does not accept the kernel, and
-    KernelError if Numba or NVVM is missing.
+        instruction.
+
+    Raises ArgumentError if Numba does not accept the kernel, and KernelError if Numba
+    or NVVM is missing.
     """
 
     def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
@@ -46,7 +48,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """Return the type of each of the kernel's names, for arguments like `args`.
 
     The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
-    A name that changes its type has both, "int64, float64". Errors are those of
+    A name that changes its type has both types, "int64, float64". Errors are those of
     compile_ptx().
     """
     cc = (8, 0)
@@ -60,7 +62,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {
         name: {} for name in kernel.function.__code__.co_varnames
     }
-    for name, kind in typemap.items():  # a, then a.1, a.2 for later assignments
+    for name, kind in typemap.items():  # named a, then a.1, a.2 for later assignments
         if (base := name.partition(".")[0]) in found:
             found[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
@@ -74,7 +76,7 @@ def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _name_type(kind: Any) -> str:
-    """Return a type's name for the reader; a constant has the type of its value."""
+    """Return a type's name for messages; a constant has the type of its value."""
     kind = getattr(kind, "literal_type", kind)
     if hasattr(kind, "dtype") and hasattr(kind, "ndim"):
         return f"{kind.dtype}[{kind.ndim}D]"
@@ -136,11 +138,11 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# The message of ptxas, through whichever linker Numba has found.
+# Matches the message of ptxas, whichever linker Numba has found.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
-# Plain words for messages of Numba that leave the reader guessing.
+# Plain words for messages of Numba that are hard to understand.
 _PLAIN = {
     "insert_unresolved_ref": "a function that calls itself, in a way it does not know",
     "return_dynamic_user_exc": "an exception in a kernel takes constants only",
@@ -180,12 +182,12 @@ def _is_compilers(error: BaseException) -> bool:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"NumbaError", "UnsupportedBytecodeError"}:
         return True
-    # Numba's compiler does not catch Python's own errors about a name or a type.
+    # Numba's compiler does not catch Python's errors about a name or a type.
     return isinstance(error, (AttributeError, NotImplementedError, TypeError))
 
 
 def _message_sentence(error: BaseException) -> str:
-    """Return the one line of Numba's message that describes the problem."""
+    """Return the line of Numba's message that describes the problem."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     for part, plain in _PLAIN.items():
         if part in text:
@@ -200,7 +202,7 @@ def _message_sentence(error: BaseException) -> str:
 
 
 def _no_implementation(line: str, text: str) -> str:
-    """Return the operation that is not implemented, and why, from the candidates."""
+    """Return the missing operation, and the reason, from Numba's candidates."""
     found = re.search(
         r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
     )
@@ -209,7 +211,7 @@ def _no_implementation(line: str, text: str) -> str:
     given = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if why:  # the last ones concern types rather than single values
+        if why:  # the last reasons concern types rather than single values
             return why[-1]
         what = "read by an index" if name == "getitem" else "stored there"
         return f"this cannot be {what}: {given}"
@@ -237,7 +239,7 @@ def _tidy_message(text: str) -> str:
 
 
 def _describe_place(part: KernelPart, error: BaseException) -> str:
-    """Return ", line 12 (c[i] = x.foo)": the innermost of the reader's lines."""
+    """Return `, line 12 (c[i] = x.foo)` for the innermost line of the user's source."""
     files = {one.function.__code__.co_filename for one in part.parts()}
     said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
     found = [(file, int(line)) for file, line in said]

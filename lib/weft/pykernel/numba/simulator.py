@@ -1,9 +1,9 @@
-"""Launches on Numba's own simulator, in a process of its own.
+"""Launches on Numba's simulator, in a separate process.
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
-simulator. The notebook's own process must not select the simulator. The process starts
-with the first launch and stays for later ones. Arrays travel through its pipe in both
-directions. After a failed launch, they are unchanged.
+simulator. The notebook's process must not select the simulator. The simulator's process
+starts with the first launch and is reused by later launches. Arrays travel through its
+pipe in both directions. After a failed launch, they are unchanged.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ...toolchain.launch_config import LaunchConfig
 from .arguments import address_bounds, spans_of
 from .meaning import KernelPart
 
-START = 60.0  # seconds that the process may take to start
-TIMEOUT = 60.0  # seconds that a launch may take
-PER_THREAD = 400e-6  # seconds, roughly: each is a Python thread; barriers cost more
-WORTH_SAYING = 5.0  # seconds from which a launch is announced
+START = 60.0  # time limit in seconds for the start of the process
+TIMEOUT = 60.0  # default time limit in seconds for a launch
+PER_THREAD = 400e-6  # approximate seconds for a Python thread; barriers cost more
+WORTH_SAYING = 5.0  # expected duration in seconds from which a launch is announced
 CHILD = Path(__file__).with_name("child.py")
 UNKNOWN = {
     *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
@@ -77,9 +77,10 @@ def launch(
 ) -> None:
     """Run the kernel in the process and copy its results back into the arrays.
 
-    code: from meaning.serialise_kernel(part). args: from check_arguments(), on the
-    host. KernelFault is raised, or the kernel's own exception with a note that names
-    the thread.
+    code: the result of meaning.serialise_kernel(part).
+    args: the result of check_arguments(), on the host.
+
+    Raises KernelFault, or the kernel's own exception with a note that names the thread.
     """
     kernel = part.function.__name__
     spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
@@ -115,7 +116,7 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def running_process() -> Process:
-    """Return the process, and start it if necessary."""
+    """Return the process; start it if necessary."""
     global _process
     if _process is None or not _process.alive():
         _process = _start_process()
@@ -149,7 +150,7 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
             answer = process.pipe.recv()
             if answer[0] != "print":
                 if answer[0] == "fault" and answer[-1]:
-                    process.end()  # some of its threads still run
+                    process.end()  # some of the launch's threads are still running
                 return answer
             out = sys.stdout if answer[1] == 1 else sys.stderr
             out.write(answer[2])
@@ -205,7 +206,8 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
 def _make_error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
-    text = text.replace("'FakeWithinKernelCUDAArray'", "an array")  # Numba's name
+    # The simulator uses this name for an array.
+    text = text.replace("'FakeWithinKernelCUDAArray'", "an array")
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")
     if block is None:
@@ -227,7 +229,7 @@ def _make_error(
 
 
 def _find_line(frames: list[Any]) -> str:
-    """Return the place and the text of the innermost of the reader's lines."""
+    """Return the place and the text of the innermost line of the user's source."""
     for file, number, _ in reversed(frames):
         source = linecache.getline(file, number).strip()
         return f", line {number}: {source}" if source else f", line {number}"

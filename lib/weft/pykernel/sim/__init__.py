@@ -1,16 +1,16 @@
 """Run kernels thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-launch, schedule         a launch, and how its threads take turns
+launch, schedule         runs a launch, whose threads take turns
 memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
-rewrite, program         rewrites a kernel: logged accesses, and waits as yields
-syntax, names            ... its trees, its limits, and the meaning of its names
-intrinsics               ... its calls of the language, and its own arrays
-elements                 ... its assignments, and its reads and writes of elements
-plain_loops, walks       ... its loops whose accesses are logged all at once
+rewrite, program         rewrites a kernel: accesses are logged, waits become yields
+syntax, names            rewriting: the trees, their limits, and the meaning of names
+intrinsics               rewriting: calls of the language, and the kernel's arrays
+elements                 rewriting: assignments, and reads and writes of elements
+plain_loops, walks       rewriting: loops whose accesses are logged all at once
 record, log, layout      the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
-faults, watchdog         the reasons for the end of a launch
+faults, watchdog         the reasons for which a launch ends early
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from . import memory
 from .launch import SimulatedLaunch, bind_arguments
 from .program import RewrittenKernel
 
-TIMEOUT = 20.0  # seconds for one block
+TIMEOUT = 20.0  # time limit in seconds for one block
 
 
 def sim(
@@ -40,24 +40,27 @@ def sim(
     timeout: float = TIMEOUT,
     quiet: bool = False,
 ) -> SimulatedKernel:
-    """Return a kernel, a Python function in the language of weft.cuda, to be run here.
+    """Return a kernel, written in the language of weft.cuda, that runs in this process.
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
-    faults and costs. [grid, block, stream, bytes] is accepted, too; the stream has no
-    meaning here, and bytes is dynamic shared memory. Arrays belong to NumPy, torch, or
-    any library that shares its memory; they are written in place.
+    faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
+    ignored, and bytes is the size of dynamic shared memory. Arrays belong to NumPy,
+    torch, or any library that shares its memory; they are written in place.
 
-    order: the order of threads and of blocks: "forward", "reverse", "shuffled", or a
-    number that seeds a shuffle. checks: whether to record every access and look for
-    faults; False is several times faster and reports nothing. trace: whether to keep
-    the records in report.trace. steps: whether to record also how many threads enter
-    each straight piece of code, as counters.active_lanes requires (default: as trace;
-    without it, a launch takes a tenth less). timeout: seconds that one block may run.
+    order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
+        that seeds a shuffle.
+    checks: whether to record every access and look for faults; False is several times
+        faster and reports nothing.
+    trace: whether to keep the records in report.trace.
+    steps: whether to also record how many threads enter each straight piece of code, as
+        counters.active_lanes requires. The default is the value of trace. Without
+        steps, a launch takes a tenth less time.
+    timeout: time limit in seconds for one block.
     quiet: whether to show nothing.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread ends the
-    launch. It raises KernelFault, or that exception; .report has the findings until
-    then. ArgumentError is raised for an invalid kernel, launch or argument.
+    launch. It raises KernelFault, or that exception, whose .report has the findings so
+    far. An invalid kernel, launch or argument raises ArgumentError.
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(
@@ -125,7 +128,7 @@ class SimulatedLauncher:
 
 
 _programs: dict[Any, RewrittenKernel] = {}
-KEPT = 256  # programs; the oldest is dropped first
+KEPT = 256  # maximum number of programs kept; the oldest is dropped first
 
 
 def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:

@@ -1,11 +1,11 @@
 """Races between blocks on global memory.
 
-Blocks run in any order, or at once. If one block writes what another reads or writes,
-that is a race, with three exceptions. Both accesses are atomic, both write the same
-value, or one block released its access and the other acquired it. A release is an
-atomic after a threadfence (by the same thread, or by any thread of the block before a
-barrier). An acquisition is a later atomic of another block on the same element. That is
-the protocol of a reduction whose last block sums the rest.
+Blocks run in any order, or concurrently. If one block writes an element that another
+reads or writes, that is a race, with three exceptions: both accesses are atomic, both
+write the same value, or one block released its access and the other acquired it. A
+release is an atomic after a threadfence (by the same thread, or by any thread of the
+block before a barrier). An acquisition is a later atomic of another block on the same
+element. A reduction whose last block sums the partial results uses this protocol.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ MANY = -1  # replaces a block's number if several blocks made the access
 class Meeting:
     """A row of a batch, and another block's earlier access to the same element.
 
-    before: its kind's code. block, thread, site: of the earlier access; block is MANY
-    for several. count: of the meetings between these two sites.
+    before: code of the earlier access's kind.
+    block, thread, site: origin of the earlier access; block is MANY for several blocks.
+    count: number of such meetings between the two sites.
     """
 
     row: int
@@ -43,7 +44,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind per address: block + 1 (0: none), and who made it."""
+    """The last access of one kind to each address; `block` is its block + 1, or 0."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -53,7 +54,7 @@ class Shadow:
 
     @classmethod
     def of(cls, size: int) -> Shadow:
-        # Zeros allocate no pages of memory before something is written there.
+        # Zeros occupy no pages of memory until something is written to them.
         return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8", "f8")))
 
 
@@ -61,10 +62,13 @@ class Shadow:
 class Knowledge:
     """For each other block, how far its accesses are known to have happened before.
 
-    An access at the block's interval j has the stamp 3j if its thread fenced it and
-    released it there, 3j + 1 if its thread only fenced it there, else 3j + 2. all:
-    every stamp up to this. fenced: those up to this except the last kind. exact: the
-    stamp 3j of the thread `who`.
+    An access in the block's interval j has the stamp 3j if its thread fenced it and
+    released it in that interval, 3j + 1 if its thread only fenced it, and 3j + 2
+    otherwise.
+
+    all: every access with a stamp up to this one is known.
+    fenced: the same, for accesses that their thread fenced.
+    exact, who: accesses of the thread `who` with exactly this stamp, 3j, are known.
     """
 
     all: np.ndarray
@@ -77,7 +81,7 @@ class Knowledge:
         return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
 
     def learn(self, other: Knowledge) -> None:
-        """Add the other's knowledge to this."""
+        """Add another block's knowledge to this."""
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):
@@ -85,7 +89,7 @@ class Knowledge:
             np.maximum(mine, getattr(other, name), out=mine)
 
     def covers(self, block: int, stamp: int, thread: int) -> bool:
-        """Return whether that block's access is known to have happened before."""
+        """Return whether an access of `block` is known to have happened before."""
         if stamp <= self.all[block]:
             return True
         if stamp % 3 == 2:
@@ -94,25 +98,25 @@ class Knowledge:
         return bool(stamp <= self.fenced[block] or exact)
 
     def of_all(self, blocks: np.ndarray) -> bool:
-        """Return whether every one of the blocks released something to this one."""
+        """Return whether each of the blocks released something that is known."""
         levels = np.maximum(np.maximum(self.all, self.fenced), self.exact)
         return bool((levels[blocks] >= 0).all())
 
 
 class Between:
-    """Examines the accesses of a launch's blocks for races between them."""
+    """Examines the accesses of a launch's blocks for races between the blocks."""
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # intervals examined
+        self.clock = 0  # number of intervals examined
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
-        self.released: dict[int, Knowledge] = {}  # by the address of an atomic
+        self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
         self.seen = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
-        """Yield the races of a batch's rows with other blocks, by pairs of sites."""
+        """Yield the races of a batch's rows with other blocks, one per site pair."""
         layout = self.layout
         if self.blocks == 1 or not layout.changing.any():
             return
@@ -193,7 +197,7 @@ class Between:
     def _differ(
         self, batch: Batch, rows: np.ndarray, address: np.ndarray
     ) -> np.ndarray:
-        """Mark the rows that do more than write the existing value again."""
+        """Return which rows do more than write the existing value again."""
         differ = np.ones(len(rows), bool)
         writes = np.flatnonzero(batch.kind[rows] == _WRITE)
         there = self.shadows[_WRITE].value[address[writes]]
@@ -203,7 +207,7 @@ class Between:
     def _meetings(
         self, batch: Batch, code: int, rows: np.ndarray, address: np.ndarray
     ) -> Iterator[Meeting]:
-        """Yield one meeting per pair of sites: the first by address and thread."""
+        """Yield one meeting for each pair of sites: the first by address and thread."""
         if not len(rows):
             return
         shadow = self.shadows[code]
@@ -227,13 +231,14 @@ class Between:
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
-        """Record who made these accesses; rows of several blocks have no stamps."""
+        """Record the origin of these accesses; rows of several blocks lack stamps."""
         shadow = self.shadows[code]
         before = shadow.block[address] if code != _WRITE else 0
         shadow.block[address] = block + 1
         if code != _WRITE:
             others = (before != 0) & (before != block + 1)
-            others |= shadow.block[address] != block + 1  # others of the same batch
+            # Further blocks in the same batch may have accessed the address, too.
+            others |= shadow.block[address] != block + 1
             shadow.block[address[others]] = MANY
         else:
             shadow.value[address] = batch.numbers(rows)
@@ -260,7 +265,8 @@ class Order:
         self.known = between.known.get(block)
         if self.known is None:
             self.known = between.known[block] = Knowledge.none(between.blocks)
-        self.acquired: list[tuple[int, Knowledge]] = []  # with the row of each
+        # The row of each acquisition, and the knowledge that it gained.
+        self.acquired: list[tuple[int, Knowledge]] = []
         start, end = int(batch.starts[part]), int(batch.starts[part + 1])
         self.fences = start + np.flatnonzero(batch.kind[start:end] == _FENCE)
         atomic = np.flatnonzero(batch.kind[rows] == _ATOMIC)
@@ -287,7 +293,8 @@ class Order:
         thread = self.batch.thread
         fences: dict[int, int] = {}
         for row in self.fences.tolist()[::-1]:
-            fences[int(thread[row])] = row  # the thread's first
+            # In reversed order, the thread's first fence is stored last and stays.
+            fences[int(thread[row])] = row
         for row, address in zip(self.rows[atomics], self.address[atomics]):
             who, place = int(thread[row]), int(address)
             if place in between.released:
@@ -329,7 +336,7 @@ class Order:
         return bool(phase[acquired] < phase[row])
 
     def end(self) -> None:
-        """End the interval at a barrier: all threads gain what one of them acquired."""
+        """End the interval at a barrier: all threads gain what any of them acquired."""
         for _, knowledge in self.acquired:
             self.known.learn(knowledge)
         if len(self.fences):

@@ -3,20 +3,23 @@
 A request is one execution of a place in the source by a warp. A thread's k-th visit to
 a place between two barriers belongs to the k-th request of its warp there. That is
 exact if the threads of a warp take the same path. If they diverge, it matches a GPU
-whose warps reconverge at the place: in a loop of different lengths, the threads that
-are still in it make the later requests.
+whose warps reconverge at the place: in a loop with different numbers of turns, the
+threads that are still in the loop make the later requests.
 
 sectors: the 32-byte pieces of global memory that a request's threads touch together. An
-atomic takes a sector once for each lane that names the same element of it. Those lanes
-go one after the other, and those of the sector's other elements with them. (Measured
-with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that, and the others,
-all scattered, one or two sectors more.) wavefronts: the turns that a request to shared
-memory takes. It has 32 banks of 4 bytes. A word that several lanes read takes one turn,
-and several words of one bank take a turn each. 8-byte elements are processed by half
-warps, 16-byte ones by quarter warps. conflicts: wavefronts beyond the minimum of one
-(two, four) per request. Lanes with atomics on the same bank go one after the other,
-also for the same word. Every array begins at a multiple of 256 bytes, as after
-cudaMalloc, and every shared array at bank 0.
+atomic takes a sector once for each lane that updates the same element of it. Those
+lanes take turns, and lanes on other elements of the sector take turns with them.
+(Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that number,
+and the others, all scattered, one or two sectors more.)
+
+wavefronts: the turns that a request to shared memory takes. Shared memory has 32 banks
+of 4 bytes. A word that several lanes read takes one turn, and several words of one bank
+take a turn each. 8-byte elements are processed by half warps, 16-byte elements by
+quarter warps. Lanes with atomics on the same bank take turns, also for the same word.
+
+conflicts: wavefronts beyond the minimum of one (two, four) per request. Every array
+begins at a multiple of 256 bytes, as after cudaMalloc, and every shared array at bank
+0.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ from .warp import WARP
 _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
 SECTOR = 32  # bytes
-BANKS = 32  # of 4 bytes
-PLANS = 4  # batches whose grouping into requests is kept
+BANKS = 32  # each 4 bytes wide
+PLANS = 4  # number of batches whose grouping into requests is kept
 
 
 class SiteSums:
@@ -47,7 +50,7 @@ class SiteSums:
         self.intervals: dict[int, int] = {}  # each block's last interval
 
     def pass_by(self, interval: Interval) -> None:
-        """Record that a block had this interval."""
+        """Record that a block has completed this interval."""
         known = self.intervals.get(interval.block, 0)
         self.intervals[interval.block] = max(known, interval.number)
 
@@ -101,7 +104,7 @@ class SiteSums:
         self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
     ) -> None:
         size = np.clip(self.layout.size[site], 4, 16)
-        half = lane * size // (4 * BANKS)  # the half or quarter of the warp
+        half = lane * size // (4 * BANKS)  # number of the half or quarter of the warp
         group = request * 4 + half
         word = at // size
         first = mark_heads(group)
@@ -198,7 +201,7 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
 def _count_distinct(
     request: np.ndarray, unit: np.ndarray, site: np.ndarray
 ) -> np.ndarray:
-    """Return the sites of all distinct (request, unit); rows are sorted by request."""
+    """Return the sites of distinct (request, unit) pairs, sorted by request."""
     step = np.diff(unit)
     inside = request[1:] == request[:-1]
     if (inside & (step < 0)).any():
@@ -245,7 +248,7 @@ def _count_turns(
     turns = np.ones(len(first), np.int64)
     low = np.minimum.reduceat(word, first)
     high = np.maximum.reduceat(word, first)
-    wide = high - low >= banks  # the others are within one row of the banks
+    wide = high - low >= banks  # other groups fit into one row of the banks
     if not wide.any():
         return turns
     lengths = np.diff(first, append=len(word))

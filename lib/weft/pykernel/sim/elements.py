@@ -47,7 +47,7 @@ def split_chain(
 def find_static(
     rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
 ) -> Entity | None:
-    """Return the array of a single element, if it is known at this point."""
+    """Return the array of an access to a single element, or None if unknown."""
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
@@ -71,7 +71,10 @@ def find_entity(rewriter: Rewriter, node: ast.expr) -> Entity | None:
 def rewrite_components(
     rewriter: Rewriter, parts: list[ast.expr], site: AccessPlace
 ) -> tuple[list[ast.expr], list[ast.expr]]:
-    """Return each index for its first and its later uses; site.index gets them, too."""
+    """Return the index expressions, and tests that indices are not negative.
+
+    Later uses of each index are appended to site.index.
+    """
     first: list[ast.expr] = []
     signed: list[ast.expr] = []
     for number, part in enumerate(parts):
@@ -120,7 +123,7 @@ def build_element(
         )
         flat = add(make_product(flat, side), part)
     again = tuple_of([again_at(i) for i in site.index])
-    if tile:  # by a single number, which NumPy finds faster
+    if tile:  # a tile is read by a single number, which is faster in NumPy
         kind, key = "f", rewriter.temporary()
         flat, again = make_walrus(key, flat), load(key)
         for i, limit in zip(site.index[1:], sides[1:]):
@@ -136,7 +139,7 @@ def build_element(
 
 
 def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
-    """Return the access without logging it."""
+    """Return the access without logging."""
     rewriter.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
     flat = flatten_element(rewriter, node)
     if flat is not None:
@@ -146,7 +149,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
-    """Return a shared tile's element by a single number, which NumPy finds faster."""
+    """Return a shared tile's element by a single number, which is faster in NumPy."""
     base, parts = split_chain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":
@@ -202,7 +205,7 @@ def again_at(part: str | int) -> ast.expr:
 
 
 def _is_odd(node: ast.expr) -> bool:
-    """Return whether a node is no element's index: a field's name, None, ..."""
+    """Return whether a node cannot index an element: a field's name, None, ..."""
     return isinstance(node, ast.Constant) and not isinstance(node.value, (int, float))
 
 
@@ -230,7 +233,7 @@ def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
 
 
 def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
-    """Give a thread's local array its raw array under its own name."""
+    """Assign the raw array of a thread's local array to a separate variable."""
     entity = rewriter.variant.static.get(node.targets[0].id)
     if entity is None or entity.origin != "local" or not rewriter.checks:
         return []
@@ -239,7 +242,7 @@ def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
 
 
 def is_element(rewriter: Rewriter, node: ast.expr) -> bool:
-    """Return whether a target is an element, or a field of one."""
+    """Return whether a target is an element, or a field of an element."""
     if isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Subscript)
@@ -262,7 +265,7 @@ def rewrite_target(
 def store_element(
     rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
 ) -> ast.stmt:
-    """Return node = value, with logging."""
+    """Return the statement node = value, with logging."""
     if _field_of(node) is not None:
         return store_field(rewriter, node, value, place)
     assert isinstance(node, ast.Subscript)
@@ -322,7 +325,7 @@ def log_write(
 
 
 def convert_value(rewriter: Rewriter, value: ast.expr, entity: Entity) -> ast.expr:
-    """Convert a value to integers as C does: it wraps, and never raises."""
+    """Convert a value to an integer as C does: it wraps, and never raises."""
     return ast.Call(rewriter.own(f".cast_{entity.dtype.name}"), [value], [])
 
 
@@ -365,7 +368,7 @@ def update_unchecked(
     parts: list[ast.expr],
     entity: Entity,
 ) -> ast.stmt:
-    """Update an element without logging; compute the index once."""
+    """Update an element without logging; compute the index only once."""
     target = node.target
     rewriter.place(READ, target)
     named = [rewriter.temporary() for _ in parts]
@@ -400,7 +403,7 @@ def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
 
 
 def _field_of(node: ast.expr) -> str | None:
-    """Return the field of an element that a target is; None if it is not a field."""
+    """Return the field of an element that a target names; None if it is not a field."""
     if not isinstance(getattr(node, "value", None), ast.Subscript):
         return None
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Explain the end of a launch from the exception and its frames."""
+"""Explanations of why a launch ended, from the exception and its frames."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 @dataclass
 class FaultyLaunch:
-    """The launch that failed."""
+    """The launch that failed, as needed to explain an exception."""
 
     kernel: str
     grid: Index
     block: Index
     codes: Mapping[CodeType, Variant]
-    raws: Mapping[int, np.ndarray]  # by the numbers of entities
+    raws: Mapping[int, np.ndarray]  # raw arrays by entity number
     at: Index | None  # the running block
     timeout: float
     shared: int  # bytes of dynamic shared memory
-    dynamic: Set[str]  # names of the arrays in it
-    sources: Sequence[FunctionSource]  # of the kernel and its helpers
+    dynamic: Set[str]  # names of the arrays in dynamic shared memory
+    sources: Sequence[FunctionSource]  # sources of the kernel and its helpers
 
 
 @dataclass
 class End:
-    """The end of a launch.
+    """The end of a failed launch.
 
-    finding: to report; None for an error of the reader's own.
+    finding: the finding to report; None for an exception of the user's code.
     """
 
     finding: Finding | None
@@ -99,7 +99,7 @@ def _make_finding(
     text = stop.text
     cure = ""
     line = f" at line {where.line}" if where is not None else ""
-    if stop.kind == "bounds":  # a guard cures nothing if the launch gives the size
+    if stop.kind == "bounds":  # a guard cures nothing if the launch determines the size
         chained = where is not None and "][" in where.text
         shown = ("][" if chained else ", ").join(map(str, stop.index or ()))
         cure = (
@@ -132,7 +132,7 @@ def _make_finding(
 
 
 def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
-    """Return the cure for an access outside of its array; "" if there is none."""
+    """Return the cure for an access outside its array; "" if there is none."""
     try:
         node: ast.AST = ast.parse(where.text, mode="eval").body
     except SyntaxError:
@@ -149,13 +149,13 @@ def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
     return cures.guard(stop.array or "", parts, stop.index or (), lines, "if {}:")
 
 
-# ---- an access that NumPy or the log refused --------------------------------------
+# ---- accesses that NumPy or the log refused ----------------------------------------
 
 
 def _index_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """Return the Stop for an error at an access; None if it means something else."""
+    """Return the Stop for an error at an access; None for other errors."""
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
@@ -182,7 +182,10 @@ def _index_error(
 def _inner_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """Return the Stop for an error of NumPy's or of a type at a reader's line."""
+    """Return the Stop for an error from NumPy or about a type at a line of the kernel.
+
+    None is returned for other errors.
+    """
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
@@ -207,7 +210,7 @@ def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
 
 
 def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
-    """Reword Python's own errors where the original does not fit a kernel."""
+    """Reword Python's errors whose original text does not fit a kernel."""
     chain = [
         t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
     ]
@@ -291,7 +294,7 @@ def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
 
 
 def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
-    """Keep only the reader's frames."""
+    """Keep only the given frames, those of the kernel."""
     kept = None
     for one in reversed(frames):
         kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -299,16 +302,17 @@ def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
 
 
 def shorten_error(error: BaseException) -> BaseException:
-    """Hide the simulator's own parts in the error's traceback in IPython.
+    """Hide the simulator's parts of the error's traceback in IPython.
 
-    These are its frames, and the parameters that precede the reader's in a rewritten
-    function.
+    These are its frames, and the parameters that rewriting has inserted before the
+    kernel's parameters.
     """
 
     def render() -> list[str]:
         from IPython import get_ipython
 
-        error = sys.last_value  # set by IPython; our own reference would keep arrays
+        # IPython sets last_value. A reference in this closure would keep arrays alive.
+        error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
         kept = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback

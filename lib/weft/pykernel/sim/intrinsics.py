@@ -30,7 +30,10 @@ MAX_LOCAL = 512 << 10  # bytes of local memory per GPU thread
 def parse_declaration(
     function: FunctionType, source: FunctionSource, node: ast.Call, path: str
 ) -> tuple[tuple[int, ...], np.dtype]:
-    """Return (shape, type) of such a call; raise ArgumentError at its line."""
+    """Return the (shape, type) of an array; raise ArgumentError at its line.
+
+    node: the call of cuda.<path>, shared.array or local.array.
+    """
     name = function.__name__
     given = dict(zip(("shape", "dtype"), node.args))
     given |= {k.arg: k.value for k in node.keywords if k.arg}
@@ -68,7 +71,7 @@ def parse_declaration(
 def _evaluate_constant(
     function: FunctionType, source: FunctionSource, node: ast.expr, what: str
 ) -> Any:
-    """Evaluate an expression before the launch. what: "the shape of ..."."""
+    """Evaluate an expression before the launch; `what` names it in errors."""
     name = function.__name__
     free = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {k: cell.cell_contents for k, cell in free}
@@ -93,7 +96,7 @@ _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
 _AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
 # Functions that wait: for the block (with a value), or for lanes of the warp, whose
-# mask is the first argument. The numbers count their arguments.
+# mask is the first argument. The numbers are argument counts.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
 EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},

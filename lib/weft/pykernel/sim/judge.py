@@ -36,17 +36,19 @@ from .record import (
 )
 from .warp import WARP
 
-ROWS = 1 << 14  # accesses that are enough to examine
+ROWS = 1 << 14  # number of collected accesses that triggers an examination
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Takes a launch's intervals as they happen, and returns its findings at the end.
+    """Collects a launch's intervals as they happen, and finally returns its findings.
 
-    arrays, sites: the launch's own lists, which may grow. grid, block: (x, y, z).
-    places: of barriers, by number. sources: of the kernel and its helpers.
+    arrays, sites: the launch's lists, which may grow.
+    grid, block: shapes as (x, y, z).
+    places: the barriers' places, by number.
+    sources: sources of the kernel and its helpers.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class Judge:
         self.places: Sequence[AccessPlace] = ()
         self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
-        self._left_by, self._left = -1, list[int]()  # barriers that a block has left
+        # The barriers that the current block has passed.
+        self._left_by, self._left = -1, list[int]()
         self._rows = 0
-        self._orders: dict[tuple[int, int, int], int] = {}  # of a batch
+        # Orders by (part, site, site) of a batch.
+        self._orders: dict[tuple[int, int, int], int] = {}
 
     def interval(self, interval: Interval) -> None:
-        """Take what a block did between two barriers; keep its columns."""
+        """Record the accesses of a block between two barriers."""
         if interval.block != self._left_by:
             self._left_by, self._left = interval.block, []
         interval.left = self._left
@@ -107,15 +111,14 @@ class Judge:
         self.current = waiting[-1].block
 
     def _add(self, finding: Finding) -> None:
-        """Keep the first finding of its kind at its places, and count the others."""
+        """Keep the first finding of its kind at its places, and count repetitions."""
         key = (
             *(finding.kind, finding.array, finding.file, finding.line, finding.column),
             *(finding.other_line, finding.thread is None),
         )
         known = self.found.get(key)
         if known:
-            # Blocks run in any order: report the lowest one, not the first that was
-            # seen.
+            # Blocks run in any order: report the lowest block, not the first one seen.
             first = min(known, finding, key=lambda one: (one.block or ())[::-1])
             finding = dataclasses.replace(
                 first,
@@ -191,10 +194,11 @@ class Judge:
         return f"no barrier between the {pair[0]} and the {pair[1]} that follows it"
 
     def _order(self, batch: Batch, one: int, other: int) -> int:
-        """Return 1 if one's place comes before the other's, -1 if after, 0 if unknown.
+        """Return 1 if `one` comes before `other`, -1 if after, 0 if unknown.
 
-        A thread that does both between these two barriers decides. It is 0 if there is
-        none, or if the thread reaches both places alternately.
+        The order is that of a thread that reaches both places between these two
+        barriers. It is unknown if there is no such thread, or if the thread reaches the
+        places alternately.
         """
         part = int(batch.part[one])
         sites = int(batch.site[one]), int(batch.site[other])

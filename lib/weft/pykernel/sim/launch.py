@@ -1,6 +1,6 @@
 """A launch of a Python kernel on the simulator.
 
-The module prepares the order of threads, the shared memories and the kinds of
+The functions prepare the order of threads, the shared memories and the kinds of
 arguments. SimulatedLaunch then runs the blocks and reports the result.
 """
 
@@ -35,7 +35,7 @@ from .watchdog import Watchdog
 def bind_arguments(
     kernel: PythonKernel, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return a key that selects the program, and the binding of its parameters."""
+    """Return a key that selects the program, and each parameter's Entity or kind."""
     key, bound, number = [], [], 0
     for name, value in zip(kernel.parameters, args):
         if isinstance(value, np.ndarray):
@@ -77,9 +77,9 @@ def order_threads(
 
 
 def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
-    """Map each array's id() to the number of the memory it shares, and its offset.
+    """Map each array's id() to the number of its memory, and its offset in that memory.
 
-    The result is (-1, 0) for an array with a memory of its own.
+    Only arrays that overlap others have a numbered memory; other arrays have (-1, 0).
     """
     bounds = sorted(
         (
@@ -126,16 +126,18 @@ class SimulatedLaunch:
         self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[TracedArray] = []
-        self.raws: dict[int, np.ndarray] = {}  # by entity
-        self.numbers: dict[int, int] = {}  # numbers of the launch's arrays, by entity
+        self.raws: dict[int, np.ndarray] = {}  # raw arrays by entity number
+        # Maps the numbers of entities to indices in self.arrays.
+        self.numbers: dict[int, int] = {}
         self.findings: dict[Any, Finding] = {}
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
         self.at_end: list[int] = []  # the block's threads that reached the end
-        self.left: set[int] = set()  # threads that left a helper early since they met
+        # Threads that have left a helper early since the last barrier.
+        self.left: set[int] = set()
         self._room: np.ndarray | None = None
-        self.spread: dict[int, Spread] = {}  # by the numbers of arrays
+        self.spread: dict[int, Spread] = {}  # layouts by array number
         self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
         self.args = self._arrange(args)
         self._judge: Judge | None = None
@@ -190,9 +192,9 @@ class SimulatedLaunch:
         )
 
     def _spread(self, raw: np.ndarray) -> None:
-        """Number the last array's elements by their places in a memory that it shares.
+        """Number the last array's elements by their places in a common memory.
 
-        Its record then has a single row of all the elements that it spans.
+        Its record then has one dimension, of all elements in the span of the array.
         """
         size = raw.dtype.itemsize
         low, high = np.lib.array_utils.byte_bounds(raw)
@@ -294,7 +296,7 @@ class SimulatedLaunch:
             self.at_end.append(number)
 
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
-        """Keep the values of a thread's integer names as it ends."""
+        """Keep the values of a thread's integer variables as it ends."""
         assert self.at is not None
         self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
@@ -307,7 +309,7 @@ class SimulatedLaunch:
     # ---- running ----
 
     def run(self, order: str | int) -> None:
-        """Run every block; exceptions of threads are passed on."""
+        """Run every block; exceptions in threads are passed on."""
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
             for block, threads in order_threads(self.config, order):
                 watch.begin()
@@ -323,11 +325,11 @@ class SimulatedLaunch:
             self.judge()
 
     def close(self) -> None:
-        """Release the arrays, which a cycle through the code's names keeps alive."""
+        """Release the arrays, which a reference cycle through the names keeps alive."""
         self.env.clear()
 
     def _blank(self) -> list[np.ndarray]:
-        """Return the arrays that are uninitialised as a block begins."""
+        """Return the arrays that are uninitialised when a block begins."""
         entities = self.program.entities
         return [self.raws[e.number] for e in entities if e.origin == "shared"]
 
@@ -352,7 +354,7 @@ class SimulatedLaunch:
     def ended(self, block: int, number: int, warps: bool, barrier: int = -1) -> None:
         """End an interval of a block.
 
-        barrier: the number of the place where it waits.
+        barrier: the number of the place where the block waits.
         """
         if self.log is None:
             return
@@ -373,10 +375,10 @@ class SimulatedLaunch:
     # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """Open a barrier for the threads at these places.
+        """Open a barrier for the threads that wait at these places.
 
-        They should all be at one place, and no thread on a path past it. As on a GPU,
-        threads that have returned are not missing.
+        They should all wait at one place, and no thread should have taken a path past
+        it. As on a GPU, threads that have returned are not missing.
         """
         self.left.clear()
         if (waiting and self.at_end) or len(set(waiting.values())) > 1:
@@ -403,10 +405,11 @@ class SimulatedLaunch:
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
     ) -> None:
-        """Check that a warp's waiting lanes include those that they depend on.
+        """Check that a warp's waiting lanes include the lanes that they depend on.
 
-        waits: what each of these threads waits for. sources: the lane that each lane
-        reads. size: the number of threads in the block.
+        waits: the call at which each of these threads waits.
+        sources: the lane that each lane reads.
+        size: the number of threads in the block.
         """
         if not self.program.checks:
             return

@@ -1,8 +1,8 @@
 """The addresses of a launch's arrays, and the accesses of intervals as columns.
 
-Each distinguishable granule of memory has an address. It is an element, or a byte if a
-memory is viewed with elements of several sizes. A local array has an address per
-thread; a shared array has the same addresses in each block.
+Each distinguishable granule of memory has an address. A granule is an element, or a
+byte if elements of several sizes share the memory. A local array has separate addresses
+for each thread; a shared array has the same addresses in each block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN, it is equal to itsel
 
 @dataclass
 class Memory:
-    """Some granules: the first one's address, their size in bytes, and their count."""
+    """A range of granules: address of the first, bytes of each, and count."""
 
     start: int
     granule: int
@@ -46,12 +46,16 @@ class Memory:
 class MemoryLayout:
     """Addresses for a launch's arrays, in columns by site.
 
-    Columns about a site's memory: contended, changing: some site writes to it, and
-    threads share it (blocks share it). blankable: nobody has written to it at first;
-    blanks is the first address of such memory, and the number of addresses that follow.
+    arrays, sites: the launch's lists; grow() includes additions to them.
 
-    arrays, sites: the launch's own lists; grow() includes additions to them. blank: for
-    each address, whether nobody has written it (in the current block).
+    Columns that describe the memory of each site:
+    contended: threads share the memory, and some site writes to it.
+    changing: the same, for blocks that share it.
+    blankable: the memory is unwritten at first.
+
+    blank: for each address, whether nothing has written it (in the current block).
+    blanks: the first address of unwritten memory, and the number of addresses from it
+        on.
     """
 
     def __init__(
@@ -101,7 +105,8 @@ class MemoryLayout:
         memory = Memory(self.total, granule, count * copies, views[0].space, written)
         self.memories[key] = memory
         self.total += memory.count
-        # A memory that changed its shape has been written to: nothing in it is blank.
+        # A memory that changed its shape has been written to, so nothing in it is
+        # blank.
         if not old and not written:
             self.fresh.append(memory)
 
@@ -144,7 +149,7 @@ class MemoryLayout:
         self.atomics = bool((self.kind == CODES[ATOMIC]).any())
 
     def forget(self) -> None:
-        """Begin a new block: its shared and local memory is blank."""
+        """Begin a new block, whose shared and local memory is blank."""
         for memory in self.fresh:
             if memory.space != GLOBAL:
                 self.blank[memory.start : memory.start + memory.count] = True
@@ -158,9 +163,9 @@ class MemoryLayout:
 class Batch:
     """The accesses of some intervals, one after another, in columns.
 
-    part: the interval's number in the batch. blocks, turn: by that number, the block
-    and the number of earlier changes of block. address: the first granule of the access
-    (meaningless for rows that touch no array).
+    part: number of the interval in the batch.
+    blocks, turn: by that number, the block, and how often the block changed before.
+    address: the first granule of the access (meaningless if it touches no array).
     """
 
     def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
@@ -208,8 +213,8 @@ class Batch:
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         """Return the values that WRITE rows stored, as float64; NaN if unknown.
 
-        They are for comparisons: a stored NaN becomes a number of its own, and integers
-        beyond 2^53 are rounded.
+        The values are for comparisons only: a stored NaN becomes STORED_NAN, and
+        integers beyond 2^53 are rounded.
         """
         if self._numbers is None:
             stored = [_number_values(i, self.layout) for i in self.intervals]
@@ -222,12 +227,12 @@ class Batch:
 
 
 def count_bits(count: int) -> int:
-    """Return the maximum number of bits of a number below `count`."""
+    """Return the number of bits that numbers below `count` need."""
     return max(1, int(count - 1).bit_length())
 
 
 def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Return where each new value begins in a sorted column of at least one row."""
+    """Return where each value begins in a sorted column of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
@@ -248,7 +253,7 @@ def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
         found = np.array(interval.values, np.float64)
         found[np.isnan(found)] = STORED_NAN
         return found
-    except (TypeError, ValueError, OverflowError):  # such as complex numbers
+    except (TypeError, ValueError, OverflowError):  # for example complex numbers
         return np.array([float(hash(v)) for v in interval.values], np.float64)
 
 

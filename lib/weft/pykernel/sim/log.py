@@ -4,12 +4,12 @@ An entry is element * SITES + site. Threads run one at a time; the start of each
 recorded separately. Many intervals are decoded at a time, since NumPy takes the same
 few microseconds for ten entries as for ten thousand.
 
-Intervals like an earlier one are recognised before they are decoded. Blocks do the same
-on other elements. Suppose that an interval's threads touched the same shared elements
-in the same order. In global arrays, suppose that all elements have the same distance
-from the earlier one's, a whole number of sectors. Then it has the same races and costs.
-The second of a kind is examined alone. If nothing in it races, later ones only need the
-rows of a Rest.
+An interval that is like an earlier one is recognised before it is decoded, since blocks
+often do the same work on other elements. Two intervals are alike under two conditions.
+Their threads touch the same shared elements in the same order. In each global array,
+all elements are shifted by the same distance, a whole number of sectors. Alike
+intervals have the same races and costs. The second interval of a kind is examined
+alone. If it has no race, only the rows of a Rest are needed from later ones.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .record import (
     Site,
 )
 
-MANY = 1 << 15  # entries that are enough to examine
+MANY = 1 << 15  # number of entries at which the log counts as full
 # The layout of a strided array: its shape, the number of elements by which each index
 # moves, and the place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
-PIECE = 512  # accesses from which a search for a similar piece pays off
-KEPT = 1 << 18  # accesses kept of an interval in which a launch is cut off
+PIECE = 512  # number of accesses from which a search for a similar piece pays off
+KEPT = 1 << 18  # maximum number of accesses kept when an interval is cut off
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _End:
 
 @dataclass
 class _Columns:
-    """The contents of a log: its entries, its turns, and the values stored."""
+    """The contents of a log: its entries, its turns, and the stored values."""
 
     packed: np.ndarray
     starts: np.ndarray
@@ -73,7 +73,7 @@ class _Columns:
 
 
 class Piece:
-    """An interval as it was logged."""
+    """An interval, as it was logged."""
 
     def __init__(self, columns: _Columns, before: _End, end: _End) -> None:
         self.columns, self.end = columns, end
@@ -86,12 +86,12 @@ class Piece:
 
     @property
     def packed(self) -> np.ndarray:
-        """Its entries."""
+        """The entries of the interval."""
         return self.columns.packed[self.first : self.end.entries]
 
     @property
     def starts(self) -> np.ndarray:
-        """The start of each turn in the entries."""
+        """The index of the entry at which each turn starts."""
         return self.columns.starts[self.turn : self.end.turns] - self.first
 
     @property
@@ -101,7 +101,7 @@ class Piece:
 
     @property
     def values(self) -> list[Any]:
-        """The values that its writes stored."""
+        """The values that the interval's writes stored."""
         return self.columns.values[self._value : self.end.values]
 
 
@@ -112,17 +112,19 @@ Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | Non
 class Log:
     """The log of threads since it was last emptied.
 
-    sites: shared with the judge; they may grow while a launch runs. spread: arrays (by
-    number) whose elements are numbered by their place in memory.
+    sites: list shared with the judge, which may grow while a launch runs.
+    spread: layouts, by array number, of arrays whose elements are numbered by their
+        place in memory.
     """
 
     def __init__(self, sites: list[Site], spread: dict[int, Spread]) -> None:
         self.sites, self.spread = sites, spread
         self.entries = array("Q")
         self.values: list[Any] = []
-        self.starts = array("q")  # where a turn's entries begin
-        self.threads = array("i")  # the thread of the turn
-        self.phases = array("i")  # how often it had met its warp; parallel to the above
+        self.starts = array("q")  # index of the entry at which each turn starts
+        self.threads = array("i")  # thread of each turn
+        # For each turn, how often the thread had met its warp before.
+        self.phases = array("i")
         self.ends: list[_End] = []
         self.shapes: list[plain_loops.LoopShape] = []
         self._of_place: dict[tuple[AccessPlace, int], int] = {}
@@ -143,9 +145,9 @@ class Log:
     def end(
         self, block: int, number: int, warps: bool = False, barrier: int = -1
     ) -> None:
-        """End an interval of a block, at the barrier with that place's number.
+        """End an interval of a block, at the barrier whose place has number `barrier`.
 
-        warps: whether phases were recorded in it.
+        warps: whether phases were recorded in the interval.
         """
         counts = len(self.entries), len(self.starts), len(self.values)
         self.ends.append(_End(block, number, *counts, warps, barrier))
@@ -166,9 +168,9 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop half-logged entries: a launch that takes too long may stop anywhere.
+        """Drop half-logged entries: a launch over its time limit may stop anywhere.
 
-        If its last interval is very long, only the beginning is kept.
+        If the last interval is very long, only its beginning is kept.
         """
         turns = min(len(self.starts), len(self.threads))
         if self.phases:
@@ -185,7 +187,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # an endless loop logs more than a person can view
+        packed = packed[:KEPT]  # an endless loop logs more than anyone can view
         loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -206,8 +208,8 @@ class Log:
     def take(self, known: Find | None = None) -> Iterator[Interval]:
         """Yield the intervals that have ended, and remove them from the log.
 
-        known: called for each piece; if the piece is like an earlier one, it returns a
-        replacement for the interval, which is then not decoded.
+        known: called for each large piece. For a piece that is like an earlier one, it
+            returns a replacement for the interval, which is then not decoded.
         """
         columns = _Columns(
             np.array(self.entries, np.uint64).view(np.int64),
@@ -304,7 +306,7 @@ class Log:
 
 
 def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
-    """Return the places of a strided array's row-major elements, in elements."""
+    """Return the places in memory of a strided array's elements, given row-major."""
     shape, steps, first = spread
     found = np.full(element.shape, first, np.int64)
     for index, step in zip(np.unravel_index(element, shape), steps):
@@ -318,9 +320,9 @@ def site_of(place: AccessPlace, number: int) -> Site:
     return Site(place.kind, number, place.text, *start, place.last, place.statement)
 
 
-KINDS = 64  # kept per launch
-ALIKE = 8  # kept per key
-LARGE = 1 << 16  # entries from which a piece is not kept
+KINDS = 64  # maximum number of kinds kept per launch
+ALIKE = 8  # maximum number of kinds kept per key
+LARGE = 1 << 16  # number of entries above which a piece is not kept
 
 
 @dataclass
@@ -329,10 +331,11 @@ class Rest(Interval):
 
 
 class Kind:
-    """A piece with which later ones are compared.
+    """A piece with which later pieces are compared.
 
-    begins: for each array that may move, the entry that first touches it. whose: for
-    each entry, its array's number in these + 1, or 0. sizes: of their elements.
+    begins: for each array whose accesses may shift, the first entry that touches it.
+    whose: for each entry, the number of its array among these arrays + 1; otherwise 0.
+    sizes: sizes in bytes of these arrays' elements.
     """
 
     def __init__(self, piece: Piece, layout: MemoryLayout) -> None:
@@ -350,13 +353,13 @@ class Kind:
             and arrays[number].space == GLOBAL
             and arrays[number].memory < 0
         ]
-        slot = np.zeros(len(arrays) + 1, np.int64)  # the last one: no array
+        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot stands for no array
         slot[moves] = np.arange(len(moves)) + 1
         self.array_slot, self.whose = slot, slot[array]
         self.begins = np.array([int(np.argmax(array == n)) for n in moves], np.int64)
         self.sizes = np.array([arrays[n].dtype.itemsize for n in moves], np.int64)
         self.times = 0
-        self.clean: bool | None = None  # not examined yet
+        self.clean: bool | None = None  # None until an interval of the kind is examined
         self.sums: dict[str, np.ndarray] = {}
 
     def moved(self, piece: Piece) -> np.ndarray | None:
@@ -376,7 +379,7 @@ class Kind:
     def learn(
         self, layout: MemoryLayout, interval: Interval, moved: np.ndarray
     ) -> None:
-        """Examine an interval of this kind, `moved` from the first."""
+        """Examine an interval of this kind, shifted by `moved` from the first."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
@@ -414,13 +417,13 @@ class Repeats:
         self.layout = layout
         self.kinds: dict[tuple[int, ...], list[Kind]] = {}
         self.count = 0
-        self.past: list[Kind] = []  # no longer compared, but counted
+        self.past: list[Kind] = []  # no longer compared, but still counted
         self._layout = layout.version
 
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """Return the rows to examine in a piece; None if it is like no earlier one."""
+        """Return the rows to examine in a piece; None if no earlier one is like it."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:
@@ -444,7 +447,7 @@ class Repeats:
         return None
 
     def forget(self) -> None:
-        """Forget the kinds because of new sites or arrays, which they may not cover."""
+        """Forget the kinds, since they may not cover new sites or arrays."""
         self.past += [kind for _, kind in self._all()]
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 

@@ -22,15 +22,18 @@ from .numbers import cast
 from .record import SITES, AccessPlace
 from .watchdog import Stop
 
-HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
+HALF = ": n / 2 is a float, n // 2 a whole number"  # follows a message about an index
 POISON = 0xA5  # each byte of unwritten integers
 
 
 class ArrayView:
-    """An array, or a part of one, in a kernel; accesses to it are logged.
+    """An array, or a part of an array, in a kernel; accesses to it are logged.
 
-    raw: the memory. array: its number among the launch's arrays. start, steps: the
-    place of an element in that array, row-major. inner: whether it is a part of one.
+    raw: the memory.
+    array: number of the whole array among the launch's arrays.
+    start, steps: row-major number, in the whole array, of the view's first element, and
+        the number's change per step of each index.
+    inner: whether this is a part of an array.
     """
 
     __slots__ = ("array", "inner", "name", "raw", "start", "steps")
@@ -64,11 +67,11 @@ class ArrayView:
         )
 
     def __getitem__(self, index: Any) -> Any:
-        """Return an element for a debugger's prompt, without logging it."""
+        """Return an element for a debugger's prompt, without logging the access."""
         return self.raw[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__":  # a query for special methods
+        if name[:2] == "__":  # Python looks for a special method
             raise AttributeError(name)
         raise AttributeError(
             f"{self.name}.{name} is of a whole array: one thread does one element, "
@@ -76,7 +79,7 @@ class ArrayView:
         )
 
     def _no_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # a row, where an element was intended
+        if self.inner:  # this is a row, but an element was intended
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel gives it indices: "
                 f"{self.name}[row, col], or hand over {self.name}.ravel(), which is "
@@ -106,7 +109,7 @@ class ArrayView:
     def find(self, index: Any, place: Any) -> tuple[tuple[int, ...], int] | ArrayView:
         """Return (the index in raw, the element), or the ArrayView of a part.
 
-        Stop is raised for an index out of bounds, TypeError for an invalid one.
+        Raises Stop for an index out of bounds, and TypeError for an invalid index.
         """
         parts = index if type(index) is tuple else (index,)
         if len(parts) > len(self.steps):
@@ -188,7 +191,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def poison(raw: np.ndarray) -> None:
-    """Fill memory that nobody has written with NaN, or with odd numbers."""
+    """Fill unwritten memory with NaN, or with odd numbers in integer arrays."""
     if raw.dtype.kind in "fc":
         raw.fill(math.nan)
     elif raw.size and raw.flags.c_contiguous:
@@ -203,8 +206,9 @@ def convert_argument(
 ) -> tuple[Any, Callable[[], Any]]:
     """Convert one argument to (the kernel's value, an action after the launch).
 
-    Arrays become NumPy arrays of the same memory; those on a GPU are copied here and
-    back. NumPy's integers become ints. ArgumentError is raised for anything else.
+    Arrays become NumPy arrays of the same memory; arrays on a GPU are copied to the
+    host, and the action copies them back. NumPy's integers become ints. Anything else
+    raises ArgumentError.
     """
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value), _do_nothing
@@ -272,7 +276,7 @@ CASTS = {
 
 
 class Accesses:
-    """The accesses that rewritten code calls: get, put, ...
+    """The accesses that rewritten code makes by calls: get, put, ...
 
     log: None without checks.
     """
@@ -295,7 +299,7 @@ class Accesses:
         return array.raw[key]
 
     def put(self, value: Any, array: Any, index: Any, number: int) -> None:
-        """Store value in array[index], and log the write."""
+        """Store `value` in array[index], and log the write."""
         place = self.places[number]
         if type(array) is not ArrayView:
             _no_number(array, place)
@@ -318,7 +322,7 @@ class Accesses:
     def put_field(
         self, value: Any, array: Any, index: Any, number: int, field: str
     ) -> None:
-        """Store value in array[index].field; log it as a write of the element."""
+        """Store `value` in array[index].field; log it as a write of the element."""
         if type(array) is not ArrayView:
             array[index][field] = value
             return
@@ -360,7 +364,7 @@ class Accesses:
 
 
 def _no_number(array: Any, place: AccessPlace) -> None:
-    """Raise the TypeError for x[i] where x is a number."""
+    """Raise TypeError for x[i] where x is a number."""
     if isinstance(array, (int, float, complex, np.number)):
         name = place.text.partition("[")[0]
         raise TypeError(

@@ -1,7 +1,7 @@
 """The meaning of the names in a kernel, and the names that are integers.
 
 Only a Python int may be packed into the log unchanged; anything else is converted
-first. The lattice: POSITIVE (0 or more) > WHOLE (an int) > ANY.
+first. The kinds form a lattice: POSITIVE (0 or more) > WHOLE (an int) > ANY.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ... import cuda
 from ..language import value_of
 
 UNKNOWN = object()
-# Functions of these are called unchanged; all others are rewritten.
+# Functions of these packages are called unchanged; all others are rewritten.
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
 
@@ -36,7 +36,7 @@ def _list_members() -> dict[int, str]:
 
 
 def is_language(value: Any) -> bool:
-    """Return whether a value is the module weft.cuda, or Numba's."""
+    """Return whether a value is the module weft.cuda, or Numba's cuda module."""
     if not isinstance(value, types.ModuleType):
         return False
     return value is cuda or value.__name__.endswith("numba.cuda")
@@ -45,9 +45,9 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return the part of the language that an expression names, as "threadIdx.x".
+    """Return the part of the language that an expression names, such as "threadIdx.x".
 
-    It is None if the expression names no part.
+    The result is None if the expression names no part.
     """
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -85,7 +85,7 @@ def _numba_member(value: Any) -> str | None:
 def find_meaning(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> Any:
-    """Return the value of a name or dotted name; UNKNOWN for a local."""
+    """Return the value of a name or a dotted name; UNKNOWN for a local."""
     if isinstance(node, ast.Name):
         if node.id in local:
             return UNKNOWN
@@ -110,9 +110,9 @@ def helper_of(value: Any) -> types.FunctionType | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether a value is a host function, or one for whole arrays: np.sum.
+    """Return whether a value is a host function or works on whole arrays, like np.sum.
 
-    NumPy's ufuncs and types are not, as they accept single numbers.
+    NumPy's ufuncs and types do not count, since they accept single numbers.
     """
     if isinstance(value, (type, np.ufunc)) or not callable(value):
         return False
@@ -122,7 +122,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def math_name(value: Any) -> str | None:
-    """Return "sqrt" for math.sqrt; None for other values than math's functions."""
+    """Return "sqrt" for math.sqrt; None for values that are not functions of math."""
     name = getattr(value, "__name__", "")
     if isinstance(name, str) and value is vars(math).get(name, UNKNOWN):
         return name if callable(value) else None
@@ -130,7 +130,7 @@ def math_name(value: Any) -> str | None:
 
 
 def is_number_type(value: Any) -> bool:
-    """Return whether a value is one of NumPy's types of numbers, as float32."""
+    """Return whether a value is one of NumPy's number types, such as float32."""
     return isinstance(value, type) and issubclass(value, np.number)
 
 
@@ -164,8 +164,9 @@ _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_l
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
-    path_of, value_of: map a node to the meaning of its name (names.py), or to None or
-    UNKNOWN. returned: maps a call of a helper and these Kinds to the call's kind.
+    path_of, value_of: map a node to the meaning of its name (see the functions above),
+        or to None or UNKNOWN.
+    returned: maps a call of a helper and these Kinds to the call's kind.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Arithmetic that differs between Python and C, including atomic updates.
 
-UPDATES maps each cuda.atomic function to its new value, from the old one and the
-arguments. math.* of a NumPy number returns a number of that type, and NaN or infinity
-where Python raises an error. Values stored as integers wrap, as an int32 does in C. A
-float is converted as a GPU does it for nvcc: see _of_float().
+UPDATES maps the name of each cuda.atomic function to a function that computes the new
+value from the old one and the arguments. Functions of math return a number of the type
+of their NumPy argument, and NaN or infinity where Python raises an error. Values stored
+as integers wrap, as an int32 does in C. A float is converted as in nvcc's code on a
+GPU: see _of_float().
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def update(
 
 
 class Dim3(NamedTuple):
-    """A vector such as cuda.threadIdx, where a kernel passes it on."""
+    """A vector such as cuda.threadIdx, for a kernel that passes it on."""
 
     x: int
     y: int
@@ -81,12 +82,12 @@ _EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf
 
 
 def math_function(name: str) -> Callable[..., Any]:
-    """Return the function of that name in math, with a kernel's semantics."""
+    """Return the function called `name` in math, with a kernel's semantics."""
     plain = getattr(math, name)
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
     if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
         return plain
-    if name == "trunc":  # NumPy's numbers do not support math's
+    if name == "trunc":  # math.trunc() does not accept NumPy's numbers
         return int
     if name in _EXACT:
         return plain
@@ -94,7 +95,7 @@ def math_function(name: str) -> Callable[..., Any]:
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
         if kinds:
-            # As in C: the widest of the arguments' types.
+            # As in C, the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
                 return kind(ufunc(*[_like(a, kind) for a in args]))
@@ -137,10 +138,10 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
 
 
 def _of_float(value: Any, bits: int, signed: bool) -> int:
-    """Convert a float as PTX's cvt.rzi: towards zero, clamped to the range.
+    """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
-    A NaN becomes 0, or the topmost bit alone if either type has 64 bits. nvcc converts
-    a float or a double to at least 32 bits, and uses the low ones.
+    NaN becomes 0, or only the topmost bit is set if either type has 64 bits. nvcc
+    converts a float or a double to at least 32 bits, and uses the low ones.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -153,7 +154,7 @@ def _of_float(value: Any, bits: int, signed: bool) -> int:
 
 
 def converted(kind: type) -> Callable[[Any], Any]:
-    """Return uint32 or the like with C's conversion: too large values wrap."""
+    """Return a type such as uint32 with C's conversion: too large values wrap."""
     wrapped = cast(np.dtype(kind))
     return lambda value: kind(wrapped(value))
 
@@ -212,7 +213,7 @@ def _rounded(value: Any, kind: type) -> Any:
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):
         return near
-    # The way through float64 may round twice, so try the neighbours.
+    # Rounding to float64 first may round twice, so try the neighbours.
     from fractions import Fraction
 
     around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
@@ -226,7 +227,7 @@ def _rounded(value: Any, kind: type) -> Any:
 
 
 def selp(condition: Any, a: Any, b: Any) -> Any:
-    """Return a if condition else b."""
+    """Return `a` if the condition is true, else `b`."""
     return a if condition else b
 
 

@@ -13,7 +13,7 @@ becomes, if all accesses are within the arrays (otherwise each is checked),
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-Nothing in the body may change what it reads, wait, or leave the loop.
+The body must not change anything that it reads, wait, or leave the loop.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # replaces a site: the entry contains a LoopShape's number
+HEADER = SITES - 1  # stands for a site: the entry contains a LoopShape's number
 
 
 @dataclass(frozen=True)
 class LoopShape:
-    """The count of a loop's turns, and the elements by which each access moves."""
+    """The number of a loop's turns, and the elements each access moves per turn."""
 
     count: int
     steps: tuple[int, ...]
 
 
 class LoopShapes(dict):
-    """The numbers of one loop's LoopShapes, by (count, step, step, ...)."""
+    """Maps (count, step, step, ...) to the number of the loop's LoopShape."""
 
     def __init__(self, known: list[LoopShape]) -> None:
         super().__init__()
@@ -79,7 +79,11 @@ class LoopShapes(dict):
 
 
 class Table:
-    """LoopShapes as columns. width: accesses per turn; rows: accesses in all turns."""
+    """LoopShapes as columns.
+
+    width: accesses per turn; rows: accesses in all turns.
+    steps: elements by which each access moves per turn.
+    """
 
     def __init__(self, shapes: list[LoopShape]) -> None:
         self.width = np.array([len(s.steps) for s in shapes])
@@ -89,7 +93,7 @@ class Table:
             self.steps[number, : len(shape.steps)] = shape.steps
 
     def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
-        """Return the number of rows per entry; a loop's header has all of its rows.
+        """Return the number of rows per entry; a loop's header counts for all its rows.
 
         cut: whether the last loop may be incomplete.
         """
@@ -127,7 +131,10 @@ _HARMLESS = (min, max, abs, float)
 def rewrite_plain_loop(
     rewriter: Rewriter, node: ast.For, slow: ast.For
 ) -> list[ast.stmt] | None:
-    """Rewrite a plain loop, with `slow` outside of the arrays; None if not plain."""
+    """Rewrite a plain loop; return None if the loop is not plain.
+
+    slow: the loop that runs if an access would be outside its array.
+    """
     counter = node.target.id
     bound = {counter, *map(_bound, node.body)}
     body = [copy.deepcopy(one) for one in node.body]
@@ -238,7 +245,7 @@ def replace_elements(
         raise Odd
     if isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
-        if len(parts) > 2:  # the last of them may not be evaluated
+        if len(parts) > 2:  # the later operands may not be evaluated
             raise Odd
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
         for name, old in ast.iter_fields(node):

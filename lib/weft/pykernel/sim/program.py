@@ -24,11 +24,12 @@ MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 class RewrittenKernel:
     """A kernel as code that the engine can run.
 
-    bindings: for each parameter an Entity (of an array) or a kind (names.py). checks:
-    whether to log accesses. steps: whether to log also the entry of each straight piece
-    of code. trace: whether to keep each thread's names as it ends. sites: the places
-    whose arrays are known, by the numbers of their Sites. places: those that code finds
-    by number.
+    bindings: for each parameter, an Entity (for an array) or a kind (names.py).
+    checks: whether to log accesses.
+    steps: whether to log also the entry of each straight piece of code.
+    trace: whether to keep each thread's integer variables as it ends.
+    sites: the places whose arrays are known, by the numbers of their Sites.
+    places: the places that code finds by number.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class RewrittenKernel:
         self.checks, self.steps, self.trace = checks, steps, trace
         self.sites: list[AccessPlace] = []
         self.places: list[AccessPlace] = []
-        self.loops: list[str] = []  # names of the tables of their shapes
+        self.loops: list[str] = []  # names of the loops' LoopShapes
         self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
         self.constants: dict[str, Any] = {}
         self.variants: list[Variant] = []
@@ -55,7 +56,7 @@ class RewrittenKernel:
         self.general = False  # whether threads wait for more than syncthreads()
         self._enlist(self.variant(kernel.function, bindings))
         built = 0
-        while built < len(self.variants):  # rewriting one may add another
+        while built < len(self.variants):  # rewriting one variant may add another
             self._build(self.variants[built])
             built += 1
         self.codes = {v.code: v for v in self.variants if v.code}
@@ -63,7 +64,7 @@ class RewrittenKernel:
         self._check_static()
 
     def _callers_first(self) -> list[Variant]:
-        """Return the variants, each before those that it calls."""
+        """Return the variants, each before the variants that it calls."""
         found: list[Variant] = []
 
         def add(variant: Variant) -> None:
@@ -77,7 +78,7 @@ class RewrittenKernel:
         return found
 
     def holds(self) -> bool:
-        """Return whether its names still have the meanings of its creation."""
+        """Return whether the names have the same meanings as at creation."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -95,7 +96,7 @@ class RewrittenKernel:
         """Return the source of a function; its syntax is checked once."""
         if function not in self._sources:
             found = source_of(function)
-            # Decorators ran at the definition; they are not part of the body.
+            # Decorators run at the definition; they are not part of the body.
             found.tree.decorator_list.clear()
             syntax.check(found, function.__name__, function is self.kernel.function)
             self._sources[function] = found
@@ -119,7 +120,7 @@ class RewrittenKernel:
         """Return the variant of a function for given kinds and arrays of parameters."""
         key = (function, bindings)
         if key not in self._variants:
-            waits = self.waits(function)  # also finds recursion
+            waits = self.waits(function)  # also refuses recursion
             made = self._analysed(function, bindings)
             made.yields = waits
             self._variants[key] = made
@@ -249,7 +250,8 @@ class RewrittenKernel:
     ) -> bool:
         """Return whether a loop may wait for another thread's write.
 
-        It may if its condition reads memory, or if it has no end of its own.
+        It may if its condition reads memory. An endless loop may if its body reads
+        memory.
         """
 
         def path(call: ast.AST) -> str | None:

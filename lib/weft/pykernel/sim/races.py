@@ -20,14 +20,16 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _GLOBAL = SPACES[GLOBAL]
-TABLE = 1 << 22  # maximum entries of a table by address
+TABLE = 1 << 22  # maximum number of entries in a table by address
 
 
 @dataclass(frozen=True)
 class Offence:
-    """Two rows of a batch that race (or one that reads a blank; other is -1).
+    """Two rows of a batch that race, or one row that reads an unwritten element.
 
-    row: the read, if there is one. conflict: whether both write different values.
+    row: the read, if there is one.
+    other: the second row; -1 if there is none.
+    conflict: whether both rows write, with different values.
     """
 
     row: int
@@ -38,7 +40,7 @@ class Offence:
 def in_block(batch: Batch) -> Iterator[Offence]:
     """Yield the races between threads of a block, one per address and interval."""
     layout = batch.layout
-    # Memory that nothing writes, or that belongs to one thread, has no races.
+    # Memory that no access writes, or that belongs to one thread, has no races.
     rows, address = batch.rows(layout.contended[batch.site])
     if not len(rows):
         return
@@ -57,10 +59,12 @@ def in_block(batch: Batch) -> Iterator[Offence]:
 
 
 def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
-    """Yield reads of elements that nobody wrote, one per element and block.
+    """Yield reads of unwritten elements, one per element and block.
 
-    block: the one whose writes are in the layout's `blank`; afterwards that is the last
-    block. If another thread writes the element in the same interval, it is a race
+    block: the block whose writes are in the layout's `blank`. Afterwards `blank` has
+        the writes of the batch's last block.
+
+    If another thread writes the element in the same interval, the read is a race
     instead.
     """
     layout = batch.layout
@@ -86,7 +90,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
 
 
 def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
-    """Return where each key (below count) occurs for the first time."""
+    """Return the places at which each key (below `count`) occurs for the first time."""
     if not len(keys):
         return keys
     if count > TABLE:
@@ -130,14 +134,14 @@ def find_suspects(
     several = one[first] != one[last]
     if not several.any():
         return keys[:0]
-    # Reads are 1, writes 2, atomics 4: a write, or a read beside an atomic.
+    # Reads are 1, writes 2, atomics 4. A race needs a write, or a read and an atomic.
     seen = np.bitwise_or.reduceat(1 << (keys & 3), first)
     several &= ((seen & 2) != 0) | ((seen & 5) == 5)
     return place[first[several]]
 
 
 def _is_among(column: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Mark the values of a column that are among some sorted ones."""
+    """Return a mask of the values of a column that are in the sorted array `some`."""
     at = np.searchsorted(some, column)
     at[at == len(some)] = 0
     return some[at] == column
@@ -194,7 +198,7 @@ def _pair_races(
         apart = thread // WARP != thread[chosen] // WARP
         fits &= apart | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
-    # Prefer a read, and another warp, whose race no lockstep can hide.
+    # Prefer a read, and another warp: lockstep cannot hide a race between warps.
     near = thread[pool] // WARP == thread[chosen[pool]] // WARP
     best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
@@ -220,7 +224,7 @@ def _pair_races(
 def _with_a_read(
     thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
 ) -> tuple[int, int]:
-    """Pair a read with one of two threads' writes; return the writes if no read is."""
+    """Pair a read with another thread's write; without a read, return the writes."""
     for row in range(begin, end):
         if kind[row] != _WRITE:
             return (row, b) if thread[row] == thread[a] else (row, a)
@@ -230,7 +234,7 @@ def _with_a_read(
 def _search_pair(
     thread: np.ndarray, kind: np.ndarray, phase: np.ndarray | None, begin: int, end: int
 ) -> tuple[int, int]:
-    """Return the first racing pair among rows [begin, end); else (-1, -1)."""
+    """Return the first racing pair among rows [begin, end), or (-1, -1)."""
     for a in range(begin, end):
         for b in range(a + 1, end):
             same_warp = thread[a] // WARP == thread[b] // WARP

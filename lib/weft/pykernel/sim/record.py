@@ -1,8 +1,8 @@
 """The simulator's records of a launch: accesses, and their places in the source.
 
 The rewriter makes an AccessPlace wherever a kernel touches an array. The engine fills
-Intervals, one for each block and stretch between two barriers. The judge reads them for
-faults and counters, and pictures are drawn from them.
+Intervals, one for each block and stretch between two barriers. The judge finds faults
+and counters in them, and pictures are drawn from them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-SITES = 1 << 12  # maximum per launch: an entry of the log is
-# element * SITES + site, an unsigned number of 64 bits
+# Maximum number of sites per launch: an entry of the log, element * SITES + site, is an
+# unsigned number of 64 bits.
+SITES = 1 << 12
 SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 
 
@@ -24,8 +25,9 @@ SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 class Entity:
     """An array that the rewriter knows by a name of the kernel.
 
-    number: its raw array is .r<number>, its view .v<number>, its sides .d<number>_<i>.
-    origin: "parameter", "shared", "local" or "constant". shape: of shared and local.
+    number: the raw array is .r<number>, its view .v<number>, its sides .d<number>_<i>.
+    origin: "parameter", "shared", "local" or "constant".
+    shape: shape of a shared or local array.
     """
 
     number: int
@@ -34,24 +36,25 @@ class Entity:
     ndim: int
     dtype: np.dtype
     shape: tuple[int, ...] = ()
-    value: Any = None  # for a constant
+    value: Any = None  # the array, if it is a constant
 
     @property
     def inline(self) -> bool:
-        """True if its elements are numbers, found by one index per side."""
+        """Whether the elements are numbers, found by one index per side."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
     def dynamic(self) -> bool:
-        """True if the launch determines its length."""
+        """Whether the launch determines the array's length."""
         return self.origin == "shared" and self.shape == (0,)
 
 
 @dataclass(eq=False)
 class AccessPlace:
-    """A piece of source that touches an array (entity; None: known at run time).
+    """A piece of source that touches an array.
 
-    index: for each component, the name of the local that holds it, or its value.
+    entity: the array; None if it is known only at run time.
+    index: for each component, its value, or the name of the local that holds the value.
     """
 
     kind: str
@@ -62,8 +65,8 @@ class AccessPlace:
     entity: Entity | None = None
     index: list[str | int] = field(default_factory=list)
     last: int = 0
-    statement: int = 0  # the line in which it begins
-    number: int = -1  # of its Site, if its array is known now
+    statement: int = 0  # the line in which the statement begins
+    number: int = -1  # number of its Site, if its array is known before the launch
 
 
 Position = tuple[int, int, int, int]  # first and last line, first and last column
@@ -82,13 +85,13 @@ class Variant:
     number: int
     tree: ast.FunctionDef
     file: str
-    bindings: tuple[Any, ...]  # an Entity or a kind per parameter
+    bindings: tuple[Any, ...]  # an Entity or a kind for each parameter
     static: dict[str, Entity]  # arrays by names that always refer to them
     kinds: Any = None
     yields: bool = False
-    uses: list[str] = field(default_factory=list)  # the engine's names, and free ones
-    maker: types.CodeType | None = None  # makes the function from the names it uses
-    code: types.CodeType | None = None  # the function's own
+    uses: list[str] = field(default_factory=list)  # names of the engine, and free names
+    maker: types.CodeType | None = None  # makes the function, given the names in `uses`
+    code: types.CodeType | None = None  # the function's code
     places: dict[Position, AccessPlace] = field(default_factory=dict)
 
 
@@ -101,10 +104,12 @@ FENCE = "fence"
 class TracedArray:
     """An array that a kernel touches, under its name in the kernel.
 
-    space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether its
-    elements have values at the start (arguments do; shared and local do not). memory,
-    offset: arrays that are views of one memory have its number (0, 1, ...) and begin
-    that many bytes into it; -1: a memory of its own.
+    space: GLOBAL, SHARED or LOCAL.
+    shape: shape in elements, row-major.
+    written: whether the elements have values at the start (arguments do; shared and
+        local arrays do not).
+    memory, offset: arrays that are views of one memory have its number (0, 1, ...), and
+        the byte offset at which they begin in it. -1: the memory is not shared.
     """
 
     name: str
@@ -117,20 +122,22 @@ class TracedArray:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the source that touches an array, as often as it runs.
+    """A place in the source that touches an array, however often it runs.
 
     kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
-    where active lanes are counted, and FENCE a threadfence or threadfence_system; both
-    touch no array (array is -1). array: its number among the launch's arrays. text: as
-    written, "x[i + 1]". file, line, column: the place (lines from 1, columns from 0).
-    last: a STEP's last line. statement: the line in which its statement begins; 0:
-    unknown.
+        where active lanes are counted. FENCE is a threadfence or threadfence_system.
+        Both touch no array.
+    array: number among the launch's arrays; -1 for STEP and FENCE.
+    text: the access as written, such as "x[i + 1]".
+    file, line, column: the place (lines from 1, columns from 0).
+    last: last line of a STEP.
+    statement: the line in which the statement begins; 0 if unknown.
     """
 
     kind: str
@@ -147,13 +154,19 @@ class Site:
 class Interval:
     """The accesses of one block between two barriers, in the order they happened.
 
-    Rows are grouped by thread in the order in which threads ran, and within a thread in
-    program order. n rows of: thread (int32, linear in the block), site (int32), element
-    (int64, row-major in the site's array; -1 if it has none), phase (int32: how often
-    the thread had met its warp at a syncwarp, shuffle or vote in this interval; None if
-    no thread has). values: what each WRITE stored, in the order of those rows; None if
-    not recorded. block: linear number. number: 0 before the first barrier, then 1, ...
-    barrier: the number of the place of the barrier at its end; -1: the block's end.
+    There are n rows, grouped by thread in the order in which threads ran, and within a
+    thread in program order.
+
+    thread: (n) int32, linear in the block.
+    site: (n) int32.
+    element: (n) int64, row-major in the site's array; -1 if the site has none.
+    phase: (n) int32, how often the thread had met its warp at a syncwarp, shuffle or
+        vote in this interval; None if no thread has.
+    values: the stored value of each WRITE, in the order of those rows; None if
+        unrecorded.
+    block: linear number of the block.
+    number: number of barriers that the block passed before.
+    barrier: number of the place of the barrier at the end; -1 at the block's end.
     left: the barriers of all the block's intervals, in their order.
     """
 
@@ -172,9 +185,11 @@ class Interval:
 class Trace:
     """A complete record of a launch, kept for pictures.
 
-    grid, block: (x, y, z). names: for each thread as (block, thread), the final values
-    of its integer locals and parameters. passing: those names that a thread may bind
-    more than once, as in a loop, so that they had other values before.
+    grid, block: shapes as (x, y, z).
+    names: for each thread as (block, thread), the final values of its integer locals
+        and parameters.
+    passing: names that a thread may bind more than once, as in a loop, so that they may
+        have had other values before.
     """
 
     kernel: str

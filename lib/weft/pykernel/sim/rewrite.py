@@ -5,8 +5,8 @@
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
 
 .log appends to an array of unsigned numbers. It refuses a negative index, and NumPy
-refuses one past the end, both before anything is touched. Files, lines and columns
-remain the reader's.
+refuses an index past the end, both before any element is touched. Files, lines and
+columns remain those of the original source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPIN = 1000  # loop turns after which each further turn yields to other threads
 
 
 class Rewriter(ast.NodeTransformer):
-    """Rewrites one Variant."""
+    """The transformer that rewrites one Variant."""
 
     entity = elements.find_entity
     visit_Subscript = elements.rewrite_subscript
@@ -47,7 +47,7 @@ class Rewriter(ast.NodeTransformer):
         self.local = set(variant.kinds.of)
         self.used: set[str] = set()
         self.count = 0
-        self.statement = 0  # the line in which the current one begins
+        self.statement = 0  # the line in which the current statement begins
 
     def own(self, name: str) -> ast.Name:
         """Return one of the engine's names, and record its use by the function."""
@@ -79,7 +79,7 @@ class Rewriter(ast.NodeTransformer):
             kind, text, self.variant.file, node.lineno, node.col_offset, entity
         )
         if isinstance(node, ast.expr):
-            # For x[i] += 1 the read comes first, and errors refer to it.
+            # For x[i] += 1 the read comes first, and errors refer to the read.
             self.variant.places.setdefault(position_of(node), made)
         made.statement = self.statement
         return made
@@ -87,7 +87,7 @@ class Rewriter(ast.NodeTransformer):
     def site(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """Return an AccessPlace with a known array; its number is that of a Site."""
+        """Return an AccessPlace with a known array and the number of a Site."""
         made = self.place(kind, node, entity)
         made.number = len(self.program.sites)
         self.program.sites.append(made)
@@ -101,7 +101,7 @@ class Rewriter(ast.NodeTransformer):
         return make_constant(len(self.program.places) - 1)
 
     def function(self) -> ast.FunctionDef:
-        """Return the definition, with the engine's parameters before the reader's."""
+        """Return the definition; the engine's parameters precede the kernel's."""
         tree = self.variant.tree
         body = self.suite(tree.body)
         if self.variant.number == 0 and self.tells_ends():
@@ -124,11 +124,11 @@ class Rewriter(ast.NodeTransformer):
         return place_node(made, tree)
 
     def tells_ends(self) -> bool:
-        """Return whether ends of threads matter, as others may wait for them."""
+        """Return whether to record that threads end, since others may wait for them."""
         return self.program.checks and self.program.variants[0].yields
 
     def tell(self, name: str) -> ast.stmt:
-        """Build a call of a function of the launch with the thread's number."""
+        """Build a call of one of the launch's functions with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:
@@ -136,7 +136,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.Call(self.own(".names"), [load(".lin"), call("locals")], [])
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Rewrite statements."""
+        """Rewrite a list of statements."""
         made: list[ast.stmt] = []
         starts = True
         for index, node in enumerate(body):
@@ -238,7 +238,7 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """Return the value of a name of the language; `number` excludes vectors."""
+        """Return the value of a name in the language; `number` excludes vectors."""
         made = None if number else intrinsics.rewrite_attribute(self, path)
         if made is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
@@ -276,7 +276,7 @@ class Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def helper(self, node: ast.Call) -> ast.expr:
-        """Return a call of a helper that is rewritten itself."""
+        """Return a call of a helper, which is rewritten as well."""
         callee = self.program.callee(node, self.variant, self.variant.kinds)
         node.func = place_node(self.own(f".h{callee.number}"), node.func)
         node.args = [load(n) for n in THREAD] + [self.visit(a) for a in node.args]

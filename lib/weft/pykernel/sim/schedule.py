@@ -1,7 +1,7 @@
 """The schedule of a block's threads.
 
-A kernel that never waits is called once per thread. One that waits is a generator per
-thread: a turn lasts until the next yield, whose value describes the wait.
+A kernel that never waits is called once per thread. A kernel that waits is a generator
+for each thread: a turn lasts until the next yield, whose value describes the wait.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def run_barriers(
     args: tuple,
     order: Iterable[Thread],
 ) -> None:
-    """Run a block whose threads wait at syncthreads() and nowhere else."""
+    """Run a block whose threads wait at syncthreads() only."""
     live: list[Any] = [
         (number, body(x, y, z, number, *args)) for x, y, z, number in order
     ]
@@ -95,7 +95,8 @@ def run_barriers(
         launch.ended(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
-        if not same or launch.at_end or launch.left:  # else nothing to record
+        # If all threads wait at one place, there is nothing to report.
+        if not same or launch.at_end or launch.left:
             at = {number: place for (number, _), place in zip(waiting, places)}
             launch.opens(block, at)
         live = waiting
@@ -113,7 +114,7 @@ def run_block(
 
 
 class Block:
-    """The threads of a block, and what each of them waits for."""
+    """The threads of a block, with the call at which each of them waits."""
 
     def __init__(
         self,
@@ -183,7 +184,10 @@ class Block:
                 at_warp[number] = got if whole else self.named(number, got)
 
     def named(self, number: int, got: tuple) -> tuple:
-        """Return a lane's wait with a number as its mask; Stop if it is not in it."""
+        """Return a lane's wait with its mask as a number.
+
+        Raises Stop if the lane itself is not in the mask.
+        """
         operation, place, mask, value, argument = got
         if operation == "activemask":
             return got
@@ -222,7 +226,7 @@ class Block:
         return released
 
     def named_by(self, warp: int, mask: int) -> list[int]:
-        """Return the threads in a mask."""
+        """Return the threads that a mask names."""
         return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
 
     def exchanged(self, numbers: list[int], mask: int) -> list[tuple[int, Any]]:
@@ -250,7 +254,7 @@ class Block:
         """Open a barrier if no thread can continue; raise Stop if there is none."""
         active = [n for n, got in self.at_warp.items() if got[0] == "activemask"]
         if active:
-            # The lanes of a warp that have reached the same place.
+            # These are the lanes of a warp that have reached the same place.
             first = active[0]
             place = self.at_warp[first][1]
             here = [
@@ -291,7 +295,7 @@ class Block:
         return Stop("exception", text, self.launch.places[got[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Return the Stop that names a thread and the one that it waits for."""
+        """Return the Stop that names a waiting thread and a thread it waits for."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]

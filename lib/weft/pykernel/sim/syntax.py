@@ -1,7 +1,7 @@
 """Syntax trees: the limits of a kernel's syntax, and short builders for new code.
 
-The engine's own names begin with a dot, as Python's own in comprehensions do, so that
-they cannot collide with a reader's name.
+The engine's names begin with a dot, as do Python's implicit names in comprehensions, so
+that they cannot collide with a name in the kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ...base.errors import ArgumentError
 from ..language import FunctionSource
 
-# The refused piece of syntax: its name, and a replacement for it.
+# For each refused piece of syntax, its name and a replacement.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.With: ("with", "write its steps one after another"),
     ast.AsyncWith: ("with", "write its steps one after another"),
@@ -111,7 +111,7 @@ def _in_order(node: ast.AST):
 
 
 def load(name: str) -> ast.Name:
-    """Build a name that is read."""
+    """Build a read of the variable `name`."""
     return ast.Name(name, ast.Load())
 
 
@@ -154,7 +154,7 @@ def multiply_whole(a: ast.expr, b: ast.expr) -> ast.expr:
 
 
 def whole_value(node: ast.expr) -> int | None:
-    """Return the integer that a node is; None for other nodes."""
+    """Return the value of an integer constant; None for other nodes."""
     known = isinstance(node, ast.Constant) and type(node.value) is int
     return node.value if known else None
 
@@ -197,5 +197,5 @@ def assign(name: str, what: ast.expr) -> ast.stmt:
 
 
 def place_node(node: Any, place: ast.AST) -> Any:
-    """Give `node` the position of `place`; its new parts get theirs later."""
+    """Give `node` the position of `place`; its new parts get their positions later."""
     return ast.copy_location(node, place)

@@ -1,7 +1,7 @@
 """Compute where a plain loop's accesses begin and end, and test their bounds.
 
-Such a loop has a known count of turns, and each of its accesses moves by equal steps.
-Whatever is known before the launch is computed here; the rest becomes code.
+Such a loop has a known number of turns, and each of its accesses moves by equal steps.
+Whatever is known before the launch is computed in this module; the rest becomes code.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-SHORT, LONG = 3, 1 << 16  # turns of a loop outside of which accesses are logged singly
+# In loops with fewer or more turns, each access is logged singly.
+SHORT, LONG = 3, 1 << 16
 
 
 class Odd(Exception):
-    """The loop is not a plain one."""
+    """The exception for a loop that is not plain."""
 
 
 @dataclass
 class Walk:
-    """An access in such a loop: a[part, part + coefficient * i, part].
+    """An access in a plain loop: a[part, part + coefficient * i, part].
 
-    axis: the part that moves (-1: none). name: the local that holds the element.
+    axis: the index that moves (-1: none).
+    name: the local that holds the element.
     """
 
     node: ast.Subscript
@@ -56,7 +58,7 @@ class Walk:
 
 @dataclass
 class LoopCount:
-    """The count of a loop: turns, first value, step, and range(...)."""
+    """The turns of a loop: their number, the first value, the step, and range(...)."""
 
     turns: ast.expr
     first: ast.expr
@@ -65,10 +67,12 @@ class LoopCount:
 
 
 class Way:
-    """Computations before a loop begins.
+    """The computations before a loop begins.
 
-    tests: whether it stays within the arrays. later: values of locals that are computed
-    in the tests. found: statements after the tests. values: the elements.
+    tests: tests of whether the loop stays within the arrays.
+    later: values of locals that are computed within the tests.
+    found: statements after the tests.
+    values: for each walk, the expression of its elements in the loop.
     """
 
     def __init__(self) -> None:
@@ -78,13 +82,13 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return a value, with its computation at its first use."""
+        """Return a value; at its first use, return also its computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
     def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
-        """Test a < b or the like, unless the result is known already."""
+        """Test a < b or another comparison, unless the result is already known."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
@@ -96,7 +100,7 @@ class Way:
 def find_walk(
     rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
 ) -> Walk:
-    """Return an access of a plain loop; raise Odd for any other."""
+    """Return an access of a plain loop; raise Odd for any other access."""
     base, parts = split_chain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if entity is None or not isinstance(base, ast.Name) or base.id in bound:
@@ -158,7 +162,7 @@ def find_slope(
 def rewrite_whole(
     rewriter: Rewriter, node: ast.expr, counter: str = "", first: ast.expr | None = None
 ) -> ast.expr:
-    """Rewrite an integer with its constants, and `first` for the counter."""
+    """Rewrite an integer expression with its constants, and `first` as the counter."""
     if isinstance(node, ast.Name):
         if node.id == counter and first is not None:
             return copy.deepcopy(first)

@@ -1,13 +1,13 @@
 """Meetings of threads: exchanges between lanes, and threads missing at a barrier.
 
 The module describes a barrier that not all threads reach, and computes the exchanges of
-a warp's lanes. It also finds absent lanes that a call depends on.
+a warp's lanes. It also finds absent lanes on which a call depends.
 
 CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functions"):
-all lanes of the mask that have not exited make the same call. The value that a shuffle
-reads from any other lane is undefined. So two things are findings: a lane of the mask
-that came to the kernel's end another way, and a shuffle that reads an absent lane. The
-words are those of kernels/simt/watch/absent.cpp.
+all lanes of the mask that have not exited make the same call. A shuffle that reads any
+other lane returns an undefined value. Two cases are therefore findings: a lane of the
+mask that came to the kernel's end another way, and a shuffle that reads an absent lane.
+The messages are those of kernels/simt/watch/absent.cpp.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def make_barrier_finding(
 ) -> Finding:
     """Return the Finding for one opening of a barrier.
 
-    waiting: the threads at each place, by its number in places. gone: those that have
-    reached the kernel's end. at: the number of the block.
+    waiting: the threads at each place, by its number in `places`.
+    gone: the threads that have reached the kernel's end.
+    at: the number of the block.
     """
     main = max(waiting, key=lambda place: len(waiting[place]))
     place, here = places[main], sorted(waiting[main])
@@ -86,8 +87,9 @@ def exchange_values(
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 
-    values, arguments: the value that each of those lanes brings, and the lane that it
-    requests. A shuffle from a lane that is not among them returns a lane's own value.
+    values, arguments: by lane, the value that the lane brings, and the lane that it
+        requests. A shuffle from a lane that has not arrived returns the reader's own
+        value.
     """
     if operation in _LANES:
         asked = shuffle_sources(operation, arguments)
@@ -106,7 +108,7 @@ def exchange_values(
 def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
     """Return the lane that each lane of a shuffle reads.
 
-    Lanes that read past the warp, and keep their own value, are omitted. The result is
+    Lanes that would read past the warp keep their values and are omitted. The result is
     empty for other operations.
     """
     find = _LANES.get(operation)
@@ -153,7 +155,7 @@ def make_mask(lanes: Iterable[int]) -> int:
 
 
 def write_lanes(lanes: Iterable[int]) -> str:
-    """Return "lane 3" or "lanes 0-15 and 20"."""
+    """Describe lanes, for example "lane 3" or "lanes 0-15 and 20"."""
     every = sorted(lanes)
     runs: list[list[int]] = []
     for lane in every:
@@ -171,11 +173,12 @@ ANOTHER_WAY = "came to the kernel's end another way"
 
 @dataclass(frozen=True)
 class Call:
-    """A call in which lanes of a warp meet.
+    """A call at which lanes of a warp meet.
 
-    threads: those that meet, in their order, by their numbers in the block. mask: the
-    call's. sources: the lane that each lane reads; empty if the call is not a shuffle.
-    ended: threads of the block that reached the kernel's end and did not return before.
+    threads: the threads that meet, in order, by their numbers in the block.
+    mask: the mask of the call.
+    sources: the lane that each lane reads; empty if the call is not a shuffle.
+    ended: threads of the block that reached the kernel's end without returning early.
     block: the number of threads in the block.
     """
 
@@ -187,7 +190,7 @@ class Call:
 
     @property
     def first(self) -> int:
-        """The number of the warp's lane 0."""
+        """The number of the thread in lane 0 of the warp."""
         return self.threads[0] // WARP * WARP
 
     def is_there(self, lane: int) -> bool:
@@ -228,7 +231,9 @@ def make_finding(
 ) -> Finding:
     """Return the Finding for a sentence about a thread, by its number in the block.
 
-    at: the block. grid: the launch's, in blocks. sides: the block's, in threads.
+    at: index of the block.
+    grid: shape of the launch, in blocks.
+    sides: shape of the block, in threads.
     """
     who = unflatten(thread, sides)
     where = f"thread {write_index(who, sides)}"
@@ -247,7 +252,8 @@ def _is_misled(call: Call, lane: int, source: int) -> bool:
     """Return whether a lane's result is wrong because of the lane that it reads.
 
     In a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
-    group, and nobody uses their sums. But the group's own end is read by all.
+    group, but their sums are unused. The sum of the group's first lane, however,
+    depends on every lane that it reads.
     """
     if call.is_there(source):
         return False

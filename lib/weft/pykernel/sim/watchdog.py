@@ -1,4 +1,4 @@
-"""Stop a thread from inside, or a launch that runs for too long."""
+"""Stop a thread from within, or a launch that exceeds its time limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from .record import AccessPlace
 
 
 class Stop(Exception):
-    """Ends a thread. kind: as in report/cures.py; text: with the numbers.
+    """The exception that ends a thread.
 
-    place: where, if known. array, index: the element that it was about to touch.
+    kind: kind of finding, as in report/cures.py.
+    text: message, including the numbers.
+    place: place of the access, if known.
+    array, index: the element that the thread was about to touch.
     """
 
     def __init__(
@@ -29,31 +32,33 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        self.thread: int | None = None  # its linear number, if no frame has it
+        # The linear number of the thread, if no frame has it.
+        self.thread: int | None = None
 
     def of(self, thread: int) -> Stop:
-        """Make this about a thread other than the running one, and return it."""
+        """Set the thread, if it is not the running one, and return this exception."""
         self.thread = thread
         return self
 
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-# An own function object: ctypes.pythonapi's argtypes belong to everybody.
+# A separate function object, since all code shares the argtypes of ctypes.pythonapi.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-AGAIN = 5.0  # seconds before another attempt: in the callback of a weak
-# reference, or in __del__, Python prints the exception and goes on
+# Seconds before another attempt. It is needed if the exception arrives in __del__ or in
+# the callback of a weak reference, where Python prints it and continues.
+AGAIN = 5.0
 
 
 class TooLong(Stop):
-    """Raised in the running thread by another one."""
+    """The exception that the watchdog's thread raises in the running thread."""
 
     def __init__(self) -> None:
         super().__init__("hang", "")
 
 
 class Watchdog:
-    """`with Watchdog(seconds) as watch:`, and watch.begin() as each block begins."""
+    """A context manager that stops a block `seconds` after its begin()."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -74,14 +79,15 @@ class Watchdog:
             self._over.set()
         self._launch = None
         if self._fired > (kind is TooLong):
-            # It may be on its way. If it were taken back, the interpreter would look
-            # for it at every turn of every loop. It arrives at once, if at all.
+            # An exception may still be pending. If it were cancelled, the interpreter
+            # would keep checking for it at every turn of every loop. It arrives within
+            # milliseconds, if at all.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
 
     def begin(self) -> None:
-        """Restart the time as a block begins."""
+        """Restart the time limit as a block begins."""
         self.began = time.monotonic()
 
     def _watch(self) -> None:
@@ -96,7 +102,7 @@ class Watchdog:
                     return
                 waits = self.seconds
                 inside, debugged = self._looked()
-                if not inside:  # it arrived in __exit__, and had no effect
+                if not inside:  # the exception arrived in __exit__, without effect
                     self._launch = None
                     return
                 if not debugged:
@@ -106,7 +112,7 @@ class Watchdog:
             self.began = time.monotonic() + waits - self.seconds
 
     def _looked(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether a debugger has it."""
+        """Return whether the thread is in the launch, and whether it is debugged."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:

@@ -3,8 +3,8 @@
     types = ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")
     print(to_cuda(matmul, types))
 
-The C computes what the kernel computes on the simulator, bit for bit where the kernel
-spells out its types (float32(0), int32(1)). The types on each runner are:
+The C code computes the same values as the kernel on the simulator, bit for bit where
+the kernel spells out its types (float32(0), int32(1)). The types on each runner are:
 
                           sim                  Numba     C by to_cuda
     0.5 * float32         float32              float64   float: 0.5f
@@ -24,15 +24,20 @@ spells out its types (float32(0), int32(1)). The types on each runner are:
 
 i is a Python int, as are literals, sizes, indices of threads and integer arguments
 (int8 to int64 that fit an int). int32 is an element of an array or int32(...). On sim,
-Python's own i / 0 and i // 0 raise an error. The following are never negative:
-threadIdx and its like, sizes of arrays, loops upwards from such numbers, and their sums
-and products. Non-negative Python ints as arguments are among them, as each sign has its
-translation. Indices and sizes are C's int, so an array has at most 2**31 - 1 elements.
-A variable has one type, which joins those of all its values. Both sides of `a if c else
-b`, and of min and max, are joined, too. On sim, a float that does not fit an int is
-converted as on a GPU: to the nearest number of at least 32 bits, whose low bits are
-used. On the CPU, C++ leaves this case undefined, and also such shifts; a watched launch
-reports where.
+Python's i / 0 and i // 0 raise an error.
+
+The following are never negative: threadIdx and the other indices and sizes, sizes of
+arrays, loops upwards from such numbers, and their sums and products. A Python int that
+is passed as an argument counts as well if it is not negative, since each sign has a
+separate translation.
+
+Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
+has one type, which joins the types of all its values. The two sides of `a if c else b`,
+and the arguments of min and max, are joined in the same way.
+
+On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
+of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this case
+undefined, as well as shifts by 32 or more; a watched launch reports where they happen.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
@@ -44,8 +49,8 @@ cuda_c(kernel, flags="--fmad=false").
     scope                           one assignment per statement; homes of locals
     unit                            a function for its argument types, and its names
     infer, statements               types and value ranges of all expressions
-    calls, arrays                   ... of calls and of arrays
-    emit, emit_statements           statements of C
+    calls, arrays                   types of calls and of arrays
+    emit, emit_statements           statements in C
     emit_calls                      calls in C
     expressions, operators          expressions in C
     output, text                    names, constants and text, shared by the above
@@ -79,10 +84,12 @@ ROUNDS = 20
 class Translation:
     """The translation of a kernel.
 
-    text: the C. name: the kernel's name in it. extents: the parameters that follow the
-    reader's own, each with the array sides that it gives. lines: for each line of the
-    text, the line of its source and its function; 0: none. functions: the translated
-    Python functions, the kernel first.
+    text: the CUDA C; name: the kernel's name in it.
+    extents: the additional parameters, which follow the kernel's own, each with the
+        array sides whose length it passes.
+    lines: for each line of the text, the number of its source line (0: none) and the
+        name of its function.
+    functions: the translated Python functions, the kernel first.
     """
 
     text: str
@@ -93,12 +100,13 @@ class Translation:
 
 
 def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
-    """Translate a kernel to CUDA C. types: one for each parameter.
+    """Translate a kernel to CUDA C.
 
-    A type is an argument as a launch would pass it, "float32", "int", "float",
-    "float32[:, :]", a NumPy dtype or a type of Numba's. "int" is a size: a Python int
-    that is not negative. TranslationError is raised for code that has no equivalent in
-    C.
+    types: one type for each parameter: an argument as a launch would pass it,
+        "float32", "int", "float", "float32[:, :]", a NumPy dtype or a type of Numba's.
+        "int" is a size: a Python int that is not negative.
+
+    Raises TranslationError for code that has no equivalent in C.
     """
     return translate(kernel, types).text
 

@@ -1,4 +1,4 @@
-"""The arrays that a kernel makes: shared, local and constant ones, and views."""
+"""The arrays that a kernel makes: shared, local and constant arrays, and views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .unit import KnownFunction, LanguageName, Unit, write_dotted
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
-    """Return the array that an assignment to `name` makes or aliases; None if none."""
+    """Return the array that an assignment to `name` makes or aliases, or None."""
     unit = walk.unit
     if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
         kind = walk.expr(node)
@@ -131,7 +131,7 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
                 return 32 if write_dotted(node).endswith("warpsize") else None
             names[one.id] = found
     try:
-        return eval(  # the reader's own expression and globals
+        return eval(  # only the user's expression and globals
             compile(ast.Expression(node), "constant", "eval"),
             {"__builtins__": {}},
             names,

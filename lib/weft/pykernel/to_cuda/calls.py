@@ -169,7 +169,7 @@ _VECTORS: dict[str, Span] = {
     "blockDim": (1, 1024),
     "gridDim": (1, None),
 }
-# Functions of math with one float argument, with the names they have in C.
+# Functions of math with one float argument, with their names in C.
 _ONE = """acos acosh asin asinh atan atanh cbrt cos cosh erf erfc exp exp2 expm1 fabs
     lgamma log log10 log1p log2 sin sinh sqrt tan tanh"""
 _TWO = "atan2 copysign fmod hypot pow remainder"
@@ -180,7 +180,7 @@ WHOLE = ("floor", "ceil", "trunc")
 
 
 def type_attribute(path: str) -> tuple[ScalarType, Span] | None:
-    """Return the type of a numeric name of the language; None for other names."""
+    """Return the type and range of a numeric name in the language; None for others."""
     base, _, axis = path.partition(".")
     if base in _VECTORS and axis in AXES and axis:
         return INT, _VECTORS[base]
@@ -201,7 +201,7 @@ def is_grid(unit: Unit, node: ast.AST) -> bool:
 
 
 def count_dimensions(unit: Unit, node: ast.Call) -> int:
-    """Return the argument of grid() and gridsize(): 1, 2 or 3."""
+    """Return the argument of grid() or gridsize(): 1, 2 or 3."""
     name = ast.unparse(node.func)
     args = [*node.args, *(k.value for k in node.keywords)]
     value = evaluate_constant(unit, args[0]) if len(args) == 1 else None
@@ -211,7 +211,7 @@ def count_dimensions(unit: Unit, node: ast.Call) -> int:
 
 
 def grid_part(walk: Any, node: ast.Subscript) -> tuple[ScalarType, Span]:
-    """Return the type of an element such as cuda.grid(2)[0]."""
+    """Return the type and range of an element such as cuda.grid(2)[0]."""
     count, index = count_dimensions(walk.unit, node.value), node.slice
     wanted = getattr(node, "unpacked", count)
     if not isinstance(index, ast.Constant) or wanted != count or count == 1:
@@ -253,7 +253,7 @@ def infer_statement(walk: Any, node: ast.Call) -> None:
 
 
 def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
-    """Infer the type of a call."""
+    """Infer the type and range of a call."""
     unit = walk.unit
     found = unit.meaning(node.func)
     name = ast.unparse(node.func)
@@ -385,7 +385,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
-    # As on the simulator, integers do not affect the floats' own type.
+    # As on the simulator, integers do not affect the type of the floats.
     floats = [k for k in kinds if not k.whole and not k.weak]
     kind = FLOAT
     for other in floats:

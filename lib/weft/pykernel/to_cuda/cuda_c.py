@@ -30,18 +30,18 @@ from ..language import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument
 
-CACHED_CONFIGS = 256  # per runner
+CACHED_CONFIGS = 256  # launch shapes kept per runner
 _INT = 2**31
 
 
 def cuda_c(
     kernel: Any, *, flags: str | Sequence[str] = "", timeout: float | None = None
 ) -> TranslatedKernel:
-    """Return a runner of the kernel as CUDA C.
+    """Return a runner that executes the kernel as CUDA C.
 
-    flags: load_cuda()'s. On a GPU, which contracts a * b + c into one rounding,
-    "--fmad=false" gives the same bits as sim. timeout: seconds that a launch may take
-    on the CPU (20; 0: no limit).
+    flags: compiler flags, as for load_cuda(). A GPU contracts a * b + c into one
+        rounding, unless "--fmad=false" requests the same bits as sim.
+    timeout: time limit in seconds for a launch on the CPU (default 20; 0: no limit).
     """
     return TranslatedKernel(PythonKernel(kernel), flags, timeout)
 
@@ -61,7 +61,8 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        except Exception:  # a new key; a list has no hash, and others may raise, too
+        # The key is new. A list has no hash, and other keys may raise, too.
+        except Exception:
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
         if len(self._launches) < CACHED_CONFIGS:
@@ -74,7 +75,7 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """Return the CUDA C for these arguments, or that of the last launch if none."""
+        """Return the CUDA C for these arguments, or without any, the last launch's."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
@@ -101,7 +102,8 @@ class TranslatedKernel:
         """Return the properties of the arguments that select a translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        except LookupError:  # an unusual argument: its full type, or its error
+        # An unusual argument: use its full type, or raise its error.
+        except LookupError:
             given = self.kernel.given(args)
             return tuple(self._kinds(given))
 
@@ -132,7 +134,7 @@ class BuiltKernel:
         self._module: Any = None
 
     def current(self) -> bool:
-        """Return whether the kernel's names from outside still have the same values."""
+        """Return whether the kernel's nonlocal names still have the same values."""
         return all(scope.get(name) is value for scope, name, value in self._constants)
 
     @property
@@ -178,7 +180,7 @@ class TranslatedLaunch:
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        __tracebackhide__ = True  # IPython's name: errors end at the reader's line
+        __tracebackhide__ = True  # for IPython: tracebacks end at the user's line
         runner = self.runner
         if named:
             runner.kernel.given(args, named)
@@ -193,11 +195,12 @@ class TranslatedLaunch:
             args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
         try:
             launch(*args)
-        except CompileError as error:  # for arrays on the host, where there is a GPU
+        # where there is a GPU, the CPU target is compiled only now
+        except CompileError as error:
             raise _on_python_lines(error, made) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """Return load_cuda()'s launch for these arguments, and its own arguments."""
+        """Return load_cuda()'s launch for these arguments, and its arguments."""
         made, shape = self.runner._of(args), self.shape
         where = shape.grid, shape.block, shape.shared, shape.stream
         try:
@@ -234,7 +237,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (scope, name, value) of each number and function from outside."""
+    """Yield (scope, name, value) of each nonlocal number and function."""
     for function in functions:
         code = function.__code__
         for name in (*code.co_names, *code.co_freevars):
@@ -266,7 +269,7 @@ class _Closed:
     def get(self, name: str) -> Any:
         try:
             return self.cell.cell_contents
-        except ValueError:  # deleted since
+        except ValueError:  # deleted in the meantime
             return None
 
 

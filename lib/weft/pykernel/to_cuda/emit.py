@@ -26,7 +26,8 @@ class UnitWriter:
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        self.inline: dict[ast.stmt, bool] = {}  # declared there; whether constant
+        # Statements that declare their variable, and whether it is constant.
+        self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
 
@@ -117,7 +118,7 @@ class UnitWriter:
             self.lines.append((part, self.line if line is None else line))
 
     def block(self, body: list[ast.stmt]) -> None:
-        """Write statements, with the comments before, beside and after them."""
+        """Write statements, with the comments before, next to and after them."""
         start = len(self.lines)
         for number_, one in enumerate(body):
             self.line = one.lineno

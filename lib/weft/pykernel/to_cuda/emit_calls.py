@@ -166,7 +166,7 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
             )
             return found if kind.bits >= 32 else cast(kind.c, found)
         return _emit_one_argument(to, "fabs", kind, args[0])
-    if own.whole:  # int() and round()
+    if own.whole:  # int() and round() of an integer
         return to.expr(args[0])
     rounded = (
         _emit_one_argument(to, "rint", own, args[0])

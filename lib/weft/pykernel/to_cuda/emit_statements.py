@@ -1,4 +1,4 @@
-"""Write the statements below those of UnitWriter: loops, assignments, calls, return."""
+"""Write the statements that UnitWriter delegates: loops, assignments, calls, return."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once, and C in every turn."""
+    """Write a bound of range(), which Python computes once, but C in every turn.
+
+    A bound that may change during the loop is therefore stored in a constant.
+    """
     found = writer.to.signed(writer.to.expr(node))
     if found.type in ("unsigned", "unsigned long long"):
         found = CExpression(f"({type_}){found.within(13)}", 13, type_)
@@ -202,7 +205,7 @@ def _declare_array(
 def _add_constant_array(
     writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
 ) -> None:
-    """Declare the array of const.array_like above the functions, under its own name."""
+    """Declare the array of const.array_like above the functions, by its source name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
@@ -215,7 +218,7 @@ def _add_constant_array(
 
 
 def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
-    """Return the extents of a static array, with the reader's names for them."""
+    """Return the extents of a static array, under the kernel's names for them."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
     parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):

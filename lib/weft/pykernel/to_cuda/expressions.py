@@ -1,6 +1,6 @@
 """Write expressions in C, with every value in the type that Python computes with.
 
-C's own rules yield most of these types. Elsewhere a cast is written: for a double where
+C's rules yield most of these types. Elsewhere a cast is written: for a double where
 Python rounds to float32, an unsigned index that may be negative, or a short that must
 wrap. Where C's / and % differ from Python's, a helper is called.
 """
@@ -45,13 +45,13 @@ class Expressions:
     # ---- types ----
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
-        """Return the C type of a value; key: the variable that has a weak float."""
+        """Return the C type of a value; key: the variable that holds a weak float."""
         if kind == FLOAT and key is not None and not self.output.is_double(key):
             return "float"
         return kind.c
 
     def kind(self, node: ast.AST) -> ScalarType:
-        """Return the inferred type."""
+        """Return the inferred type of an expression."""
         return self.unit.types[node]
 
     def sure(self, node: ast.AST) -> bool:
@@ -62,7 +62,10 @@ class Expressions:
     # ---- entries ----
 
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
-        """Write an expression as a C type. stored: it is assigned, which converts."""
+        """Write an expression as a C type.
+
+        stored: whether the value is assigned, which converts it implicitly.
+        """
         kind = self.kind(node)
         if kind == FLOAT:
             return self.write_weak(node, type_)
@@ -75,7 +78,7 @@ class Expressions:
         if found.type == type_ or (stored and _is_implicit(found.type, type_)):
             return found
         if "half" in (found.type, type_) and "float" not in (found.type, type_):
-            found = cast("float", found)  # the only conversion to and from half
+            found = cast("float", found)  # half converts only to and from float
         return cast(type_, found)
 
     def _fits(self, node: ast.AST, found: CExpression) -> None:
@@ -98,7 +101,7 @@ class Expressions:
     # ---- Python's floats ----
 
     def write_weak(self, node: ast.AST, type_: str) -> CExpression:
-        """Write a Python float as the C type that it meets, rounded once at the end."""
+        """Write a Python float in the C type that its context needs, rounded once."""
         if type_ == "half":
             return cast("half", self.write_weak(node, "float"))
         if type_ not in ("float", "double"):
@@ -141,8 +144,8 @@ class Expressions:
     def expr(self, node: ast.AST, wraps: bool = False) -> CExpression:
         """Write an expression as C computes it.
 
-        wraps: whether only its low bits are used, so that no cast back to signed is
-        needed.
+        wraps: whether only the low bits are used, which makes a cast to signed
+            unnecessary.
         """
         if wraps and isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return getattr(self, f"_{type(node).__name__}")(node, True)
@@ -250,7 +253,7 @@ class Expressions:
                 continue
             if row.type != more.type:
                 row, more = self._signed_pair(row, more, indices)
-            # No brackets around a sum: for integers, the result is the same without.
+            # A sum needs no parentheses: for integers, the result is the same without.
             text = f"{row.text} + {more.within(SUM)}"
             at = CExpression(text, SUM, natural_type(row.type, more.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
@@ -271,7 +274,7 @@ class Expressions:
         return CExpression(text, SUM, "unsigned")
 
     def signed(self, value: CExpression) -> CExpression:
-        """Convert an unsigned value of threads and sizes to int."""
+        """Convert an unsigned value, from thread indices or sizes, to int."""
         return cast("int", value) if value.type == "unsigned" else value
 
     def _Call(self, node: ast.Call) -> CExpression:

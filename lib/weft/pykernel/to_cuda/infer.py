@@ -1,9 +1,9 @@
 """Infer the types and value ranges of a function's expressions.
 
 The source is walked in order until nothing changes. A variable has one type, which
-joins those of all its values. A span is its least and largest value, as far as the
-source shows them. Indices of threads, sizes, loops from 0, and their sums and products
-are never negative. `//` and `%` of them are therefore C's own.
+joins the types of all its values. A span is the least and the largest value, as far as
+the source shows them. Indices of threads, sizes, loops from 0, and their sums and
+products are never negative, so their `//` and `%` are those of C.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class TypeWalk:
         self.program = unit.program
 
     def function(self) -> None:
-        """Walk the body."""
+        """Walk the body of the function."""
         walk_block(self, self.unit.tree.body)
 
     def changed(self) -> None:

@@ -287,7 +287,10 @@ def _write_comparison(
 def _give_same_sign(
     to: Expressions, left, a: CExpression, right, b: CExpression
 ) -> tuple[CExpression, CExpression]:
-    """Make a comparison of integers compare numbers rather than bits."""
+    """Cast the operands of an integer comparison so that C compares their values.
+
+    C would otherwise compare a negative int with an unsigned by its bits.
+    """
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))
     if "unsigned" not in x + y or ("unsigned" in x and "unsigned" in y):

@@ -126,7 +126,7 @@ def _write_typed(text: str, type_: str) -> str:
 
 
 class TranslationOutput:
-    """Collected while the units are written, which is repeated until it is stable.
+    """State collected while the units are written repeatedly, until it is stable.
 
     A Python float is a C float as long as nothing requires more precision. If it meets
     a double, its variable becomes a double in the next round.
@@ -179,7 +179,7 @@ class TranslationOutput:
         return f"{name}_" if taken else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
-        """Return the name of a constant array; `text` declares it with {name}."""
+        """Return the name of a constant array; `text` declares it as {name}."""
         while name in RESERVED or self.array_values.get(name, value) is not value:
             name += "_"
         self.array_values[name] = value
@@ -189,7 +189,7 @@ class TranslationOutput:
     def unit_name(self, unit: Unit) -> str:
         """Return the name of a function in C."""
         name = self.spelled(unit, unit.name)
-        if name.startswith("cuda"):  # names that belong to the host's API
+        if name.startswith("cuda"):  # such names belong to the host's API
             return f"own_{name}" if is_cudas(name) else name
         return f"{name}_" if is_cudas(name) else name
 
@@ -200,7 +200,7 @@ class TranslationOutput:
     # ---- constants ----
 
     def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> CExpression:
-        """Write a numeric global by its name; those of math and NumPy by value."""
+        """Write a numeric global by its name; constants of math and NumPy by value."""
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
             if getattr(base, "__name__", "") in ("math", "numpy"):
@@ -235,7 +235,7 @@ class TranslationOutput:
         return self.literal(value)
 
     def literal(self, value: Any) -> CExpression:
-        """Write a number as a literal of its own type."""
+        """Write a number as a literal of its type."""
         if isinstance(value, (bool, np.bool_)):
             return CExpression("true" if value else "false", PRIMARY, "bool")
         if isinstance(value, np.floating):
@@ -245,7 +245,7 @@ class TranslationOutput:
         return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """Return a number as written in the source; "" if it is not there."""
+        """Return a number as written in the source; "" if it is not found there."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Simplify a function's tree, find homes for its locals, and find unset ones.
+"""Simplify a function's tree, find homes for its locals, and find unset locals.
 
 Desugar reduces the kinds of statements to assignments with one target:
 
@@ -9,15 +9,15 @@ Desugar reduces the kinds of statements to assignments with one target:
     q, r = divmod(x, y)          q = x // y; r = x % y
     for v in (-1, 0, 1):         for v in range(-1, 2):
 
-Statements made from one keep its place in the source; `together` marks them.
+Statements made from one statement keep its place in the source; `together` marks them.
 
-Scope finds where C declares a local. That is its first assignment, if all its uses are
-in the same block and later. Otherwise it is the statement that contains all the uses,
-and the declaration precedes it.
+Scope finds where C declares a local. The place is the local's first assignment, if all
+its uses are later and in the same block. Otherwise the declaration precedes the
+statement that contains all the uses.
 
 warn() reports reads of a local without a value: Python raises UnboundLocalError there,
 and C reads 0. It assumes that loops run, and that a branch under the same condition as
-the assignment has the value. It thus reports only what nobody can have meant.
+the assignment has the value. It thus reports only code that cannot be intended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """Rewrites one function. fail(message, hint, node) raises the error."""
+    """The transformer that rewrites one function."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -166,14 +166,15 @@ def _join_conditions(args, op):
     return copy.deepcopy(args[0]), op, copy.deepcopy(args[1])
 
 
-Block = list  # of statements
+Block = list  # a list of statements
 
 
 @dataclass
 class Use:
-    """A place where a name occurs: the blocks around it, outermost first.
+    """A place where a name occurs.
 
-    path: (block, index of the statement in it) from the body down.
+    path: (block, index of the statement in it) for each enclosing block, from the body
+        down.
     """
 
     node: ast.Name
@@ -185,7 +186,8 @@ class Use:
 class Home:
     """The place where a local is declared: with statement `at` if inline, else before.
 
-    constant: nothing is assigned to it again. blank: it must be given a value.
+    constant: no other statement assigns to the local.
+    blank: the declaration must give it a value.
     """
 
     at: ast.stmt
@@ -237,7 +239,7 @@ class Scope:
         return {n for n, uses in self.uses.items() if any(u.store for u in uses)}
 
     def read(self, name: str) -> bool:
-        """Return whether the name is read (except by its own +=)."""
+        """Return whether the name is read (except by += of the name itself)."""
         for use in self.uses.get(name, ()):
             block, number = use.path[-1]
             one = self.blocks[block][number]
@@ -268,7 +270,7 @@ class Scope:
             return Home(one, True, stores == 1, False)
         if self._surely(one, name):
             return Home(one, False, False, False)
-        # Its value may come from the previous turn, so it is declared outside of the
+        # The value may come from the previous turn, so declare the local outside the
         # loops.
         for i in range(depth + 1):
             if common[i][0] in self.loops:
@@ -314,7 +316,7 @@ def _is_mentioned(node: ast.AST, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Unbound:
-    """A read of a name, and the condition under which it has a value."""
+    """A read of a name, and the condition under which the name has a value."""
 
     node: ast.Name
     test: str
@@ -338,7 +340,7 @@ def warn(unit: Unit) -> None:
 
 
 def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
-    """Return the first such read of each of these locals of a function."""
+    """Return the first read without a value of each of these locals of a function."""
     look = _Look(names)
     look.block(tree.body, set())
     return list(look.found.values())
@@ -348,10 +350,11 @@ def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
 class _Look:
     names: set[str]
     found: dict[str, Unbound] = field(default_factory=dict)
-    given: dict[str, set[str]] = field(default_factory=dict)  # by condition
+    # Names with a value, by condition
+    given: dict[str, set[str]] = field(default_factory=dict)
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
-        """Return the names with a value after a block; None if that is unreachable."""
+        """Return the names with a value after a block; None if unreachable."""
         have = set(have)
         for one in body:
             if isinstance(one, ast.If):
@@ -361,7 +364,7 @@ class _Look:
                 have = after
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
-                # A turn has the values that the previous one may have left.
+                # In a turn, names may have values from the previous turn.
                 have |= {n for part in one.body for n in _list_stored(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):

@@ -127,7 +127,8 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
         unit.fail(f"{name} is {old} and {kind}", "convert one of them", target)
     known = unit.ranges.get(name)
     merged = span if known is None else merge(known, span)
-    if known is not None and merged != known:  # whatever grows once may grow for ever
+    # A bound that grows once may grow forever.
+    if known is not None and merged != known:
         merged = (
             known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
             known[1] if merged[1] == known[1] else None,
@@ -197,7 +198,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     else:
         span = ANY
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # it never runs, so nothing in it is wrong
+        span = span[0], span[0]  # the loop never runs, so nothing in it is wrong
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)

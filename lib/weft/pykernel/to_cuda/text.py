@@ -22,7 +22,7 @@ from ..language import FunctionSource
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
 (SHIFT, SUM, PRODUCT, UNARY, PRIMARY) = range(10, 15)
 
-# Words of C and C++, and macros or C functions of nvcc's headers.
+# Words of C and C++, and macros or C functions in nvcc's headers.
 _RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char
     class compl concept const consteval constexpr constinit const_cast continue
@@ -35,7 +35,7 @@ _RESERVED = """
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
     printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
-# A kernel or helper with such a name would collide with the function.
+# The name of a kernel or helper must differ from these functions.
 _FUNCTIONS = """
     abs acos asin atan atan2 cbrt ceil cos cosh div erf erfc exp exp2 expm1 fabs
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
@@ -47,7 +47,7 @@ _FUNCTIONS = """
     clock clock64 labs llabs umin umax llmin llmax ullmin ullmax mul24 umul24 std
     floor_div floor_mod power minimum maximum laneid
 """
-# Names that CUDA's headers define by the dozen: types of 1 to 4 numbers etc.
+# CUDA's headers define many more names, such as the types of 1 to 4 numbers.
 _HEADERS = re.compile(
     r"(u?(char|short|int|long|longlong)|float|double)[1-4]|make_\w+|half2?|dim3|uint"
     r"|(u?int(8|16|32|64|ptr)|ptrdiff|nullptr)_t|cuda[A-Z]\w*|atomic[A-Z_]\w*"
@@ -58,16 +58,19 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 
 
 def is_cudas(name: str) -> bool:
-    """Return whether a function's name would collide with one of CUDA's or of ours."""
+    """Return whether a function's name would collide with one of CUDA's or Weft's."""
     single = name[:-1] if name.endswith("f") else ""
     return bool({name, single} & FUNCTIONS or _HEADERS.fullmatch(name))
 
 
 @dataclass(frozen=True)
 class CExpression:
-    """An expression. precedence: of its outermost operator; type: in C.
+    """A C expression.
 
-    literal: a plain number, which fits any type. enum: a constant's bare name.
+    precedence: precedence of the outermost operator.
+    type: type in C.
+    literal: whether it is a plain number, which fits any type.
+    enum: whether it is the bare name of a constant.
     """
 
     text: str
@@ -77,7 +80,7 @@ class CExpression:
     enum: bool = False
 
     def within(self, precedence: int) -> str:
-        """Return its text as an operand of an operator with this precedence."""
+        """Return the text as an operand of an operator with this precedence."""
         return self.text if self.precedence >= precedence else f"({self.text})"
 
 
@@ -105,7 +108,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
-        # The reader's own digits, if they are no more than a float's.
+        # Keep the digits of the source, if they are no more than a float's.
         near = np.float32(value)
         text = repr(value) if np.float32(repr(value)) == near else text
     if "e" in text:
@@ -136,7 +139,7 @@ def write_whole(value: int, source: str = "") -> CExpression:
 def join_operands(
     left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
 ) -> CExpression:
-    """Join operands, with the additional brackets that compilers recommend."""
+    """Join operands, with the additional parentheses that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
     tight = precedence
@@ -168,7 +171,7 @@ def find_closing(text: str, at: int) -> int:
 
 
 WIDTH = 80
-# From the loosest operator to the tightest; ? and : begin a line, the others end one.
+# Operators from the loosest to the tightest; ? and : begin a line, all others end one.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
 
 _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
@@ -177,8 +180,8 @@ _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
 def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
-    It is cut at the loosest operator outside of most brackets. The next lines are
-    indented by four more, or to the bracket of an if or a loop.
+    The line is cut at the loosest operator outside most brackets. The next lines are
+    indented by four more columns, or up to the bracket of an if or a loop.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -198,7 +201,7 @@ def wrap(line: str) -> list[str]:
 
 
 def _cut(line: str, least: int) -> int:
-    """Return where to cut; 0 for nowhere."""
+    """Return the offset at which to cut the line; 0 if there is none."""
     depth, depths = 0, []
     for c in line:
         depth -= c in ")]"
@@ -223,7 +226,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment. text: without its #; alone: whether no code precedes it."""
+    """One comment. text: without the #; alone: whether no code precedes it."""
 
     line: int
     column: int
@@ -232,7 +235,7 @@ class Comment:
 
 
 def list_comments(source: FunctionSource) -> list[Comment]:
-    """List the comments of a function in order, except those for tools."""
+    """List the comments of a function in order, except comments for tools."""
     found = []
     text = source.text
     try:
@@ -246,7 +249,9 @@ def list_comments(source: FunctionSource) -> list[Comment]:
                 number = source.first + line - 1
                 found.append(Comment(number, column, _escape_comment(words), alone))
     except (tokenize.TokenError, IndentationError):
-        pass  # text after the function in its file; its own comments have been read
+        # Text may follow the function in its file; the function's comments have been
+        # read.
+        pass
     return found
 
 

@@ -1,9 +1,9 @@
 """The types of a kernel's values, and the error for code without a translation.
 
-TranslationError names the line, and suggests a replacement. A strong type is NumPy's
-(float32, int64, ...). A weak one is Python's own int, float or bool. It takes the type
-of the strong one that it meets. If it meets none, it is computed as in Python (a float
-in double, an int in C's int).
+TranslationError names the line, and suggests a replacement. A strong type is one of
+NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. Where a weak
+type meets a strong type, the result has the strong type. Weak types alone are computed
+as in Python: a float in double, an int in C's int.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ..language import FunctionSource, explain_unfit
 class TranslationError(CompileError):
     """Raised if a kernel, or a helper that it calls, cannot become CUDA C.
 
-    line, column: in the file or cell, from 1; hint: a replacement.
+    line, column: place in the file or cell, from 1.
+    hint: a replacement.
     """
 
     def __init__(
@@ -69,7 +70,10 @@ MOST = 2**31 - 1  # maximum of C's int
 
 @dataclass(frozen=True)
 class ScalarType:
-    """A number. kind: b (bool), i, u or f; bits: its size; weak: Python's own."""
+    """The type of a number.
+
+    kind: b (bool), i, u or f; bits: size; weak: whether it is a Python type.
+    """
 
     kind: str
     bits: int
@@ -77,12 +81,12 @@ class ScalarType:
 
     @property
     def c(self) -> str:
-        """The type in C; a weak float has the type that holds all of it."""
+        """The type in C; a weak float has double, which holds all of its values."""
         return _C[self.kind, self.bits]
 
     @property
     def whole(self) -> bool:
-        """True if it is an integer or a bool."""
+        """Whether the type is an integer or a bool."""
         return self.kind != "f"
 
     def __str__(self) -> str:
@@ -94,10 +98,10 @@ class ScalarType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """An array: its elements, its dimensions, its memory space.
+    """The type of an array: its elements, its dimensions, its memory space.
 
-    shape: a static array's extents; () for an argument or a dynamic array. root: the
-    parameter or local whose memory it is.
+    shape: extents of a static array; () for an argument or a dynamic array.
+    root: the parameter or local that owns the memory.
     """
 
     dtype: ScalarType
@@ -112,7 +116,7 @@ class ArrayType:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter's type. sized: an integer that is known not to be negative."""
+    """A parameter's type. sized: whether it is an integer known not to be negative."""
 
     type: ScalarType | ArrayType
     sized: bool = False
@@ -158,9 +162,9 @@ def of_dtype(dtype: Any) -> ScalarType | None:
 
 
 def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """Return the type of a + b; None for int64 and uint64, which have no common one.
+    """Return the type of a + b; None for int64 and uint64, which have no common type.
 
-    It follows NumPy's promotion (NEP 50), except that a bool counts as an int.
+    The rules are NumPy's promotion (NEP 50), except that a bool counts as an int.
     """
     a, b = (INT if t.kind == "b" else t for t in (a, b))
     if a.weak and b.weak:
@@ -186,7 +190,7 @@ def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def natural_type(a: str, b: str) -> str:
-    """Return the C type in which C computes a + b of these C types."""
+    """Return the C type of a + b, given the C types of `a` and `b`."""
     x, y = (_promote(_BY_C[t]) for t in (a, b))
     if "f" in (x.kind, y.kind):
         floats = [t for t in (x, y) if t.kind == "f"]
@@ -316,7 +320,7 @@ def rebase_array(array: ArrayType, root: str) -> ArrayType:
 
 
 class Unknown(Exception):
-    """The type of an expression is not known yet."""
+    """Raised if the type of an expression is not known yet."""
 
     def __init__(self, node: ast.AST) -> None:
         self.node = node

@@ -1,7 +1,7 @@
 """A function under translation, the meaning of its names, and its program.
 
-find_meaning() gives the meaning of names that are not local. A Unit is one function for
-given argument types, and TranslatedUnits is the kernel with its helpers.
+find_meaning() returns the meaning of nonlocal names. A Unit is one function for given
+argument types, and TranslatedUnits is the kernel with its helpers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .types import (
 
 @dataclass(frozen=True)
 class LanguageName:
-    """A name of the language: "threadIdx.x", "shared.array", "" for cuda itself."""
+    """A name in the language: "threadIdx.x", "shared.array", "" for cuda itself."""
 
     path: str
 
@@ -132,8 +132,10 @@ class Extent:
 class Unit:
     """One function for one tuple of argument types.
 
-    types, spans: of every expression; variables, ranges: of the locals. written: the
-    arrays it writes into. needed: the extents that it must receive, by C name.
+    types, spans: types and value ranges of every expression.
+    variables, ranges: types and value ranges of the locals.
+    written: the arrays that the function writes into.
+    needed: the extents that it must receive as parameters, by C name.
     """
 
     def __init__(
@@ -173,11 +175,11 @@ class Unit:
 
     @property
     def kernel(self) -> bool:
-        """True if it is the kernel rather than a helper."""
+        """Whether the unit is the kernel rather than a helper."""
         return self is self.program.units[0]
 
     def fail(self, message: str, hint: str, node: ast.AST) -> NoReturn:
-        """Raise the error at a place of this function."""
+        """Raise the error at a place in this function."""
         raise TranslationError(message, hint, self.function.__name__, self.source, node)
 
     # ---- names ----
@@ -234,7 +236,7 @@ class Unit:
         }
 
     def side(self, node: ast.AST) -> Extent | None:
-        """Return the side of a parameter's array that an expression is; else None."""
+        """Return the Extent of a parameter that an expression denotes, or None."""
         array, axis = None, 0
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             array = node.value
@@ -259,7 +261,7 @@ class Unit:
 
     @property
     def sides(self) -> dict[str, list[Extent]]:
-        """The extents that it must receive, in the order of its parameters."""
+        """The extents that the function must receive, in the parameters' order."""
         named = list(self.extents)
 
         def place(name: str) -> tuple[int, int, int]:
@@ -314,7 +316,7 @@ class TranslatedUnits:
         return found
 
     def _named(self, function: python_types.FunctionType, kinds) -> str:
-        """Return the function's name; a second version's ends in the difference."""
+        """Return a unique name; later versions are named after their difference."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
