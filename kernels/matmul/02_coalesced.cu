@@ -1,6 +1,6 @@
 /* 02_coalesced.cu -- matmul, rung 2: neighbours take neighbouring columns.
  *
- * Before:      rung 1 lets x number the rows: in each of a warp's loads from a
+ * Before:      in rung 1, x numbers the rows: in each of a warp's loads from a
  *              and stores to c, every thread touches a different row.
  * Idea:        swap the two: x numbers the columns. A warp reads adjacent
  *              floats of b, and all threads of a row use the same float of a.
