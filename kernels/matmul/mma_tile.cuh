@@ -55,8 +55,7 @@ struct mma_shape {
         ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at once
         SWIZZLED = sizeof(T) == 2 ? 8 : 4, // rows of b after which the swizzle
                                            // repeats
-        DOWN = WM / 16,                    // instructions of a warp down and
-                                           // across
+        DOWN = WM / 16,                    // instructions per warp
         ACROSS = WN / 8,                   //
     };
     static_assert(BM % LINES == 0 && BK % ROWS_B == 0, "whole copies");
