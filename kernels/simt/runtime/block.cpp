@@ -66,8 +66,8 @@ static char *slots_of(int i) {
                 fibers = {(uintptr_t)aligned_slots(memory), bytes};
     });
     if ((size_t)i < fibers.bytes / SLOTS_BYTES) {
-        // The slots of workers that do not exist yet stay unmapped, to catch
-        // wild stores.
+        // The slots of workers that do not exist yet stay inaccessible, to
+        // catch wild stores.
         char *slots = (char *)fibers.base + (size_t)i * SLOTS_BYTES;
         if (!mprotect(slots, SLOTS_BYTES, PROT_READ | PROT_WRITE)) return slots;
     }

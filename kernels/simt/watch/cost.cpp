@@ -11,8 +11,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Return the number of different keys; the comparison covers at most 64 of them
- * twice. */
+/* Return the number of different keys; `count` is at most 64. */
 static unsigned distinct(uint64_t *keys, unsigned count) {
     uint64_t low = keys[0], high = keys[0];
     for (unsigned i = 1; i < count; i++) {

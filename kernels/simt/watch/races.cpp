@@ -17,7 +17,8 @@ inline namespace asm_fibers {
 enum : unsigned {
     BATCH = 1024,         // ids that a worker takes at a time
     BATCHES = 1u << 22,   // the number of batches
-    ENOUGH = BATCHES / 2, // batches that must be left when a launch begins
+    ENOUGH = BATCHES / 2, // number of used batches from which a launch restarts
+                          // the ids
     WORKERS = 4096,       // more than there can be
     LARGE = 64 << 10      // bytes that are worth giving back to the system
 };

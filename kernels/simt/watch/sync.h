@@ -46,8 +46,7 @@ struct Local {
 };
 
 struct Fence {         /* the last fence of a thread */
-    unsigned id, warp; /* id of the last known meeting of its warp at that
-                        * time */
+    unsigned id, warp; /* id of the fence; last id known of its warp then */
 };
 
 struct Answer { /* the result of before_across() */
