@@ -73,11 +73,11 @@ enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 /* One implementation of an op. This table is the only list of them: tests,
  * benchmarks, plots and notebooks iterate over it. */
 struct weft_rung {
-    const char *op;        /* "matmul", "conv2d", ..., "mnist" */
-    const char *rung;      /* "reference", "naive", ... */
-    const char *idea;      /* what this rung does, in one line */
+    const char *op;        /* the op: "matmul", "conv2d", ..., "mnist" */
+    const char *rung;      /* the rung's name: "reference", "naive", ... */
+    const char *idea;      /* the rung's method, in one line */
     const char *precision; /* "fp32", "tf32", "3xtf32", "bf16", "fp16" */
-    int targets;           /* where it runs: WEFT_CPU | WEFT_CUDA */
+    int targets;           /* targets on which it runs: WEFT_CPU | WEFT_CUDA */
     int sm;                /* minimum compute capability times 10; 0: any */
 };
 
@@ -91,9 +91,10 @@ const struct weft_rung *weft_rungs(int *count);
 struct weft_matmul_options {
     int trans_a;       /* 1: a is stored (k,m) and used transposed */
     int trans_b;       /* 1: b is stored (n,k) and used transposed */
-    float alpha;       /* c = alpha * a @ b + beta * c + bias; defaults 1, 0 */
-    float beta;        /* with beta 0 the old c is never read */
-    const float *bias; /* (n), added to every row; NULL: none */
+    float alpha;       /* factors in c = alpha * a @ b + beta * c + bias;
+                        * defaults 1, 0 */
+    float beta;        /* if beta is 0, the old c is never read */
+    const float *bias; /* (n), added to every row; NULL: no bias */
     int relu;          /* 1: negative results become 0; a NaN stays a NaN */
     int batch;         /* number of independent products; 0 means 1 */
     ptrdiff_t stride_a, stride_b, stride_c; /* elements from one matrix of the
@@ -238,10 +239,10 @@ struct weft_cnn_config {
     int height, width;        /* image size in pixels, each at least 4: 28,
                                * 28 */
     int channels1, channels2; /* output channels of the convolutions: 32, 64 */
-    int hidden, classes;      /* outputs of the linear layers: 128, 10 */
+    int hidden, classes;      /* output sizes of the linear layers: 128, 10 */
     int max_batch;            /* largest number of images in a batch */
-    float eps;                /* batch norm's addend to the variance: 1e-5 */
-    float mean, std;          /* a pixel p enters as (p / 255 - mean) / std */
+    float eps;                /* added to batch norm's variance: 1e-5 */
+    float mean, std;          /* a pixel p becomes (p / 255 - mean) / std */
 };
 
 /* A model with its weights, gradients, scratch memory and data sets. Only one

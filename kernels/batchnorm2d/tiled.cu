@@ -16,14 +16,18 @@
 #include "common/checks.cuh"
 #include "common/tiles.cuh"
 
-enum { MANY = 1024, LOADS = 4 }; // threads per block; loads in flight in each
+enum {
+    MANY = 1024,
+    LOADS = 4
+}; // threads per block; loads in flight per
+   // thread
 
 /* A thread's walk over one channel's values in all images, in pieces of WIDTH
  * floats. The block's threads take adjacent pieces, then all move MANY pieces
  * further on. */
 struct walk {
     size_t pieces;       // number of pieces in a plane
-    size_t image, piece; // the walk's position
+    size_t image, piece; // current position of the walk
 };
 
 static __device__ struct walk start(size_t pieces) {
@@ -76,7 +80,8 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
     const struct walk by = {pieces, MANY / pieces, MANY % pieces};
 
     float m = 0.0f;
-    for (int pass = 0; pass < 2; pass++) { // sums of x, then of (x - m)^2
+    for (int pass = 0; pass < 2; pass++) { // pass 0 sums x, pass 1 sums (x -
+                                           // m)^2
         float sum = 0.0f;
         struct walk at = start(pieces);
         while (at.image < images) {

@@ -29,7 +29,8 @@ struct tensor {
     enum tensor_type type;
     const void *data;   /* 16-byte aligned; pitch and step are multiples of 16
                          * bytes */
-    size_t cols, rows;  /* of a matrix; elements beyond count as zeros */
+    size_t cols, rows;  /* size of a matrix; elements beyond it count as
+                         * zeros */
     size_t pitch;       /* elements from one row to the next */
     size_t batch, step; /* matrices, and elements from one to the next; with
                            step 0 all are the first, at z = 0 */

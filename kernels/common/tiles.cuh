@@ -14,7 +14,7 @@ enum {
     TILE_COLS = 64,
     TILE_DEPTH = 32,
     TILE_THREADS = TILE_ROWS * TILE_COLS / 16,
-    ACROSS = TILE_COLS / 4, // threads side by side
+    ACROSS = TILE_COLS / 4, // number of threads side by side
     // Consecutive steps of depth start 4 banks apart. So when lanes store 8
     // steps of 4 neighbours each, each of the 32 banks receives one value.
     LEFT_PITCH = TILE_ROWS + 4,

@@ -40,7 +40,7 @@ struct correlation {
 /* The position at which the calling thread's column of the tile reads the
  * source. */
 struct column {
-    const float *image; // its channel 0
+    const float *image; // channel 0 of the column's image
     int row, col;       // source position under the filter's first position
 };
 

@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     const unsigned col0 = blockIdx.x * BN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ty = warp / (BN / WN) * WM + lane / (WN / TN) * TM; // first row
-    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4;  // and column
+    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4; // first column
 
     float acc[TM][TN] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {

@@ -53,7 +53,8 @@ copy_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
         const bool inside =
             row0 + row_a + i < (unsigned)m && k0 + col_a < (unsigned)k;
         __pipeline_memcpy_async(&a_s[col_a][row_a + i], from, 4,
-                                inside ? 0 : 4); // bytes to fill with zeros
+                                inside ? 0 : 4); // number of bytes to fill with
+                                                 // zeros
         from += THREADS / BK * x.pitch_a;
     }
     const unsigned row_b = threadIdx.x * 4 / BN, col_b = threadIdx.x * 4 % BN;
@@ -96,7 +97,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     const unsigned col0 = blockIdx.x * BN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ty = warp / (BN / WN) * WM + lane / (WN / TN) * TM; // first row
-    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4;  // and column
+    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4; // first column
 
     float acc[TM][TN] = {};
     copy_tiles(a_s[0], b_s[0], a, b, m, n, k, row0, col0, 0, x);

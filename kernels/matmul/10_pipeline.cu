@@ -61,17 +61,18 @@ struct Shape {
         TM = TM_,
         TN = TN_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // per multiprocessor, if they fit
+        BLOCKS = BLOCKS_, // blocks per multiprocessor, if they fit
         WM = LANES_M * TM,
         WN = LANES_N * TN,
         THREADS = BM / WM * (BN / WN) * 32,
-        PITCH_A = BK + 4, // in floats; lanes 4 rows apart use different banks
+        PITCH_A = BK + 4, // pitch in floats; lanes 4 rows apart use different
+                          // banks
         STAGE = BM * PITCH_A + BK * BN, // size in floats
         BYTES = STAGES * STAGE * 4,
         QUADS = BK / 4,           // 16-byte pieces in a row of a's tile
-        ROWS_A = THREADS / QUADS, // rows of a copied at once
+        ROWS_A = THREADS / QUADS, // rows of a copied at a time
         COLS = BN / 4,            // pieces in a row of b's tile
-        ROWS_B = THREADS / COLS,  // rows of b copied at once
+        ROWS_B = THREADS / COLS,  // rows of b copied at a time
     };
 };
 
@@ -97,7 +98,7 @@ static __device__ __forceinline__ void place_of(int number, const order &o,
 
 /* Addresses at which a thread's copies for the next stage begin. */
 struct source {
-    const float *a, *b;       /* the thread's first pieces */
+    const float *a, *b;       /* addresses of the thread's first pieces */
     int rows_left, cols_left; /* elements from there to the edges of a and b */
     int k0, tile;
 };
@@ -344,9 +345,12 @@ typedef Shape<64, 128, 16, 8, 16, 3, 4> Medium;
 typedef Shape<64, 64, 16, 8, 8, 3, 6> Small;
 typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for products of up to 32 columns
                                              // ...
-typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or rows
+typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or of up to 32 rows
 
-enum { LARGE_RATE = 197000 }; // multiply-adds per us and SM
+enum {
+    LARGE_RATE = 197000
+}; // multiply-adds per microsecond and
+   // multiprocessor
 
 double matmul_pipeline_us(const struct product *q) {
     const double costs[] = {cost<Large>(q, Large::BLOCKS, large_speed),

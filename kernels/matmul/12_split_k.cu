@@ -29,11 +29,11 @@ enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 /* The layout of an operand, in rows of its tiles (for b, these are columns) and
  * k. */
 struct view {
-    const float *array; /* the block's first tile row and first k */
+    const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
     int rows, length; /* rows and steps of k from there to the end */
     int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
-    int vectors;      /* whether 16 bytes may be copied at once */
+    int vectors;      /* whether 16 bytes may be copied at a time */
 };
 
 /* Copy COUNT floats of a tile, 1 or 4; write zeros instead unless `there`. */
@@ -53,9 +53,9 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
-        // 8 lanes take neighbours along k, 4 neighbouring rows. They read 32
-        // contiguous bytes of memory, and a pitch of 4 banks spreads them over
-        // 32 banks.
+        // Groups of 8 lanes take neighbours along k, and the 4 groups take
+        // neighbouring rows. Each group reads 32 contiguous bytes of memory,
+        // and a pitch of 4 banks spreads the lanes over 32 banks.
         enum { AT_ONCE = THREADS / 8 };
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
         const float *from = v.array + first * v.pitch + (size_t)(k0 + lane);
@@ -160,7 +160,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     for (int tile = 0; tile < tiles; tile++) {
         __pipeline_wait_prior(STAGES - 2); // this thread's copies are complete
                                            // ...
-        __syncthreads(); // ... all are, and the previous tile has been read
+        __syncthreads(); // ... those of all threads are, and the previous tile
+                         // has been read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
             load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);

@@ -28,12 +28,15 @@
 
 enum {
     RATE = 200000,      // multiply-adds per us of a busy multiprocessor
-    START_US = 6,       // for the launch, the first loads and the last stores
-    PIECE_US = 9,       // to add one piece of a cut tile to the others
-    SMALL_PIECE_US = 3, // to add such a piece in k_groups
-    STORE_US = 4,       // launch and first loads of kernels that mostly store
-    ADD_US = 3,         // to add the parts of k
-    COPY_US = 3,        // to copy operands, besides the time for their bytes
+    START_US = 6,       // time of the launch, the first loads and the last
+                        // stores
+    PIECE_US = 9,       // time to add one piece of a cut tile to the others
+    SMALL_PIECE_US = 3, // time to add such a piece in k_groups
+    STORE_US = 4,       // time of launch and first loads of kernels that mostly
+                        // store
+    ADD_US = 3,         // time to add the parts of k
+    COPY_US = 3,        // time to copy operands, in addition to that of their
+                        // bytes
     COPIED = 3000       // bytes read and written per nanosecond
 };
 

@@ -150,7 +150,7 @@ static int check_arguments(const struct product *q) {
     CHECK_COUNT(c, (double)m * n);
     WEFT_REQUIRE(n <= LONGEST && k <= LONGEST,
                  "weft_matmul: n = %d, k = %d, want at most %d", n, k, LONGEST);
-    if (batch == 1) return WEFT_OK; // the steps are then unused
+    if (batch == 1) return WEFT_OK; // the steps are then not used
     const ptrdiff_t step_a = (ptrdiff_t)q->extras.step_a;
     const ptrdiff_t step_b = (ptrdiff_t)q->extras.step_b;
     const ptrdiff_t step_c = (ptrdiff_t)q->extras.step_c;
@@ -211,7 +211,7 @@ int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
             const struct product slab = slab_of(&q, row, item, element);
             const size_t wants = room_for(&slab, ladder[rung]);
             if (wants > *bytes) *bytes = wants;
-            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+            if (m - row <= SLAB) break; // row + SLAB may not fit into an int
         }
     return WEFT_OK;
 }
@@ -243,7 +243,7 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                          __func__, room);
             WEFT_TRY(
                 launch(slab, ladder[rung], room, weft_cuda_stream(stream)));
-            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+            if (m - row <= SLAB) break; // row + SLAB may not fit into an int
         }
     return WEFT_OK;
 }

@@ -22,16 +22,17 @@ struct extras {
     size_t pitch_a, pitch_b; /* elements from one stored row to the next: k and
                                 n unless rows were padded; c's pitch is n */
     float alpha, beta;       /* with beta 0 the old c is never read */
-    const float *bias;       /* (n), or NULL */
+    const float *bias;       /* (n); NULL: no bias */
     int relu;                /* 1: negative results finally become 0 */
 };
 
 /* One call of weft_matmul() that has passed the checks. */
 struct product {
     float *c;
-    const void *a, *b; /* float; 16-bit floats for the bf16 and fp16 rungs */
+    const void *a, *b; /* float, or 16-bit floats for the bf16 and fp16 rungs */
     int m, n, k;
-    int trans_a, trans_b; /* 0 unless the rung takes that transposed layout */
+    int trans_a, trans_b; /* 1: stored transposed; only if the rung takes that
+                           * layout */
     int batch;            /* at least 1 */
     struct extras extras;
     void *scratch; /* at least the number of bytes that the rung's scratch()
@@ -54,7 +55,7 @@ struct matmul_rung {
     struct weft_rung line;
     int needs;
     int (*launch)(const struct product *q, cudaStream_t stream);
-    size_t (*scratch)(const struct product *q); /* in bytes; NULL: none */
+    size_t (*scratch)(const struct product *q); /* in bytes; NULL: needs none */
 };
 
 #define MATMUL_RUNG(name, idea, precision, targets, sm, needs, launch, \

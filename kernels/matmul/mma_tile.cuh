@@ -45,14 +45,14 @@ struct mma_shape {
         THREADS = BM / WM * WARPS_N * 32,
         EACH = SIXTEEN / (int)sizeof(T), // numbers in 16 bytes
         BK = LINE / (int)sizeof(T),
-        K = BK / STEPS, // steps of k of one instruction
+        K = BK / STEPS, // steps of k per instruction
         ROW_B = BN * (int)sizeof(T),
         STAGE_A = BM * LINE,
         STAGE = STAGE_A + BK * ROW_B, // size in bytes
         BYTES = STAGES * STAGE,
-        LINES = THREADS / 8,               // rows of a copied at once
+        LINES = THREADS / 8,               // rows of a copied at a time
         SIXTEENS_B = BN / EACH,            // 16-byte pieces in a row of b
-        ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at once
+        ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at a time
         SWIZZLED = sizeof(T) == 2 ? 8 : 4, // rows of b after which the swizzle
                                            // repeats
         DOWN = WM / 16,                    // instructions per warp

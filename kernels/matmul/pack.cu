@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    LANES = 32, // threads in a row
+    LANES = 32, // threads along a row
     WARPS = 8,
-    AT_ONCE = 4,      // rows that a thread has in flight
-    SIDE = 2 * LANES, // of a square tile that is transposed
+    AT_ONCE = 4,      // rows that a thread loads at the same time
+    SIDE = 2 * LANES, // side of a square tile that is transposed
     ROUNDS = SIDE * SIDE / (LANES * WARPS),
     MAX_GRID = 65535,
     ROOM_STEP = 256
@@ -172,7 +172,7 @@ static struct copy plan(const void *from, size_t pitch, size_t step, int rows,
                      0,
                      rows,
                      cols,
-                     step ? batch : 1, // identical matrices need one copy
+                     step ? batch : 1, // identical matrices need only one copy
                      transposed,
                      0};
     if (!transposed &&

@@ -28,7 +28,7 @@ template <class S> static __device__ __forceinline__ struct own own_part() {
 }
 
 #if PTX_TWIN
-typedef size_t address; // in shared memory
+typedef size_t address; // an address in shared memory
 PTX_INLINE address address_of(const void *shared) { return (address)shared; }
 #else
 typedef unsigned address;

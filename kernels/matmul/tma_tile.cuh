@@ -11,7 +11,7 @@ enum {
     BK = 32, // a row of a's tile is 128 bytes, as the swizzle requires
     TM = 8,  // rows and columns of c per thread
     TN = 16,
-    QUAD = 4,       // steps of k of a that a thread reads at once
+    QUAD = 4,       // steps of k of a that a thread reads at a time
     WARP_ROWS = 32, // rows of c that a warp computes
     WARP_COLS = 128,
 };
@@ -26,7 +26,7 @@ struct shape {
         BN = WARP_COLS * WARPS_N,
         GROUPS = GROUPS_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // per multiprocessor
+        BLOCKS = BLOCKS_, // blocks per multiprocessor
         ROWS_OF_WARPS = WARPS_M,
         WARPS = WARPS_M * WARPS_N * GROUPS,
         THREADS = 32 * WARPS,
@@ -70,7 +70,8 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
  * registers for this struct. If it were in shared memory, its fields, and with
  * them every stage, would arrive late. */
 struct box {
-    int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
+    int k0, steps, row0, col0; /* number of steps of BK left, and the
+                                * position */
     int z_a, z_b;
     int piece, pieces; /* index of the piece, and number of the block's
                         * pieces */

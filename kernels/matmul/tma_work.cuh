@@ -18,11 +18,11 @@
 struct work {
     int tiles_m, tiles_n; /* tiles of one matrix of the batch */
     int tiles;            /* tiles of all matrices */
-    int steps;            /* along k, per tile */
+    int steps;            /* steps along k per tile */
     int whole;            /* number of leading tiles that are not cut */
     int units;            /* total number of steps of the tiles that are cut */
     int sharers;          /* number of leading blocks that share them */
-    float *partials;      /* the sums of pieces */
+    float *partials;      /* sums of the pieces */
     unsigned *arrived;    /* number of finished pieces of each cut tile */
 };
 

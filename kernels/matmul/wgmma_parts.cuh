@@ -23,8 +23,8 @@
 #include "wgmma_store.cuh"
 
 enum {
-    CONSUMERS = 2 * WARPGROUP, // threads that hold sums
-    ADDERS = 256,              // threads of the second kernel's blocks
+    CONSUMERS = 2 * WARPGROUP, // number of threads that hold sums
+    ADDERS = 256,              // threads per block of the second kernel
     MANY_PARTS = 16,
     GROUPS = 8, // lanes that share a sum of MANY_PARTS or more parts
 };

@@ -28,7 +28,7 @@
  * 8 rows 4 columns further on. So the lanes of turned_fragments() read from
  * different banks. */
 template <int TURNED> struct spot {
-    int row, col, rows, cols; // of the first accumulator, and size of c
+    int row, col, rows, cols; // place of the first accumulator; size of c
 
     /* `thread` counts the threads of both consumers. */
     __device__ __forceinline__ spot(const struct tile &at,

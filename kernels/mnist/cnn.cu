@@ -48,7 +48,7 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
 /* The implementations, in the order of the table above. */
 static const struct cnn_impl *const impls[] = {
 #ifdef __CUDACC__
-    NULL, // weft_check_rung() rejects it first
+    NULL, // not reached: weft_check_rung() rejects it
 #else
     &cnn_reference,
 #endif
@@ -56,7 +56,7 @@ static const struct cnn_impl *const impls[] = {
 #if WEFT_HAS_CUDNN
     &cnn_cudnn,
 #else
-    NULL, // rejected, too
+    NULL, // not reached, either
 #endif
     &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_tf32, &cnn_bf16, &cnn_fp16,
 };

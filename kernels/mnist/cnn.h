@@ -30,7 +30,7 @@ struct cnn_run {
     const int32_t *order;
     float *losses;
     int ring;
-    int64_t first; /* number of the first of these steps */
+    int64_t first; /* index of the first of these steps */
     int64_t count;
     int batch;
     float lr;
@@ -99,8 +99,8 @@ void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/mnist/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
-extern const struct cnn_impl cnn_tiled;     /* the same file */
-extern const struct cnn_impl cnn_cudnn;     /* the same file, if
+extern const struct cnn_impl cnn_tiled;     /* kernels/mnist/layers.cu */
+extern const struct cnn_impl cnn_cudnn;     /* kernels/mnist/layers.cu, if
                                              * WEFT_HAS_CUDNN */
 /* kernels/mnist/fused/fused.cu */
 extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,

@@ -28,7 +28,7 @@ struct cnn_marks {
                                            * section's end */
     const char *names[MAX_SECTIONS];
     int made;  /* number of events created */
-    int count; /* sections that ended, including those without room */
+    int count; /* number of sections that ended, including those without room */
     cudaError_t error;
 };
 
@@ -39,7 +39,7 @@ struct weft_cnn {
     int device;
     struct cnn_memory memory;
     float *losses;            /* a ring: step i writes losses[i % LOSSES] */
-    int64_t steps, collected; /* number of steps queued; of these, with losses
+    int64_t steps, collected; /* steps queued; steps whose losses were
                                * collected */
     float *logits;            /* (max_batch,classes) */
     struct dataset sets[2];   /* indexed by weft_cnn_dataset */

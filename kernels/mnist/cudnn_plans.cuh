@@ -19,9 +19,12 @@ struct plan {
 };
 
 enum { UNKNOWN = -1, BATCH_NORM = 0 };
-enum { PLANS = 64 };                // four for each batch size
+enum {
+    PLANS = 64
+};                                  // maximum number of plans; a batch size
+                                    // needs four
 enum { ONES = 1 << 20 };            // the longest sum that cuBLAS computes here
-#define WORKSPACE ((size_t)2 << 30) // at most, in bytes
+#define WORKSPACE ((size_t)2 << 30) // maximum size in bytes
 
 struct vendor {
     struct functions f;
@@ -87,7 +90,10 @@ static bool may_search(const struct vendor *v) {
 
 /* ---- convolution --------------------------------------------------------- */
 
-enum { MOST = 16 }; // algorithms to consider; there are at most ten
+enum {
+    MOST = 16
+}; // maximum number of algorithms considered; there are at
+   // most ten
 
 /* Choose the first of `found`, sorted by speed, that works, fits into the
  * workspace and uses FMAs. */
@@ -213,7 +219,7 @@ static int search_mode(struct vendor *v, int *mode, Run run) {
         time_mode(v, ends, run, CUDNN_BATCHNORM_SPATIAL, &plain);
     const cudnnStatus_t second = time_mode(
         v, ends, run, CUDNN_BATCHNORM_SPATIAL_PERSISTENT, &persistent);
-    (void)cudaGetLastError(); // of an unavailable mode
+    (void)cudaGetLastError(); // clear the error of an unavailable mode
     cudaEventDestroy(ends[0]);
     cudaEventDestroy(ends[1]);
     const bool wins = !second && (first || persistent < plain);

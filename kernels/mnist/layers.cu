@@ -24,7 +24,7 @@ enum { FC1_WEIGHT = 8, FC1_BIAS, FC2_WEIGHT, FC2_BIAS };
 /* Convolution, batch norm, ReLU and pool, with the arrays of the backward
  * pass. */
 struct block {
-    int ic, oc, h, w; /* size of the convolution */
+    int ic, oc, h, w; /* input and output channels; size of the images */
     float *conv, *bn, *relu, *pool;
     float *mean, *rstd;
     int32_t *argmax;
@@ -160,8 +160,8 @@ static int tiled_create(void **state, const struct weft_cnn_config *config,
 #if WEFT_HAS_CUDNN
 static int cudnn_create(void **state, const struct weft_cnn_config *config,
                         weft_stream stream) {
-    WEFT_TRY(create(state, config, "tiled", stream)); // with a tiled loss and
-                                                      // update
+    WEFT_TRY(create(state, config, "tiled", stream)); // loss and update use
+                                                      // rung tiled
     return vendor_create(&((struct layers *)*state)->ops.vendor);
 }
 #endif

@@ -182,7 +182,7 @@ static void pack_filters(float *panels, const float *weight,
 static void store_columns(float *y, const float *tile, const float *bias,
                           const struct conv *s, size_t q, int cols, int o,
                           int rows, int first) {
-    while (cols > 0) { // one image after the other
+    while (cols > 0) { // process one image after the other
         const size_t image = q / s->plane, at = q % s->plane;
         const int len =
             (int)(s->plane - at < (size_t)cols ? s->plane - at : (size_t)cols);

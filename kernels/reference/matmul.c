@@ -38,8 +38,8 @@
 #include <omp.h>
 
 enum {
-    BK = 512, // deep enough to make loading and storing a tile of c cheap
-    BN = 512, // columns packed at a time
+    BK = 512,        // deep enough that the loads and stores of c cost little
+    BN = 512,        // columns packed at a time
     A_ROW = BK + 16, // floats between rows of a's panel, which puts them into
                      // different L1 sets
     STEPS = 16,      // steps of k between two prefetches of a
@@ -295,8 +295,7 @@ static void choose_blocks(struct product *q, int threads) {
     const int fewest = ceil_div(q->n, BN);
     double least = INFINITY;
     for (int wide = fewest; wide <= fewest + threads; wide++) {
-        const int rounds = ceil_div(wide, threads); // number of blocks per
-                                                    // thread
+        const int rounds = ceil_div(wide, threads); // blocks per thread
         const int high = rounds * threads / wide;
         const int rows = ceil_div(q->m, high);
         const int cols = TILE_COLS * ceil_div(ceil_div(q->n, TILE_COLS), wide);

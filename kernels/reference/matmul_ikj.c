@@ -19,7 +19,7 @@
 /* Add factor * a row of b, whose elements are `step` apart, to c (n). */
 static void add_row(float *restrict c, float factor, const float *b,
                     size_t step, int n) {
-    if (step == 1) // a known step gives a loop over vectors
+    if (step == 1) // with a constant step, the loop uses vectors
         for (int col = 0; col < n; col++) c[col] += factor * b[col];
     else
         for (int col = 0; col < n; col++) c[col] += factor * b[col * step];

@@ -69,7 +69,7 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
     if (i >= MOMENTS) return;
     moment sum = 0;
     for (int s = 0; s < from->count; s += 16) {
-        moment part[16]; // loads in flight at the same time
+        moment part[16]; // loads that are in flight at the same time
 #pragma unroll
         for (int j = 0; j < 16; j++)
             part[j] =

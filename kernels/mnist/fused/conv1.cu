@@ -21,7 +21,7 @@ enum {
     CHANNELS = 4,
     HALF_ROWS = SIDE2 / 2,       /* rows of windows */
     IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image: THREADS items */
-    GROUPS = C1 / CHANNELS,      /* threads across the channels */
+    GROUPS = C1 / CHANNELS,      /* number of threads across the channels */
     STRIP = SIDE2 / 2,           /* windows of a thread */
 };
 

@@ -40,30 +40,36 @@ template <enum precision P_> struct back_shape {
     enum {
         PARTS = 2,           /* blocks that share an image */
         IN = C1 / PARTS,     /* channels of dp1 that a block computes */
-        OUT = C2 / PARTS,    /* channels of dy whose weights it has */
+        OUT = C2 / PARTS,    /* channels of dy for which a block computes weight
+                              * gradients */
         DX_TILES = IN / 8,   /* n-tiles of a warp that computes dx */
-        DX_WARPS = GROUPS,   /* each has a group of windows */
+        DX_WARPS = GROUPS,   /* number of warps that compute dx; each has a
+                              * group of windows */
         DW_TILES = OUT / 16, /* m-tiles of a warp that computes dw */
-        DW_WARPS_N = C1 / 8, /* each has 8 channels of p1 */
+        DW_WARPS_N = C1 / 8, /* number of warps that compute dw; each has 8
+                              * channels of p1 */
         DW_WARPS_K = 2,
-        DW_THREADS = 32 * DW_WARPS_N, /* threads of each half */
+        DW_THREADS = 32 * DW_WARPS_N, /* threads in each half of dw's warps */
         WARPS = DX_WARPS + DW_WARPS_N * DW_WARPS_K,
         THREADS = 32 * WARPS,
-        ADDING = 14,    /* warps that add up winners: two rows of pixels at a
+        ADDING = 14,    /* warps that add up winners, two rows of pixels at a
                          * time */
-        PITCH = IN + 4, /* of dp1: neighbouring windows are 8 banks apart */
+        PITCH = IN + 4, /* pitch of dp1: neighbouring windows are 8 banks
+                         * apart */
         WEIGHTS = TAPS * IN * weight_rows<T, C2>::ROW,
         DY = lines<T, C2>::BYTES,
         P1 = lines<T, C1>::BYTES,
         STAGE = dy_stage<T>::BYTES,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
-        CODES = PIXELS2 * IN, /* in bytes: an image's winners of pool 1 */
+        CODES = PIXELS2 * IN, /* size in bytes of an image's winners of pool
+                               * 1 */
         ALL_SUMS = ADDING * SUMS * IN * (int)sizeof(float),
         BYTES = WEIGHTS + DY + P1 + STAGE + DP1 + IMAGE_BYTES +
             (int)sizeof(struct dy_numbers) + ALL_SUMS + CODES,
-        HALF_DW = DW_TILES * TAPS * DW_THREADS * 16, /* in bytes: the sums of
-                                                      * half of dw's warps */
+        HALF_DW = DW_TILES * TAPS * DW_THREADS * 16, /* size in bytes of the
+                                                      * sums of half of dw's
+                                                      * warps */
     };
     static_assert(HALF_DW <= DY + P1, "half of dw lies where both were");
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= DP1,

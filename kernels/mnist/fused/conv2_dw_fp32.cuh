@@ -97,7 +97,7 @@ dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
 #pragma unroll
     for (int x = 0; x < RUN; x++) {
 #pragma unroll
-        for (int ky = 0; ky < 3; ky++) // the incoming column
+        for (int ky = 0; ky < 3; ky++) // load the next column
             window[ky][(x + 2) % 3] =
                 *(const float2 *)(image + ky * DW_ROW + (x + 2) * C1);
         dw_multiply(acc, window, x, *(const float4 *)(dy + x * DW_OUT));

@@ -34,13 +34,13 @@ struct dx_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
     enum {
-        BLOCKS = BLOCKS_, /* per multiprocessor */
+        BLOCKS = BLOCKS_, /* blocks per multiprocessor */
         WARPS_M = WARPS_M_,
         MINE = MINE_,
         TILES = TILES_,
         WARPS = WARPS_M_ * WARPS_N_,
         THREADS = 32 * WARPS,
-        CHANNELS = 8 * TILES * WARPS_N_, /* per block */
+        CHANNELS = 8 * TILES * WARPS_N_, /* channels per block */
         PARTS = C1 / CHANNELS,           /* blocks that share an image */
         PITCH = CHANNELS + 4,            // neighbouring windows are 8 banks
                                          // apart
@@ -138,7 +138,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         store_dp1<S::MINE, S::TILES, S::PITCH>(dp1, acc, group, row, lane);
         __syncthreads(); // dp1 is complete, dy has been read
         const int next = image + stride;
-        if (next < a.batch) { // in flight while winners are added
+        if (next < a.batch) { // these loads are in flight while winners are
+                              // added
             fetch_c2<T, S::THREADS>(dy, a.dy, next);
             fetch_dp2<T, S::THREADS>(stage, a.dy, next);
             copy_commit();

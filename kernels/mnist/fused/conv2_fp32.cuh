@@ -17,7 +17,7 @@
 #include "fused.h"
 
 enum {
-    TILE = 7, /* a thread's pixels along each side */
+    TILE = 7, /* pixels of a thread along each side */
     BORDERED = SIDE2 + 2,
 };
 
@@ -36,7 +36,7 @@ template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
         IMAGE = (BORDERED - 1) * (ROW + PIXEL) + PIXEL,
         WEIGHTS = CIN * TAPS * COT,
         PART = PIXELS2 * COT,
-        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* arrays in the result of
+        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* number of arrays in the result of
                                             * reduce_parts() */
         WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
     };

@@ -41,10 +41,11 @@ struct conv2_shape {
         MINE = MINE_,
         TILES = TILES_,
         BUFFERS = BUFFERS_,
-        BLOCKS = BLOCKS_, /* per multiprocessor */
+        BLOCKS = BLOCKS_, /* blocks per multiprocessor */
         THREADS = 32 * WARPS_M * WARPS_N,
-        CHANNELS = 8 * TILES * WARPS_N, /* per block */
-        PARTS = C2 / CHANNELS,          /* blocks that share an image */
+        CHANNELS = 8 * TILES * WARPS_N, /* channels per block */
+        PARTS = C2 / CHANNELS,          /* number of blocks that share an
+                                         * image */
         IMAGE = lines<T, C1>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C1>::ROW,
         BYTES = WEIGHTS + BUFFERS * IMAGE,
@@ -149,7 +150,11 @@ template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
     typedef typename S::T T;
-    enum { N = CHUNK / (int)sizeof(T), RUN = N / 2 /* tiles of a chunk */ };
+    enum {
+        N = CHUNK / (int)sizeof(T),
+        RUN = N / 2 /* number of tiles of a
+                     * chunk */
+    };
     extern __shared__ __align__(128) char memory[];
     char *rows = memory, *images = memory + S::WEIGHTS;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;

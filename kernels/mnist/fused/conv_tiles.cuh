@@ -29,7 +29,7 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
                                                                   int lane) {
     enum { PIXEL = lines<T, CHANNELS>::PIXEL };
     int window = group * GROUP + lane % 8;
-    if (window >= PIXELS3) window = PIXELS3 - 1; // computed, but not used
+    if (window >= PIXELS3) window = PIXELS3 - 1; // this result is not used
     const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
     const int right = lane >> 3 & 1;
     const int at = (y * SIDE_LINES + x + right) * PIXEL + (lane >> 4) * CHUNK;

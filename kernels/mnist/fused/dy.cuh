@@ -47,7 +47,7 @@ template <int THREADS> struct dy_scratch {
         // Warps that add. Their number is a power of two, so that each has
         // whole quads.
         WARPS = THREADS >= 256 ? 8 : 4,
-        QUADS = 32 / WARPS, /* of columns, per warp */
+        QUADS = 32 / WARPS, /* quads of columns per warp */
         DOUBLES = 4 * C2,
     };
 };

@@ -106,7 +106,7 @@ template <class TILE, int DOWN> struct fc1_mma_product {
     };
     static_assert(WIDE % 2 == 0, "ldmatrix takes two tiles of weights at once");
     float sum[TALL][WIDE][4];
-    int row, out; // the first of the warp
+    int row, out; // first row and output of the warp
 
     __device__ __forceinline__ fc1_mma_product() {
         const int warp = threadIdx.x / 32;

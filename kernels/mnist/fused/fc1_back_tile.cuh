@@ -17,14 +17,14 @@ struct back_tile {
     static const enum precision P = PRECISION;
     enum {
         THREADS = 256,
-        ROWS = 64, // images at a time
+        ROWS = 64, // images processed at a time
         PIXELS = PIXELS_,
         CHANNELS = CHANNELS_,
         GROUPS = C2 / CHANNELS,
         PLACES = (PIXELS3 + PIXELS - 1) / PIXELS,
         WIDTH = PIXELS * CHANNELS, // features
         PAD = PRECISION == FP32 ? 4 : 8,
-        PITCH = WIDTH + PAD, // of weights and activations
+        PITCH = WIDTH + PAD, // pitch of weights and activations
         DH_PITCH = HIDDEN + PAD,
         // pitch of dp2: FP32's lanes write two neighbouring rows at the same
         // time
@@ -32,7 +32,7 @@ struct back_tile {
         QUADS = WIDTH / 4, // quads in a row
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
-        STEPS = HIDDEN / STRIDE, // quads of dfc1
+        STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
         // With FP32, 16 x QUADS threads have work; additional threads take part
         // of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,

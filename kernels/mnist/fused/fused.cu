@@ -89,7 +89,8 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
     for (int64_t i = 0; i < r->count; i++, ++*queued) {
         WEFT_TRY(
             fused_chain(&s->f, r->batch, i > 0, i + 1 < r->count, NULL, on));
-        if (cnn_interrupted()) // the loss's kernels may not have finished
+        if (cnn_interrupted()) // the kernels that compute the loss may not have
+                               // finished
             return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C in step %lld",
                              (long long)(r->first + i));
     }
@@ -296,7 +297,8 @@ static int fused_set(void *state, int index, const float *in,
     int status =
         error ? weft_cuda_fail(error, "weft_cnn_set") : weft_sync(stream);
     free(ours);
-    if (!status && l->columns > 1) // a matrix that may have a second copy
+    if (!status && l->columns > 1) // this matrix may have a second copy, which
+                                   // must be updated
         status = fused_shadows(&s->f, weft_cuda_stream(stream));
     return status;
 }

@@ -33,11 +33,11 @@
 
 enum {
     SIDE1 = 28,
-    PIXELS1 = SIDE1 * SIDE1, /* of the image and conv1's output */
+    PIXELS1 = SIDE1 * SIDE1, /* pixels of the image and of conv1's output */
     SIDE2 = 14,
-    PIXELS2 = SIDE2 * SIDE2, /* after pool 1 and of conv2's output */
+    PIXELS2 = SIDE2 * SIDE2, /* pixels after pool 1 and of conv2's output */
     SIDE3 = 7,
-    PIXELS3 = SIDE3 * SIDE3, /* after pool 2 */
+    PIXELS3 = SIDE3 * SIDE3, /* pixels after pool 2 */
     C1 = 32,
     C2 = 64,
     TAPS = 9,
@@ -113,12 +113,14 @@ struct fused {
 
     struct slots moments; /* (slot,MOMENTS) integers of 64 bits */
     void *p1;             /* T (batch,196,32): relu(bn1(conv1)) pooled */
-    uint8_t *code1;       /* (batch,196,32): the winner 0..3, 4: no gradient */
+    uint8_t *code1;       /* (batch,196,32): the winner 0..3, or 4 without a
+                           * gradient */
     void *c2;             /* (batch,196,64) conv2 without bias; an unrounded
                              float for FP32 and TF32, else T */
-    void *m2;             /* like c2, (batch,49,64): each window's winning
-                             value: the largest where bn2's weight > 0, the
-                             smallest where < 0, the first where it is 0 */
+    void *m2;             /* like c2, (batch,49,64): the winning value of each
+                             window, which is the largest where bn2's weight >
+                             0, the smallest where it is < 0, and the first
+                             where it is 0 */
     uint8_t *code2;       /* (batch,49,64): index of the winner, 0..3; the first
                            * of equal ones */
     struct slots sum2;    /* (slot,2,64): sums of c2 and of its squares */

@@ -14,7 +14,7 @@ enum { GRAPHS_KEPT = 4, GRAPH_SIZES = 3 };
 struct fused_graph {
     int batch;
     int64_t used;   /* number of the launch that last used it */
-    struct fused f; /* with the slots that these steps write */
+    struct fused f; /* `f` with the slots that these steps write */
     cudaGraphExec_t execs[GRAPH_SIZES]; /* NULL: not needed so far */
 };
 

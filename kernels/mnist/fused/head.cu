@@ -47,7 +47,7 @@ struct head_arguments {
 struct head_sums {
     float weights2[CLASSES][4], bias1[4];
     float bias2; /* lane c < 10: sum for class c */
-    float loss;  /* lane 0 */
+    float loss;  /* sum of the losses, in lane 0 */
 };
 
 /* Return the sum over all lanes to each lane, with the same bits in all. */

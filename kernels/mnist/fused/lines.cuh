@@ -26,7 +26,7 @@ enum {
     LINE = 128,                 /* in bytes */
     CHUNK = 16,                 /* in bytes */
     SIDE_LINES = SIDE2 + 2,     /* pixels in a row, with the border */
-    GROUP = 8,                  /* windows processed together */
+    GROUP = 8,                  /* number of windows processed together */
     GROUPS = (PIXELS3 + 7) / 8, /* 7; the last group has only one window */
 };
 

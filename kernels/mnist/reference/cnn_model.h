@@ -53,7 +53,7 @@ struct cnn_model {
 
     float *x0;     /* [n][h0 + 2][w0 + 2]: pixels with a border of zeros */
     float *x1;     /* [n][blocks1][hp][wp][BLOCK], with a border of zeros */
-    uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
+    uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, or DEAD */
     float *y2;     /* [n][blocks2][tile][4][BLOCK]: conv2 without its bias */
     float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners,
                       then the gradient there */
@@ -70,9 +70,10 @@ struct cnn_model {
     float *folded1;            /* [blocks1][TAPS + 1][BLOCK] */
     float *scale1, *scale2;    /* gamma / sqrt(var + eps) */
     float *shift2;             /* beta - mean * scale */
-    double *moments;           /* of this batch's patches */
-    double *mean1, *rstd1;     /* of conv1's output without its bias */
-    double *mean2, *rstd2;     /* of y2 */
+    double *moments;           /* statistics of this batch's patches */
+    double *mean1, *rstd1;     /* statistics of conv1's output without its
+                                * bias */
+    double *mean2, *rstd2;     /* statistics of y2 */
     struct cnn_worker *worker; /* [threads] */
     struct cnn_memory memory;  /* all of the above in one piece */
     size_t bytes;

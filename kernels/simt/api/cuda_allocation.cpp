@@ -25,10 +25,10 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    ALIGNMENT = 256,        // as cudaMalloc() guarantees
+    ALIGNMENT = 256,        // alignment in bytes, as cudaMalloc() guarantees
     GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
     LEAST_GUARD = 64 << 10, // the same if addresses are limited (ulimit -v)
-    MOST_MAPPED = 16384,    // each is one or two mappings, and Linux allows
+    MOST_MAPPED = 16384,    // each takes one or two mappings, and Linux allows
                             // 65530
     ZONE = 4096,            // bytes of canary around a malloc() block: a
                             // missing i < n writes up to a block of elements

@@ -23,7 +23,8 @@ enum : size_t {
     LATE_BYTES = 16 << 20, // bytes of freed memory kept before their reuse
     LATE_BLOCKS = 1024,    //
     LATE_MAPPINGS = 256,   // address ranges that stay unusable
-    FEW = 128              // maximum number to check whenever the host waits
+    FEW = 128              // maximum number of allocations to check whenever
+                           // the host waits
 };
 
 struct Heap {
@@ -181,7 +182,7 @@ static void retire(const Allocation &a, const char *when) {
     if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
-        free_array(a.base); // it is not reused soon
+        free_array(a.base); // this array is not reused soon
         return;
     }
     poison_freed(a);
@@ -228,7 +229,7 @@ void leave_graph(void *pointer) {
     Allocation *a = of_graph(pointer);
     if (!a) return;
     const Allocation gone = *a;
-    a->flags = 0; // from now on, it is the program's
+    a->flags = 0; // from now on, the memory is the program's
     if (!(gone.flags & GRAPH_FREES)) return;
     heap().live.erase(gone.address);
     retire(gone, "when its graph was destroyed");

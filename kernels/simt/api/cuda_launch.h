@@ -36,7 +36,7 @@ template <class T> struct Plain<T &> {
 
 template <class... P, size_t... I>
 void call_with(void (*kernel)(P...), void **arguments, Indices<I...>) {
-    (void)arguments; // if there are none
+    (void)arguments; // unused if there are no arguments
     kernel(*(typename Plain<P>::type *)arguments[I]...);
 }
 

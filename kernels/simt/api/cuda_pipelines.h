@@ -18,8 +18,8 @@ template <thread_scope scope, unsigned stages> struct pipeline_shared_state {
 };
 
 template <thread_scope scope> class pipeline {
-    barrier<scope> *full, *empty; /* of each stage; NULL for a single thread's
-                                   * pipeline */
+    barrier<scope> *full, *empty; /* barriers of each stage; NULL for a single
+                                   * thread's pipeline */
     unsigned stages;
     unsigned head = 0, tail = 0; /* number of stages filled and emptied so
                                   * far */

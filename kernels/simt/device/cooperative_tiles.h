@@ -21,7 +21,8 @@ struct WarpsTiles {
     unsigned launch;
     unsigned long long block;
     unsigned arrived[MAX_THREADS / WARP], epoch[MAX_THREADS / WARP];
-    const void *offered[MAX_THREADS]; /* pointers to the threads' stacks */
+    const void *offered[MAX_THREADS]; /* address of each thread's value, on the
+                                       * thread's stack */
 };
 inline thread_local WarpsTiles warps_tiles;
 

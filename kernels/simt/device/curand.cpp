@@ -20,7 +20,7 @@ struct alignas(32) Column {
 };
 
 struct Matrix {
-    Column column[STATE_BITS]; /* the image of the state's bit i */
+    Column column[STATE_BITS]; /* column i is the image of the state's bit i */
 };
 
 Column times(const Matrix &m, const Column &x) {

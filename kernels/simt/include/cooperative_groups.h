@@ -75,7 +75,7 @@ class thread_group {
   protected:
     enum Kind { BLOCK, GRID, LANES };
     Kind kind;
-    unsigned mask, meta_rank, meta_size; /* of a group of LANES */
+    unsigned mask, meta_rank, meta_size; /* for a group of kind LANES */
 
     explicit thread_group(Kind kind, unsigned mask = 0, unsigned meta_rank = 0,
                           unsigned meta_size = 1)

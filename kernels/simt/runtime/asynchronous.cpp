@@ -45,7 +45,7 @@ Errands *later_room(Errand errand, unsigned bytes) {
     Worker *worker = running_worker();
     go_inside(worker);
     Fiber *self = here();
-    promote(self); // so that the threads' ends are noticed
+    promote(self); // only a promoted block notices when a thread ends
     Pending *pending = pending_at(self);
     if (!pending) pending = pending_of(worker, self);
     Errands *all = &pending->of[errand];

@@ -23,7 +23,8 @@ inline namespace asm_fibers {
 enum {
     SHARED_BYTES = 512 << 10, // the limits of runtime.h, plus room to detect
                               // excess
-    SPINS_PER_YIELD = 8,      // a compare-and-swap may fail a few times
+    SPINS_PER_YIELD = 8,      // spins before a thread yields: a
+                              // compare-and-swap may fail a few times
     CHECK_EVERY = 64,         // unsuccessful turns between two checks for
                               // Ctrl-C
     SLOTS_BYTES = MAX_THREADS * SIMT_STACK,
@@ -328,12 +329,12 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     Worker *worker = worker_of(block);
     Job *job = worker->job;
     while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
-    if (site->launch != job->number) { // no other worker was faster
+    if (site->launch != job->number) { // no other worker has placed the arrays
+                                       // yet
         align = align < 16 ? 16 : align;
         const unsigned end = job->shared_used;
         unsigned offset = (end + align - 1) / align * align;
-        if (worker->checker) { // as far apart as the pattern of memory banks
-                               // repeats
+        if (worker->checker) { // keep the arrays apart by whole rows of banks
             const unsigned step = align < 128 ? 128 : (unsigned)align;
             const unsigned apart = (end + 128 + step - 1) / step * step;
             job->shared_gaps += apart - offset;
@@ -450,7 +451,8 @@ static void begin_job(Worker *worker, Job *job) {
     worker->stopped_at = 0;
     worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
-    if (job->order != SIMT_FORWARD) // the future place of the static arrays
+    if (job->order != SIMT_FORWARD) // clear the future place of the static
+                                    // arrays
         memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);
     if (dim.x != had.x || dim.y != had.y || dim.z != had.z ||
         order != worker->identity_order)
@@ -479,7 +481,7 @@ void run_blocks(Worker *worker, Job *job) {
     // others.
     if (modes_changed(worker->modes)) clean_processor(worker->modes);
     this_worker = 0;
-    forget_launches(launch); // entries that abandoned threads left
+    forget_launches(launch); // remove entries that abandoned threads left
 }
 
 } // namespace

@@ -196,7 +196,8 @@ void grid_barrier(const char *file = 0, unsigned line = 0);
 void checked_begin_thread(void *copy, const void *closure, size_t size);
 bool checked_next_thread(); /* false: this was the last thread */
 void checked_end();    /* the thread has reached the end of the kernel's body */
-void checked_leaves(); /* the thread leaves a function before its end */
+void checked_leaves(); /* the thread leaves a function before that function's
+                        * end */
 Fiber *checked_promoted();
 int checked_barrier(int vote, const char *file, unsigned line);
 uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
@@ -314,7 +315,7 @@ template <class Body> void run_threads(void *closure) {
 }
 #endif
 
-struct Place {}; // instead of <new>
+struct Place {}; // avoids including <new>
 
 } // namespace
 } // namespace simt
@@ -343,7 +344,7 @@ template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
     run(kernel, &ClosureOf<Body>::calls, &body);
 }
 
-template <size_t... I> struct Indices {}; // instead of <utility>
+template <size_t... I> struct Indices {}; // avoids including <utility>
 
 /* Let the next thread in the ring run. Returns when this thread's turn comes
  * again. */

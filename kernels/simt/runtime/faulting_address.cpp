@@ -95,7 +95,7 @@ uintptr_t operand_address(const ucontext_t *context, int *write) {
     if (mode == 3) return 0; // the operand is a register
     *write = direction(&in);
     bool no_base = base == 5 && mode == 0;
-    if (no_base) return 0; // relative to the code: cannot fault
+    if (no_base) return 0; // relative to the code, so it cannot fault
     if (base == 4) {
         const unsigned sib = *in.at++;
         const unsigned index = (sib >> 3 & 7) | (in.extend & 2) << 2;

@@ -21,7 +21,7 @@ inline namespace asm_fibers {
 static thread_local simt_fault last;
 static thread_local cudaError_t unreported;
 static std::atomic<bool> sticky;
-static std::atomic<int> stuck; // the sticky error
+static std::atomic<int> stuck; // the error while errors are sticky
 static std::atomic<int> warnings;
 
 static void set_index(unsigned *out, uint3 index) {

@@ -72,7 +72,8 @@ inline uintptr_t program_counter(const ucontext_t *context) {
  * stack that ends at `top`. */
 inline void redirect(ucontext_t *context, uintptr_t top, void (*to)()) {
     greg_t *registers = context->uc_mcontext.gregs;
-    registers[REG_RSP] = (greg_t)(top / 16 * 16 - 8); // as after a call
+    registers[REG_RSP] = (greg_t)(top / 16 * 16 - 8); // the stack pointer must
+                                                      // look as after a call
     registers[REG_RIP] = (greg_t)(uintptr_t)to;
     registers[REG_EFL] &= ~0x400; // string instructions move upwards
 }

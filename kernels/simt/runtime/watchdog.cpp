@@ -36,8 +36,8 @@ inline namespace asm_fibers {
 enum {
     LOOK_US = 10000,      // microseconds between two checks of a launch
     SLICE_US = 200,       // the same while threads wait for each other
-    STILL_MS = 50,        // time without a step of any block before more blocks
-                          // run
+    STILL_MS = 50,        // milliseconds without a step of any block before
+                          // more blocks run
     STOP_US = 1000,       // microseconds between two checks while a launch must
                           // end
     HOT_LOOKS = 100,      // checks at the SLICE_US rate after a block has made
@@ -45,9 +45,10 @@ enum {
     RELEASE_LOOKS = 2,    // checks without a launch before its handlers are
                           // removed
     IDLE_LOOKS = 50,      // checks without a launch before the watchdog sleeps
-    STUCK_MS = 6000,      // time without progress after which a checked launch
-                          // is ended
-    STUCK_CPU_MS = 4000,  // CPU time in which it could have made progress
+    STUCK_MS = 6000,      // milliseconds without progress after which a checked
+                          // launch is ended
+    STUCK_CPU_MS = 4000,  // milliseconds of CPU time in which it could have
+                          // made progress
     STUCK = 255,          // a reason in addition to enum simt_fault_kind
     GIVE_UP_LOOKS = 5000, // checks of a launch that does not end, before a
                           // message
@@ -137,12 +138,13 @@ static bool holds(const Text *text, uintptr_t address) {
     return address - text->start < text->size;
 }
 
-static Text runtime_text, kernel_text; // the extents of the code
+static Text runtime_text, kernel_text; // the extents of the runtime's and the
+                                       // kernel's code
 
 /* Pass a signal that is not the watchdog's to the previous handler. */
 static void pass_on(siginfo_t *info, void *raw) {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
-        return; // the watchdog's
+        return; // the signal is the watchdog's
     if (poke_hook.below.sa_flags & SA_SIGINFO ||
         (poke_hook.below.sa_handler != SIG_DFL &&
          poke_hook.below.sa_handler != SIG_IGN))
@@ -344,7 +346,9 @@ static void look_after(unsigned number) {
 
 static void release_if_idle() {
     std::unique_lock<std::mutex> guard(launching(), std::try_to_lock);
-    if (guard.owns_lock()) release_faults(); // otherwise a launch has begun
+    if (guard.owns_lock())
+        release_faults(); // without the lock, a launch has
+                          // begun
 }
 
 static void keep_watch(Watch *mine) {
@@ -383,7 +387,7 @@ static void rouse() {
         std::thread(keep_watch, watch).detach();
         watch->started = true;
     } catch (const std::exception &) {
-        awake.store(false); // from here on, no thread checks
+        awake.store(false); // from this point on, no thread checks
     }
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }

@@ -111,7 +111,8 @@ struct Barriers {
     unsigned last;  /* index of the barrier that it left last, if any */
     const char *file[MOST];
     unsigned line[MOST], visits[MOST];
-    unsigned before[MOST][MOST]; /* [i][j]: visits[j] when it was last at i */
+    unsigned before[MOST][MOST]; /* [i][j]: visits[j] at the time when it was
+                                  * last at i */
 };
 
 /* The state of one worker while it runs the blocks of an instrumented
@@ -129,7 +130,7 @@ struct Checker {
     const void *step;              /* start of the last basic block */
     uint64_t sites[SITE_CACHE];    /* at [hash(pc)]; see site_tag() */
     Array last;                    /* last array found outside the arena */
-    Arrival arrivals[MAX_THREADS]; /* of this epoch or an earlier one */
+    Arrival arrivals[MAX_THREADS]; /* each is of this epoch or an earlier one */
     const char *dynamic; /* name of the dynamic memory that was used last */
     unsigned dynamic_launch;
     struct Blanks *blanks; /* see blanks.cpp; NULL: none so far */

@@ -122,7 +122,8 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
                                         : sectors_of(size, mask, at));
     if (space != SHARED) return cost;
     const unsigned word = size < 4 ? 4 : size;
-    const unsigned together = 4 * BANKS / word; // lanes served together
+    const unsigned together = 4 * BANKS / word; // number of lanes served
+                                                // together
     for (unsigned first = 0; first < WARP; first += together) {
         unsigned part = mask >> first;
         if (together < WARP) part &= (1u << together) - 1;
@@ -138,7 +139,8 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
 /* ---- atomics that count as plain accesses
  * ---------------------------------- */
 
-static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind; 0: unchanged
+static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind that a site
+                                               // counts as; 0: its actual kind
 
 Kind counted_as(unsigned site) {
     const uint8_t other = others[site].load(std::memory_order_relaxed);

@@ -54,7 +54,7 @@ struct Cost {
  * requests. The cost also depends on the position of the first address in its
  * sector (or word), which is the request's phase. */
 struct Pattern {
-    unsigned mask;        /* bits of the lanes */
+    unsigned mask;        /* mask of the lanes */
     unsigned lanes;       /* number of lanes */
     uint64_t delta[WARP]; /* difference of lane i's entry to the first lane's */
     unsigned met;         /* number of phases that have hits */
@@ -76,11 +76,12 @@ struct SiteArray {
 /* The numbers of times that lanes on different paths reach a site, while they
  * are matched. */
 struct Times {
-    unsigned seen;        /* by this lane, so far */
-    unsigned most, least; /* by the busiest lane; by the least busy lane that
-                             reaches it and has not ended */
+    unsigned seen;        /* visits of this lane so far */
+    unsigned most, least; /* visits of the busiest lane; visits of the least
+                             busy lane that reaches the site and has not
+                             ended */
     int live;             /* number of such lanes */
-    unsigned take;        /* number that is counted now */
+    unsigned take;        /* number of visits that are counted now */
 };
 
 /* The counts of a site by one worker. */

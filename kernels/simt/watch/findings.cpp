@@ -113,8 +113,8 @@ static bool count(const Job *job, const Found &f, bool known_only) {
         Kept *kept = all.list[known->second];
         const bool better = is_earlier(f, *kept);
         if (known_only && better)
-            return false; // the better finding deserves
-                          // its text
+            return false; // the earlier finding must be kept, so its text is
+                          // needed
         const bool one_warp = kept->found.one_warp && f.one_warp;
         if (better) keep(job, f, kept);
         kept->found.one_warp = one_warp;

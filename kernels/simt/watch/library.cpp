@@ -75,7 +75,7 @@ static bool free_heap(void *memory) {
     if (mine) give_to_heap(array.size);
     if (mine) return free_array(memory);
     if (in_kernel()) bad_free(memory);
-    return true; // in no case memory of the C library
+    return true; // this is never memory of the C library
 }
 
 } // namespace

@@ -34,8 +34,8 @@ struct Log {
     uint64_t *entries; /* entries of thread i begin at byte i * LOG_BYTES */
     Tally *tally;      /* the counts so far (counters.h) */
     unsigned count[MAX_THREADS];
-    unsigned useless; /* bit for each warp: waiting for its other lanes did not
-                       * help */
+    unsigned useless; /* a bit for each warp: waiting for its other lanes did
+                       * not help */
 };
 
 inline void log_begin_launch(Job *) {}

@@ -28,11 +28,12 @@ enum : size_t {
                                    // size,
     MOST_ZONE = 1 << 20,           // within these limits
     NEAR_ZONE = 64,                // red zone for memory that kernels allocate
-    LATE_PART = 8,                 // fraction of the arena that is freed and
+    LATE_PART = 8,                 // part of the arena that may be freed and
                                    // not yet reused
-    LATE_MEMORY = (size_t)4 << 20, // maximum of freed memory that is not given
-                                   // back
-    PAGES_FROM = 64 << 10,         // size worth giving back to the system
+    LATE_MEMORY = (size_t)4 << 20, // maximum bytes of freed memory that is not
+                                   // given back
+    PAGES_FROM = 64 << 10,         // bytes of an array worth giving back to the
+                                   // system
     STEP = (size_t)64 << 20        // step by which the arena grows
 };
 
@@ -352,7 +353,7 @@ static bool within(const void *at, size_t size) {
 void mark_written(const void *at, size_t size) {
     if (!within(at, size)) return;
     uint8_t *states = arena.states + ((uintptr_t)at - arena.base);
-    for (size_t i = 0; i < size; i++) // states outside an array stay 0
+    for (size_t i = 0; i < size; i++) // the states outside an array stay 0
         states[i] = states[i] & LIVE ? (uint8_t)(LIVE | WRITTEN) : states[i];
 }
 

@@ -54,7 +54,7 @@ Subscript::Subscript(long long index, const Sides &sides, const char *between) {
     long long parts[4] = {index};
     int count = 1;
     for (; count < 4 && sides.inner[count - 1]; count++) {
-        long long row = 1; // elements in a row
+        long long row = 1; // number of elements in a row
         for (int i = count - 1; i < 3 && sides.inner[i]; i++)
             row *= sides.inner[i];
         const long long rest = parts[count - 1];

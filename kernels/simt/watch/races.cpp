@@ -132,7 +132,8 @@ unsigned take_id(Checker *checker) {
     Races &races = checker->races;
     if (races.next == races.end) {
         const unsigned batch = ids.next.fetch_add(1);
-        if (batch >= BATCHES) { // two billion intervals in one launch
+        if (batch >= BATCHES) { // this takes two billion intervals in one
+                                // launch
             ids.next = BATCHES;
             races.off = races.slow = true;
             return races.next - 1;

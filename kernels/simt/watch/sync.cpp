@@ -248,7 +248,8 @@ static void release(Checker *checker, unsigned me, Variable variable,
         tell_block(checker, variable, told_by(checker, me, nearby));
     if (variable & 1 || checker->job->blocks == 1) return;
     const Fence &wide = fence ? *fence : sync.fences[FENCE_DEVICE][me];
-    const bool now = wide.id >= races.interval; // otherwise before a barrier
+    const bool now = wide.id >= races.interval; // otherwise the fence came
+                                                // before a barrier
     Told told = told_by(checker, me, wide);
     if (!now) told.warp = 0, told.all.reset();
     tell_mates_fences(checker, me, &told);

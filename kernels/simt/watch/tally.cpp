@@ -40,8 +40,7 @@ static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
     if (p->mask != mask) return false;
     const int last = WARP - 1 - __builtin_clz(mask);
     if (entries[last] - first != p->delta[last])
-        return false; // most patterns differ
-                      // there
+        return false; // this entry differs in most requests that do not fit
     uint64_t differ = 0;
     if (mask == ~0u)
         for (int lane = 0; lane < WARP; lane++)
@@ -163,8 +162,8 @@ void change_array(Tally *tally, SiteTally *t, uintptr_t address) {
         t->arrays = found;
     }
     if (found->space != t->at->space || !t->at->size)
-        for (int i = 0; i < PATTERNS; i++) // their costs differ at the new
-                                           // place
+        for (int i = 0; i < PATTERNS; i++) // the patterns' costs differ in the
+                                           // new array
             memset(t->patterns[i].cost, 0, sizeof t->patterns[i].cost);
     t->at = found;
     const unsigned word = t->size < 4 ? 4 : t->size;
