@@ -141,9 +141,9 @@ int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 weft_stream stream);
 
 /* Compute gradients from dy (n,oc,h',w'): dx with the shape of x, dweight with
- * that of weight, dbias (oc). Each of the three may be NULL and is then
- * skipped. Only dweight reads x, and only dx reads weight; an input that is not
- * read may be NULL. */
+ * the shape of weight, and dbias (oc). Each of the three may be NULL and is
+ * then skipped. Only dweight reads x, and only dx reads weight; an input that
+ * is not read may be NULL. */
 int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
                          int n, int ic, int h, int w, int oc, int kh, int kw,
@@ -159,9 +159,9 @@ int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                      const float *x, const float *weight, const float *bias,
                      int n, int c, int h, int w, float eps, weft_stream stream);
 
-/* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x, weight,
- * and the mean and rstd of the forward pass. All three gradients are
- * required. */
+/* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x
+ * (n,c,h,w), weight (c), and the mean (c) and rstd (c) of the forward pass. All
+ * three gradients are required. */
 int weft_batchnorm2d_backward(int rung, float *dx, float *dweight, float *dbias,
                               const float *dy, const float *x,
                               const float *weight, const float *mean,
@@ -315,10 +315,10 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
                      float *logits, weft_stream stream);
 
 /* One section of a step and its time in microseconds. Names are "batch",
- * "forward.LAYER", "backward.LAYER", "update", "zero"; '+' joins fused layers
- * ("forward.conv1+bn1+relu1+pool1"). A kernel that runs layers both forward and
- * backward is named after the forward pass; "backward.conv2.weight" computes
- * only that gradient. */
+ * "forward.LAYER", "backward.LAYER", "update" and "zero"; '+' joins fused
+ * layers ("forward.conv1+bn1+relu1+pool1"). A kernel that runs layers both
+ * forward and backward is named after the forward pass. "backward.conv2.weight"
+ * computes only that gradient. */
 struct weft_section {
     const char *name;
     float us;
@@ -342,8 +342,8 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);
 
-/* Return the bytes of target memory that this model holds, data sets
- * included. */
+/* Return the bytes of target memory that this model holds, data sets included,
+ * or 0 if `cnn` is NULL. */
 size_t weft_cnn_bytes(const weft_cnn *cnn);
 
 /* cdef: ... to here. */

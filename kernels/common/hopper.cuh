@@ -45,7 +45,7 @@ PTX_INLINE unsigned shared_address(const void *shared) {
 #endif
 
 /* Round `raw` up to a multiple of 1024 bytes, where swizzled boxes may start.
- * Request 1024 bytes of dynamic shared memory more than the boxes need. */
+ * Request 1024 bytes more of dynamic shared memory than the boxes need. */
 PTX_INLINE char *aligned_1024(void *raw) {
     return (char *)raw + (0u - (unsigned)(size_t)raw) % 1024;
 }
@@ -149,7 +149,8 @@ PTX_INLINE void fence_barrier_init() {
 }
 
 /* Make this thread's stores to shared memory visible to later TMA and wgmma
- * instructions. For other threads' stores, a barrier must follow in between. */
+ * instructions. To include the stores of other threads, a barrier must follow
+ * this call. */
 PTX_INLINE void fence_proxy_async() {
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -257,8 +258,8 @@ template <int N> PTX_INLINE void registers_up() {}
 template <int N> PTX_INLINE void registers_down() {}
 #endif
 
-/* Wait at barrier `number` (1 to 15) of the block for `threads` threads, whole
- * warps. __syncthreads() uses number 0. */
+/* Wait at barrier `number` (1 to 15) of the block for `threads` threads, which
+ * must be whole warps. __syncthreads() uses number 0. */
 PTX_INLINE void named_barrier(int number, int threads) {
 #if PTX_TWIN
     hopper_twin::named_barrier(number, threads);

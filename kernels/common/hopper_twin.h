@@ -1,4 +1,4 @@
-/* hopper_twin.h -- hopper.cuh on the CPU target, in plain code. */
+/* hopper_twin.h -- plain code that replaces hopper.cuh on the CPU target. */
 #ifndef WEFT_HOPPER_TWIN_H
 #define WEFT_HOPPER_TWIN_H
 #include <cooperative_groups.h> // for tiles of several warps

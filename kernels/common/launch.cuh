@@ -4,7 +4,7 @@
 #define WEFT_LAUNCH_CUH
 #include "internal.cuh"
 
-/* Return an attribute of the current device. */
+/* Return the value of an attribute of the current device. */
 static inline int device_has(cudaDeviceAttr which) {
     int device = 0, value = 0;
     cudaGetDevice(&device);

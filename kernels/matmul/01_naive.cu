@@ -25,7 +25,7 @@
 
 enum { SIDE = 16, MAX_GRID = 65535 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void matmul_naive(float *c, const float *a, const float *b,
                                     int m, int n, int k, struct extras x,
                                     size_t col0) {

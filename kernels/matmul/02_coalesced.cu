@@ -16,7 +16,7 @@
 
 enum { SIDE = 16 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void matmul_coalesced(float *c, const float *a,
                                         const float *b, int m, int n, int k,
                                         struct extras x) {

@@ -58,7 +58,7 @@ static __device__ __forceinline__ void multiply(float acc[TM],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_registers_1d(float *c, const float *a, const float *b, int m, int n,
                         int k, struct extras x) {

@@ -76,7 +76,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_vectorised(float *c, const float *a, const float *b, int m, int n,
                       int k, struct extras x) {

@@ -76,7 +76,7 @@ struct Shape {
     };
 };
 
-/* The tiles of c that a block computes, one after another. */
+/* The tiles of c that a block computes, in their order. */
 struct order {
     int down, across; /* tiles per matrix */
     int tiles;        /* tiles of all matrices */
@@ -216,7 +216,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
         }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_pipeline(float *c, const float *a, const float *b, int m, int n,

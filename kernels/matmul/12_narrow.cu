@@ -78,7 +78,7 @@ stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
     }
 }
 
-/* Return the sum over groups of LANES lanes to every lane. */
+/* Return the sum over a group of LANES lanes to each of its lanes. */
 template <int LANES>
 static __device__ __forceinline__ float lanes_sum(float value) {
     for (int distance = LANES / 2; distance > 0; distance /= 2)
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS,
         }
     __syncthreads();
     for (int i = threadIdx.x; i < HEIGHT * COLS; i += THREADS) {
-        // Neighbouring threads store neighbouring elements.
+        // Let neighbouring threads store neighbouring elements.
         const int r = on_side ? i % HEIGHT : i / COLS;
         const int j = on_side ? i / HEIGHT : i % COLS;
         const size_t row = row0 + r, col = (size_t)col0 + j;

@@ -171,7 +171,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // If k is short, such as 17, half of the last tile would be zeros.
+            // If k is short, such as 17, half of the last tile would be zeros,
+            // so skip them.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)

@@ -17,7 +17,7 @@ struct bf16_numbers {
     static __device__ __forceinline__ uint4 ready(uint4 eight) { return eight; }
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_bf16(float *c, const __nv_bfloat16 *a, const __nv_bfloat16 *b,
                      int m, int n, int k, struct extras x) {

@@ -25,7 +25,7 @@ struct fp16_numbers {
     static __device__ __forceinline__ uint4 ready(uint4 eight) { return eight; }
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_fp16(float *c, const __half *a, const __half *b, int m, int n,
                      int k, struct extras x) {

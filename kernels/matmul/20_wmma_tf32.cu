@@ -31,7 +31,7 @@ struct tf32_numbers {
     }
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_tf32(float *c, const float *a, const float *b, int m, int n,
                      int k, struct extras x) {

@@ -96,7 +96,7 @@ redo_warp(float totals[S::DOWN][S::ACROSS][4], const float *a, const float *b,
             }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_3xtf32(float *c, const float *a, const float *b, int m, int n,

@@ -10,7 +10,7 @@
 /* g++: -O1 */
 #include "mma_tile.cuh"
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_bf16(float *c, const __nv_bfloat16 *a, const __nv_bfloat16 *b,

@@ -24,7 +24,7 @@
 /* g++: -O1 */
 #include "mma_tile.cuh"
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_fp16(float *c, const __half *a, const __half *b, int m, int n,

@@ -38,7 +38,7 @@ rounded(struct fragments<S> f) {
     return f;
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_tf32(float *c, const float *a, const float *b, int m, int n,

@@ -108,7 +108,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_tf32(float *c, const __grid_constant__ tensor_map a_map,

@@ -65,8 +65,9 @@ template <int BN_> struct shape {
 
 /* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for the
  * four products, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2 q or
- * 2 q + 1 of rows g: the swizzle puts the eight chunks into different banks. x
- * itself serves as hi: the tensor cores ignore the low 13 bits. */
+ * 2 q + 1 of rows g, and the swizzle puts the eight chunks into different
+ * banks. x itself serves as hi, since the tensor cores ignore the low 13
+ * bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -160,8 +161,8 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
- */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored
+ * (n,k). */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,

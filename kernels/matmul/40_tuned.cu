@@ -35,8 +35,7 @@ enum {
     STORE_US = 4,       // time of launch and first loads of kernels that mostly
                         // store
     ADD_US = 3,         // time to add the parts of k
-    COPY_US = 3,        // time to copy operands, in addition to that of their
-                        // bytes
+    COPY_US = 3,        // fixed time to copy operands; COPIED gives the rest
     COPIED = 3000       // bytes read and written per nanosecond
 };
 
@@ -74,7 +73,7 @@ static double tma_pairs_us(const struct product *q) {
 }
 
 static double k_groups_us(const struct product *q) {
-    // Every tile starts a new block.
+    // Every tile starts a new block, so each adds a fixed time.
     const double each = 3.0, start = 2.0;
     const double tile_us = each + 64.0 * 128.0 * q->k / RATE / 0.96;
     const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);

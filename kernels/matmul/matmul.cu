@@ -103,7 +103,7 @@ enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
  * int. */
 enum { LONGEST = INT_MAX - 4095 };
 
-/* Return one of the call's options; options may be NULL. */
+/* Return the value of one of the call's options; `options` may be NULL. */
 #define OPTION(options, field, otherwise) \
     ((options) ? (options)->field : (otherwise))
 

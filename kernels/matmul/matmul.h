@@ -1,4 +1,4 @@
-/* matmul.h -- declarations that the rungs of the matmul ladder share.
+/* matmul.h -- declarations shared by the rungs of the matmul ladder.
  *
  * A rung is one file: its kernel, the function that launches it, and at the end
  * its line of the table,

@@ -33,7 +33,8 @@
 #define WEFT_WGMMA_CUH
 #include "../common/hopper.cuh"
 
-// Only the architecture-specific target has wgmma: sm_90a, not sm_90 or sm_100.
+// Whether the target has wgmma. Only architecture-specific targets have it:
+// sm_90a, not sm_90 or sm_100.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define WGMMA_HERE 1
 #else

@@ -70,7 +70,7 @@ struct cnn_impl {
     int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
                  weft_stream stream);
 
-    /* See weft_cnn_peek(). */
+    /* Copy an array of the last pass, as described for weft_cnn_peek(). */
     int (*peek)(void *state, const char *name, int shape[4], float *out,
                 size_t count, weft_stream stream);
 };

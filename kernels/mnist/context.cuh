@@ -81,7 +81,7 @@ struct visit {
 
 /* ---- data.cu ------------------------------------------------------------- */
 
-/* Make room for `count` indices. */
+/* Make room for `count` indices, or free the memory. */
 int cnn_grow_order(struct order *order, int count, weft_stream stream);
 void cnn_release_order(struct order *order);
 

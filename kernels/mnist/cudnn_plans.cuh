@@ -21,8 +21,8 @@ struct plan {
 enum { UNKNOWN = -1, BATCH_NORM = 0 };
 enum {
     PLANS = 64
-};                                  // maximum number of plans; a batch size
-                                    // needs four
+}; // maximum of plans; four for each batch
+   // size
 enum { ONES = 1 << 20 };            // the longest sum that cuBLAS computes here
 #define WORKSPACE ((size_t)2 << 30) // maximum size in bytes
 
@@ -207,8 +207,8 @@ static cudnnStatus_t time_mode(struct vendor *v, const cudaEvent_t ends[2],
     return status;
 }
 
-/* Store the faster mode in *mode: persistent, which cuDNN lacks for some
- * shapes, or not. */
+/* Store the faster mode in *mode: the persistent mode, which cuDNN lacks for
+ * some shapes, or the other one. */
 template <class Run>
 static int search_mode(struct vendor *v, int *mode, Run run) {
     cudaEvent_t ends[2];

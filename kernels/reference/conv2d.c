@@ -112,7 +112,7 @@ static void gather_row(float *cols, const struct piece *pieces, int count,
     for (int i = 0; i < count; i++) {
         const struct piece *p = &pieces[i];
         const int seen = (unsigned)(p->row + dy) < (unsigned)s->h;
-        // As unsigned numbers, columns left of the row are large.
+        // Viewed as unsigned numbers, columns left of the row are large.
         const vunsigned col = (vunsigned)(viota() + (p->col + dx));
         const vint inside = (vint)(col < (unsigned)(seen ? s->w : 0));
         vstore(cols + p->at,

@@ -19,7 +19,8 @@
 
 #include "simd.h"
 
-/* A full tile fills the registers: 2 * 14 sums + 2 of b + 1 of a = 31 of 32. */
+/* A full tile fills the registers: 2 * 14 sums, 2 vectors of b and 1 of a take
+ * 31 of 32. */
 enum { TILE_ROWS = VREGS == 32 ? 14 : 6, TILE_COLS = 2 * VLEN };
 
 SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }

@@ -289,8 +289,9 @@ static int multiply_block(const struct product *q, int i0, int j0) {
     return 0;
 }
 
-/* Choose the blocks of c: enough for all threads, yet large and nearly square,
- * since each packs its rows of a and its columns of b. */
+/* Choose the blocks of c. There must be enough for all threads, but they should
+ * be large and nearly square, since each packs its rows of a and its columns of
+ * b. */
 static void choose_blocks(struct product *q, int threads) {
     const int fewest = ceil_div(q->n, BN);
     double least = INFINITY;

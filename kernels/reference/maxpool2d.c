@@ -3,7 +3,8 @@
  * runs along a row, whatever the size of the windows. */
 #include "reference.h"
 
-/* Pool a row of `ow` windows whose top row is x, rows w apart. */
+/* Pool a row of `ow` windows. x is the first of their pixel rows, which are w
+ * apart. */
 static void pool_row(float *restrict y, int32_t *restrict argmax,
                      const float *restrict x, int w, int ow, int kh, int kw) {
     for (int col = 0; col < ow; col++) {

@@ -56,7 +56,8 @@ static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
 }
 
 /* ---- from slots to sums over patches, in three steps --------------------- */
-/* The block synchronises after each step. Threads 0 to 80 take part. */
+/* Shared memory for the three steps. The block synchronises after each step.
+ * Threads 0 to 80 take part. */
 
 struct bn1_scratch {
     moment sums[MOMENTS];

@@ -20,7 +20,8 @@ enum {
     THREADS = 128, /* 16 strips, of which the last two are idle */
     CHANNELS = 4,
     HALF_ROWS = SIDE2 / 2,       /* rows of windows */
-    IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image: THREADS items */
+    IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image, which make
+                                  * THREADS items */
     GROUPS = C1 / CHANNELS,      /* number of threads across the channels */
     STRIP = SIDE2 / 2,           /* windows of a thread */
 };

@@ -144,7 +144,8 @@ copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);
 }
 
-/* Blocks 2 i and 2 i + 1 process image i. */
+/* Compute both gradients for the batch. Blocks 2 i and 2 i + 1 process image
+ * i. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_back(struct back_arrays a) {

@@ -47,7 +47,7 @@ template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
     }
 };
 
-/* A thread's place in the block. */
+/* The position of a thread in the block's work. */
 struct conv_place {
     int pair, tile_y, tile_x, part;
 };
@@ -72,7 +72,7 @@ copy_weights(float *weights_s, const float *weights, int all) {
                      weights + (size_t)(i / QUADS) * all + 4 * (i % QUADS));
 }
 
-/* Zero the border. */
+/* Zero the border of the image. */
 template <class S>
 static __device__ __forceinline__ void clear_border(float *image_s) {
     enum {

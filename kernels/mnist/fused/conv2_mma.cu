@@ -145,7 +145,8 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
     }
 }
 
-/* Blocks part, part + PARTS, ... share the images. */
+/* Compute conv2's forward pass. Blocks part, part + PARTS, ... share the
+ * images. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {

@@ -41,7 +41,8 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     return from;
 }
 
-/* Doubles of shared memory for the sums of both arrays: [4][64]. */
+/* The size in doubles of the shared memory for the sums of both arrays:
+ * [4][64]. */
 template <int THREADS> struct dy_scratch {
     enum {
         // Warps that add. Their number is a power of two, so that each has

@@ -79,7 +79,7 @@ static __device__ __forceinline__ void load4(float v[4], const T *p) {
     v[2] = from_bits(four.y & 0xffff, p), v[3] = from_bits(four.y >> 16, p);
 }
 
-/* Store four floats, or four 16-bit values, from v in p. */
+/* Store four floats, or four 16-bit values, from v to p. */
 static __device__ __forceinline__ void put4(float *p, const float v[4]) {
     *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
 }

@@ -48,7 +48,7 @@ template <class T, int CHANNELS> struct lines {
     }
 };
 
-/* Rows of K weights. */
+/* The layout of rows of K weights. */
 template <class T, int K> struct weight_rows {
     enum { ROW = K * (int)sizeof(T), CHUNKS = ROW / CHUNK };
     static __device__ __forceinline__ int at(int row, int chunk) {

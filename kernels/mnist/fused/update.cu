@@ -170,7 +170,8 @@ static __global__ void __launch_bounds__(THREADS)
     pdl_trigger();
     const struct step s = {f.params, f.grads, f.run->lr, (float)batch, f.eps};
     int block = blockIdx.x;
-    // The roles with the longest paths come first.
+    // The roles with the longest paths come first, so that they do not delay
+    // the end.
     if (block < BN1_BLOCKS) return update_conv1(&s, &f, next, block);
     if ((block -= BN1_BLOCKS) < BN2_BLOCKS)
         return update_bn2(&s, f.sum2, f.sum4, block);

@@ -66,8 +66,9 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
 }
 
 /* Transform row `c` (one input channel) of one pair of blocks of conv2's weight
- * to Winograd's form, into u2 (blocks2, positions, blocks1, BLOCK in, BLOCK
- * out) and u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
+ * to Winograd's form, and store it in u2 (blocks2, positions, blocks1, BLOCK
+ * in, BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK
+ * in). */
 static void transform_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     const float *from =
@@ -88,7 +89,7 @@ static void transform_row(struct cnn_model *m, int o, int b, int c) {
     }
 }
 
-/* Recompute Winograd's form from conv2's weight. */
+/* Recompute the Winograd form of conv2's weight. */
 void cnn_transform_weight2(struct cnn_model *m) {
     for (int o = 0; o < m->blocks2; o++)
         for (int b = 0; b < m->blocks1; b++)

@@ -8,7 +8,7 @@
 
 namespace {
 
-/* Sets the CPU's rounding mode during its lifetime. */
+/* An object that sets the CPU's rounding mode during its lifetime. */
 class Rounding {
     int before;
 

@@ -105,7 +105,7 @@ SIMT_C void __sincosf(float x, float *s, float *c) noexcept {
 SIMT_C1(cyl_bessel_i0) SIMT_C1(cyl_bessel_i1) SIMT_C1(erfcinv) SIMT_C1(erfcx)
 SIMT_C1(erfinv) SIMT_C1(normcdf) SIMT_C1(normcdfinv)
 SIMT_C2(rhypot)
-extern "C" { // C23 has these two
+extern "C" { // C23 declares these two functions
 SIMT_C1(cospi) SIMT_C1(sinpi)
 }
 double norm(int, const double *) noexcept;

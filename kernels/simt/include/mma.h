@@ -69,7 +69,7 @@ template <class T, class Stored, int count> struct alignas(16) simt_fragment {
     Stored x[count];
 };
 
-/* Not supported: other types (integers, double, 4 bits and 1). */
+/* Other types (integers, double, 4 bits and 1) are not supported. */
 template <class Use, int m, int n, int k, class T, class Layout = void>
 class fragment;
 

@@ -89,7 +89,7 @@ class CheckedUnseen {
 };
 #pragma GCC visibility pop
 
-/* A copy by cp.async. */
+/* A copy by cp.async, to be performed later. */
 struct LaterCopy : Later {
     const void *from;
     size_t zeros; /* number of bytes at its end that are not read but set to

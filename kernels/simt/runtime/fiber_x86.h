@@ -1,4 +1,5 @@
-/* fiber_x86.h -- fibers on x86-64: a switch of a few instructions, inlined. */
+/* fiber_x86.h -- fibers on x86-64: a switch takes a few instructions and is
+ * inlined. */
 #ifndef SIMT_FIBER_X86_H
 #define SIMT_FIBER_X86_H
 

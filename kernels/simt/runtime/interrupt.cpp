@@ -1,4 +1,4 @@
-/* interrupt.cpp -- Ctrl-C ends a long launch: see simt_watch_begin(). */
+/* interrupt.cpp -- ends long launches on Ctrl-C; see simt_watch_begin(). */
 #include <mutex>
 
 #include "signals.h"

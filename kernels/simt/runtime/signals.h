@@ -83,8 +83,8 @@ inline int was_write(const ucontext_t *context) {
     const bool page_fault = registers[REG_TRAPNO] == 14;
     return page_fault ? (int)(registers[REG_ERR] >> 1 & 1) : -1;
 }
-/* Read the processor's modes, and restore them after an interrupted
- * computation. */
+/* Read the processor's modes, compare them, or restore them after an
+ * interrupted computation. */
 inline unsigned processor_modes() { return __builtin_ia32_stmxcsr(); }
 inline bool modes_changed(unsigned since) {
     return (processor_modes() ^ since) & ~0x3fu; // except for the exception

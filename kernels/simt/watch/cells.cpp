@@ -15,7 +15,7 @@ inline namespace asm_fibers {
  * load or store. */
 enum Way { PLAIN_READ, WEAK_READ, PLAIN_WRITE, UPDATE };
 
-/* The values that are the same for all words of an access. */
+/* The values that are the same for all words of one access. */
 struct Judge {
     Checker *checker;
     Fiber *self;

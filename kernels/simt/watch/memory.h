@@ -61,7 +61,8 @@ extern __attribute__((visibility("hidden"))) Arena arena;
  * Returns true if there is an arena. */
 bool start_checking();
 /* Reserve addresses for a shadow of the arena, `each` bytes for each word, all
- * 0. It is writable as far as arrays reach. NULL: there is no room. */
+ * 0. It is writable as far as arrays reach. Returns NULL if there is no
+ *    room. */
 void *reserve_shadow(size_t each);
 bool checking();
 

@@ -1,4 +1,4 @@
-/* report.cpp -- all results as JSON text: see simt_check.h. */
+/* report.cpp -- all results as JSON text; see simt_check.h. */
 #include "report.h"
 
 #include <stdlib.h>
