@@ -3,7 +3,7 @@
  * Naive
  * Idea:    one thread per element of the result, in both directions. Each of
  *          the three gradients is a matrix product or a sum over the batch, and
- *          each has its own kernel.
+ *          each has a separate kernel.
  * Limit:   as in matmul's naive rung, two loads for each multiply-add. Forward,
  *          neighbouring threads read rows of weight that are `in` apart, so
  *          their loads do not coalesce. dbias has only `out` threads.

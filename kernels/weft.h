@@ -1,7 +1,7 @@
 /* weft.h -- every kernel of the lab, as plain C.
  *
  * Functions of type int return WEFT_OK or a negative status. They never print
- * and never exit, because the caller is somebody's notebook. After a failure
+ * and never exit, because the caller is usually a notebook. After a failure
  * weft_last_error() returns one line that names the mistake and its numbers.
  *
  * The same sources build twice: libweft_cpu_* (g++, arrays in host memory) and
@@ -17,10 +17,11 @@
  * when the work is done. Outputs are overwritten, except that weft_matmul()
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
- * An op returns WEFT_EINVAL and launches nothing if an argument is invalid: a
- * rung that cannot run here, a size below 1, NULL for an array that is not
- * optional, or an array of more than 2^39 - 256 elements. The same holds for
- * every limit that the function's comment states. */
+ * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
+ * Invalid are a rung that cannot run on this target or device, a size below 1,
+ * NULL for an array that is not optional, an array of more than 2^39 - 256
+ * elements, and any value outside a limit that the function's comment
+ * states. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -41,7 +42,8 @@ enum weft_status {
     WEFT_EINTR = -5   /* Ctrl-C ended the call; its outputs are incomplete. */
 };
 
-/* A cudaStream_t, opaque here so that this header needs no CUDA header. */
+/* A cudaStream_t, declared as opaque so that this header needs no CUDA
+ * header. */
 typedef struct weft_stream_st *weft_stream;
 
 /* ---- the library ------------------------------------------------------- */
@@ -150,11 +152,11 @@ int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const struct weft_conv2d_options *options,
                          weft_stream stream);
 
-/* Compute y = (x - mean) * rstd * weight + bias for each channel, where mean
- * and the biased variance are those of this batch and rstd = 1 / sqrt(var +
- * eps). x, y (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than 1
- * and eps finite and above 0. mean and rstd are outputs, kept for the backward
- * pass. Source: Ioffe and Szegedy, Batch Normalization, 2015. */
+/* Compute y = (x - mean) * rstd * weight + bias for each channel, where rstd =
+ * 1 / sqrt(var + eps). mean and the biased variance var are those of this
+ * batch. x, y (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than
+ * 1 and eps finite and above 0. mean and rstd are outputs, kept for the
+ * backward pass. Source: Ioffe and Szegedy, Batch Normalization, 2015. */
 int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                      const float *x, const float *weight, const float *bias,
                      int n, int c, int h, int w, float eps, weft_stream stream);
@@ -212,8 +214,8 @@ int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
                        weft_stream stream);
 
 /* Compute dlogits (n,classes) = (prob - onehot(target)) * dloss / n. prob
- * (n,classes) is the softmax of the forward pass and target (n) is int64. dloss
- * (1) is an array in the target's memory, or NULL for 1. A target outside
+ * (n,classes) is the softmax of the forward pass, and target (n) is int64.
+ * dloss (1) is an array in the target's memory, or NULL for 1. A target outside
  * [0,classes) gives WEFT_EINVAL in the CPU build and a row of NaNs on the
  * GPU. */
 int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
@@ -295,9 +297,9 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
 /* Train on the images order[0..count) of the training set in batches of `batch`
  * images; the last batch may be smaller. `order` is a host array of indices.
  * Each step gathers and normalises its batch, runs the forward and backward
- * passes, updates the weights, and clears the arrays that the next step adds
- * to. lr must be finite and at least 0. A GPU only queues the steps; the CPU
- * build returns WEFT_EINTR after Ctrl-C. */
+ * passes, and updates the weights. It also clears the arrays to which the next
+ * step adds. lr must be finite and at least 0. A GPU only queues the steps; the
+ * CPU build returns WEFT_EINTR after Ctrl-C. */
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 

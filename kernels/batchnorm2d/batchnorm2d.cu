@@ -4,9 +4,9 @@
  * Naive
  * Idea:    one block per channel adds its threads' sums in a tree in shared
  *          memory; then one thread per element applies the result. The mean
- *          comes first and the variance in a second pass, as the mean of (x -
- *          mean)^2: the one-pass mean(x^2) - mean^2 loses every digit if the
- *          mean is large compared with the spread.
+ *          comes first, and the variance in a second pass, as the mean of (x -
+ *          mean)^2. The one-pass formula mean(x^2) - mean^2 loses every digit
+ *          if the mean is large compared with the spread.
  * Limit:   the memory's bandwidth, since x is read three times. With one block
  *          per channel, 32 channels leave most of a GPU idle.
  * Error:   a thread adds n*h*w / THREADS terms one after another, and the tree

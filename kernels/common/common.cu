@@ -162,8 +162,8 @@ static int team;
 static int forked;
 
 static void after_fork(void) {
-    // After a fork, the threads of OpenMP's pool are gone, and a team of more
-    // than one thread would wait for them forever.
+    // After a fork, the threads of OpenMP's pool no longer exist, and a team of
+    // more than one thread would wait for them forever.
     team = forked = 1;
 }
 

@@ -20,8 +20,8 @@ struct launch {
     cudaStream_t stream;
     /* Whether the kernel's blocks may start while the previous kernel is still
      * ending, if the device supports it. The kernel must call pdl_wait()
-     * (ptx.cuh) before it reads what others write. This saves 1 or 2 us between
-     * two kernels. */
+     * (ptx.cuh) before it reads the results of other kernels. This saves 1 or 2
+     * us between two kernels. */
     int early;
     int cluster = 1; /* number of blocks along x that form a cluster */
 };

@@ -11,9 +11,9 @@
  * Limit:   two loads for each multiply-add, as in matmul's naive rung. In
  *          addition, dweight and dbias have few threads with long sums: 288
  *          threads for 32 filters of 3 x 3, which leave most of a GPU idle.
- * Error:   sums are taken one term after another in float, n * h' * w' of them
- *          for dweight and dbias: at most 1.01 2^-24 per term of the same sum
- *          over absolute values.
+ * Error:   sums are taken one term after another in float, with n * h' * w'
+ *          terms for dweight and dbias. The error is at most 1.01 2^-24 per
+ *          term, relative to the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 

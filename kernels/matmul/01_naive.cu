@@ -7,13 +7,13 @@
  *              a load from b one: 17 lines. The L1 cache looks up one line a
  *              clock, for 32 multiply-adds where an SM does 128 a clock: 32 /
  *              (17 * 128) = 1.5 % of the peak.
- * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (here and below
- *              the measured peak, 66 TFLOP/s of multiply-adds). Tried: blocks
- *              of 32 x 32, where a load touches 33 lines, 0.50; k = 4128 or
- *              4224 0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of
- *              the rows in their 128-byte lines matters, which suggests that
- *              banks set the limit rather than lookups: the L1 cache is the
- *              same memory as shared memory.
+ * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (in all rungs, the
+ *              measured peak: 66 TFLOP/s of multiply-adds). Tried: blocks of 32
+ *              x 32, where a load touches 33 lines, 0.50; k = 4128 or 4224
+ *              0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of the
+ *              rows in their 128-byte lines matters, which suggests that banks
+ *              set the limit rather than lookups: the L1 cache is the same
+ *              memory as shared memory.
  * Limit:       x numbers the rows, so neighbours in a warp read floats of a and
  *              write floats of c that are whole rows apart. Each moves a sector
  *              of 32 bytes and uses 4. Rung 2 attacks that.

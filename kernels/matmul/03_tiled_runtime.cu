@@ -11,20 +11,19 @@
  *              tile an argument         2.00      1.94           4.9
  *              With a constant, every address is one register plus an offset
  *              within the instruction, LDS [R4+0x80]; LDS.128 loads four floats
- *              of a_s at once; the loop is unrolled completely. With an
- *              argument, each row of b_s costs an instruction for its address.
- *              a_s[ty * tile + i] may not be 16-byte aligned, so each load
- *              fetches one float. The code has loops of 16, 4 and 1
- *              multiply-adds. The loads alone limit it to 1.25 / 2 of
- *              03_tiled.cu: 12.5 % of the peak at most.
+ *              of a_s; the loop is unrolled completely. With an argument, each
+ *              row of b_s costs an instruction for its address. a_s[ty * tile +
+ *              i] may not be 16-byte aligned, so each load fetches one float.
+ *              The code has loops of 16, 4 and 1 multiply-adds. The loads alone
+ *              limit it to 1.25 / 2 of 03_tiled.cu: 12.5 % of the peak at most.
  * Measured:    H200, 4096^3: 6.5 TFLOP/s, 9.9 %; 03_tiled.cu reaches 8.4.
  *              Tried, one at a time: a constant pitch with i < tile unchanged:
  *              8.2. So the unknown end of the loop costs little, and the
  *              unknown pitch causes nearly all of the loss. 03_tiled.cu reaches
  *              6.9 if it reads a_s one float at a time, and 6.2 if the loop is
  *              not unrolled.
- * Limit:       the compiler knows less. Dynamic memory as such costs nothing,
- *              as 03_tiled_dynamic.cu shows.
+ * Limit:       the compiler has less information. Dynamic memory as such costs
+ *              nothing, as 03_tiled_dynamic.cu shows.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

@@ -9,10 +9,10 @@
  *              ahead,
  *                even across the end of a tile: while its results are stored,
  *                the next tile's copies are in flight.
- *              - Launch as many blocks as run at once; each takes every
- *                gridDim.x-th tile. Tiles are ordered in groups of GROUP rows,
- *                so those computed at the same time share their rows of a and
- *                columns of b.
+ *              - Launch as many blocks as run at the same time; each takes
+ *                every gridDim.x-th tile. Tiles are ordered in groups of GROUP
+ *                rows, so those computed at the same time share their rows of a
+ *                and columns of b.
  *              - A thread computes 8 x 16 elements. a keeps its layout of
  *                global memory, so a copy has 16 bytes, and a load takes four
  *                steps of k of a row. Operands of the next step are loaded
@@ -313,8 +313,8 @@ static const struct speed large_speed = {1.0, 1.0}, medium_speed = {0.96, 0.42},
                           small_speed = {0.86, 0.35}, tall_speed = {0.62, 0.2},
                           wide_speed = {0.75, 0.2};
 
-/* Return the time of the busiest multiprocessor if `blocks` run at once,
- * measured in elements of c at Large's rate. */
+/* Return the time of the busiest multiprocessor if `blocks` run at the same
+ * time, measured in elements of c at Large's rate. */
 template <class S>
 static double cost(const struct product *q, int blocks, struct speed speed) {
     if (blocks == 0) return 1e300;

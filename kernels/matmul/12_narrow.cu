@@ -49,7 +49,8 @@ take(const T *row, int k, int end) {
 }
 
 /* Return the position in a row of b_s of number i in a step of EACH * LANES of
- * k: the first four of lane 0, of lane 1, ..., the next four of lane 0, ... */
+ * k. The row has the first four numbers of lane 0, of lane 1, ..., then the
+ * next four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;

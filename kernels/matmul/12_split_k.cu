@@ -104,7 +104,7 @@ static __device__ __forceinline__ void load(float (*to)[ROWS + PAD],
 template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     enum {
         THREADS = BM * BN / (TM * TN),
-        TX = 32 / TY, // lanes of a warp in a row
+        TX = 32 / TY, // number of lanes of a warp along a row
         WM = TY * TM, // rows and columns of a warp
         WN = TX * TN,
     };

@@ -4,14 +4,14 @@
  * Before:  tf32 has 10 bits of mantissa, fp32 has 23.
  * Idea:    split x into hi + lo, where hi is the part of x that tf32 holds and
  *          lo = x - hi exactly (13 bits). Then a b = lo hi + hi lo + hi hi +
- *          (lo lo, dropped): three products on tensor cores, which are eight
- *          times as fast as the ordinary cores. wgmma reads a from registers,
- *          where it is split on the way. There, x itself serves as hi, since
- *          tensor cores ignore the low 13 bits. b comes from shared memory: TMA
- *          rounds it to hi. A preceding pass writes the lo of b to the scratch
- *          memory; otherwise m / 128 blocks would each compute it again. Tensor
- *          cores truncate downwards where fp32 rounds, so the sums of 32 of k
- *          are added up in ordinary registers.
+ *          (lo lo, dropped). These are three products on tensor cores, which
+ *          are eight times as fast as the ordinary cores. wgmma reads a from
+ *          registers, where it is split on the way. There, x itself serves as
+ *          hi, since tensor cores ignore the low 13 bits. b comes from shared
+ *          memory: TMA rounds it to hi. A preceding pass writes the lo of b to
+ *          the scratch memory; otherwise m / 128 blocks would each compute it
+ *          again. Tensor cores truncate downwards where fp32 rounds, so the
+ *          sums of 32 of k are added up in ordinary registers.
  * Error:   relative to the sum of absolute products, lo lo is below 2^-21. Of
  *          lo's 13 bits, tf32 holds 11 from the first 1 on, so less than 3 *
  *          2^-23 of each factor is lost. The 12 sums by tensor cores lose less

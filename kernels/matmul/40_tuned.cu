@@ -44,8 +44,8 @@ static double tiles_of(const struct product *q, int bm, int bn) {
 }
 
 /* Return the time of q's tiles in microseconds. `blocks` of them run on a
- * multiprocessor at once, together at `full` of RATE; a single block runs at
- * `one`. If `cut`, the tiles of the last round are cut along k. */
+ * multiprocessor at the same time, together at `full` of RATE; a single block
+ * runs at `one`. If `cut`, the tiles of the last round are cut along k. */
 static double tiles_us(const struct product *q, int bm, int bn, int blocks,
                        double full, double one, int cut) {
     const double tile_us = (double)bm * bn * q->k / RATE;

@@ -4,7 +4,7 @@
 #include "awkward_sizes.h"
 #include "tma_multiply.cuh"
 
-/* Return the number of blocks of S that the device holds at once. */
+/* Return the number of blocks of S that the device holds at the same time. */
 template <class S> static inline int blocks_at_once(void) {
     return matmul_multiprocessors() * S::BLOCKS;
 }

@@ -328,9 +328,9 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #endif
 }
 
-/* Multiply in tf32 with a (64,8) in registers: warp w, lane 4 g + t holds rows
- * 16 w + g and 8 further on, at column t in a[0] and a[1], and at column t + 4
- * in a[2] and a[3]. The registers must not change until wgmma_wait(). */
+/* Multiply in tf32 with a (64,8) in registers. Warp w, lane 4 g + t holds rows
+ * 16 w + g and 8 further on: column t in a[0] and a[1], column t + 4 in a[2]
+ * and a[3]. The registers must not change until wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

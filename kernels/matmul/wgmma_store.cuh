@@ -7,11 +7,12 @@
  * Idea:    keep two boxes of 32 columns in shared memory. While TMA stores one
  *          of them in whole lines, the threads write the other. If rows of c do
  *          not start at multiples of 16 bytes, warps store the lines instead.
- * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
- *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
- *          8192; cuBLAS takes 181 and 1414. With lines stored by warps,
- *          4097x17x4097 takes 51 us, while 4096x17x4096 takes 23. Storing two
- *          boxes at once, with rows cut at sectors of 32 bytes, takes 103.
+ * Limit:   the tensor cores still wait: the 128 KB of a tile do not fit into
+ *          shared memory with the ring. Without any stores bf16 would take 171
+ *          us at 4096 and 1361 at 8192; cuBLAS takes 181 and 1414. With lines
+ *          stored by warps, 4097x17x4097 takes 51 us, while 4096x17x4096 takes
+ *          23. Storing two boxes at once, with rows cut at sectors of 32 bytes,
+ *          takes 103.
  *
  * Measured (H200, bf16, cool, relative to cuBLAS): 4096 from 0.963 to 0.985,
  * 8192 from 0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. With three stages
@@ -21,7 +22,7 @@
 #include "wgmma_tile.cuh"
 
 /* The places in c of a thread's accumulators: row and column of the first, and
- * the offsets of the others. `TURNED`: for a rung that computes c^T.
+ * the offsets of the rest. `TURNED`: for a rung that computes c^T.
  *
  * In that case wgmma's rows are columns of c, in a different order. Rows 0 to 3
  * of 8 are four neighbours, rows 4 to 7 are 16 columns further on, and the next

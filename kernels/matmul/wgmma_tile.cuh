@@ -13,9 +13,9 @@
  * means b^T, b means a^T, and m means n; only wgmma_store.cuh uses c's real
  * layout.
  *
- * Two neighbouring blocks (a cluster) work on tiles that share their columns:
- * each loads half of b's stage and sends it to both, so b crosses from the L2
- * cache once for two.
+ * Two neighbouring blocks (a cluster) work on tiles that share their columns.
+ * Each loads half of b's stage and sends it to both, so b is read from the L2
+ * cache once for two blocks.
  *
  * Bytes:   a stage has 128 bytes of k of every row of a and b. With BN = 256
  *          and bf16 that is 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles

@@ -10,8 +10,8 @@
  *          a and 2 of b for 8 products. That is 3 loads for 4 products, while a
  *          single fragment takes 2 loads per product.
  * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so that 8
- *          rows of 16 bytes use all 32 banks. tf32's b is read word by word,
- *          and its rows are 32 bytes longer: 4 rows of 8 words.
+ *          rows of 16 bytes use all 32 banks. The b of tf32 is read word by
+ *          word, so its rows are 32 bytes longer: 4 rows of 8 words.
  * Flight:  the next tiles are loaded to registers while the current ones are
  *          multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH

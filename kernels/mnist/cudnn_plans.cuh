@@ -23,7 +23,7 @@ enum {
     PLANS = 64
 }; // maximum of plans; four for each batch
    // size
-enum { ONES = 1 << 20 };            // the longest sum that cuBLAS computes here
+enum { ONES = 1 << 20 };            // maximum length of a sum by cuBLAS
 #define WORKSPACE ((size_t)2 << 30) // maximum size in bytes
 
 struct vendor {

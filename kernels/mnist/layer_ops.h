@@ -21,8 +21,8 @@ struct layer_ops {
     int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
 };
 
-/* Find the rungs named `rung` of the lab's ops, or "naive" where there is
- * none. */
+/* Find the rungs named `rung` of the lab's ops, or "naive" for an op without
+ * that rung. */
 int layer_ops_find(struct layer_ops *ops, const char *rung);
 
 /* The shape of n images with c channels of h x w pixels. */

@@ -10,8 +10,8 @@
  *
  * A panel is a strip of a matrix copied so that the inner loop reads it
  * sequentially: element (i,p), i across the strip and p along k, is panel[p *
- * width + i]. That costs one pass over the matrix and avoids strided loads,
- * whatever the layout of the matrix. */
+ * width + i]. That costs one pass over the matrix and avoids strided loads, for
+ * any layout of the matrix. */
 #ifndef WEFT_GEMM_H
 #define WEFT_GEMM_H
 #include <stdlib.h>

@@ -171,9 +171,9 @@ SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
 /* Multiply two panels, and add the product to the rows of c or, with `add` 0,
  * store it there. c_row: floats from one row of c to the next. Each row of c is
  * fetched into L1 while its sums are added. All of c is loaded before any of it
- * is stored, the last row first, for two reasons: rows that are a power of two
- * apart compete for the same places of L1, and a load waits for a store 4 KiB
- * away. */
+ * is stored, the last row first. There are two reasons: rows that are a power
+ * of two apart compete for the same places of L1, and a load waits for a store
+ * 4 KiB away. */
 SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
                                 int add, const float *a_s, const float *b_s,
                                 int k, const struct upcoming *next) {

@@ -19,8 +19,8 @@ strides_of(int m, int n, int k, const struct weft_matmul_options *options) {
     return s;
 }
 
-/* Return what c's old value adds to a sum. With beta 0 the old value, which may
-   be NaN, is not read. */
+/* Return the contribution of c's old value to a sum. With beta 0 the old value,
+   which may be NaN, is not read. */
 static inline float begin(const float *c,
                           const struct weft_matmul_options *options) {
     return options->beta == 0.0f ? 0.0f : options->beta * *c;

@@ -1,6 +1,6 @@
 /* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time. All
  * windows of the row read the same position, then the next. So the inner loop
- * runs along a row, whatever the size of the windows. */
+ * runs along a row, for windows of any size. */
 #include "reference.h"
 
 /* Pool a row of `ow` windows. x is the first of their pixel rows, which are w

@@ -3,7 +3,7 @@
  * CUDA C runs on the CPU on top of one shared library. This header has the
  * calls that do not exist in CUDA. They control the number of worker threads,
  * the order in which the threads of a block take turns, and the end of a launch
- * by a time limit or Ctrl-C, and they report a kernel's faults. All functions
+ * by a time limit or Ctrl-C. They also report a kernel's faults. All functions
  * may be called from any thread. */
 #ifndef SIMT_RUNTIME_H
 #define SIMT_RUNTIME_H

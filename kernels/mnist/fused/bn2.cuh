@@ -1,7 +1,7 @@
-/* bn2.cuh -- BN2 as an affine map, for the kernels that apply it as they load:
- * y = scale * m2 + shift, with two numbers per channel from the sums that conv2
- * stored in slots. The sums have thousands of terms, and the variance is a
- * difference of two of them. So they are computed in double, which costs
+/* bn2.cuh -- BN2 as an affine map, y = scale * m2 + shift, for the kernels that
+ * apply it as they load. Its two numbers per channel come from the sums that
+ * conv2 stored in slots. The sums have thousands of terms, and the variance is
+ * a difference of two of them. So they are computed in double, which costs
  * nothing for so few numbers. */
 #ifndef WEFT_BN2_CUH
 #define WEFT_BN2_CUH

@@ -44,9 +44,9 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
     return offsets;
 }
 
-/* Load fragment a of pixel (y,x) and, in rows 8 to 15, of pixel (y,x + 1) of
- * the 4x4 pixels around each window of a group, for the channels that start at
- * byte `step`. */
+/* Load fragment a for the channels that start at byte `step`. Its rows 0 to 7
+ * are pixel (y,x), and its rows 8 to 15 pixel (y,x + 1), of the 4x4 pixels
+ * around each window of a group. */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ void
 load_pixels(uint32_t a[4], const char *image,

@@ -11,7 +11,7 @@
 #include "dy.cuh"
 #include "lines.cuh"
 
-/* The inputs of an image's dy, besides the channels' numbers. */
+/* The inputs of an image's dy, except for the channels' numbers. */
 struct dy_arrays {
     const void *c2, *dp2; /* T (batch,196,64), (batch,49,64) */
     const uint8_t *code2; /* (batch,49,64) */

@@ -61,8 +61,8 @@ fragment_columns(uint32_t b[4], const T *from, int pitch) {
 }
 
 /* Load a (16,K) if its columns are rows of shared memory: column k is at from +
- * k * pitch. tf32 has no instruction for that, so it takes four loads of one
- * number, which are free of bank conflicts if pitch is 8 more than a multiple
+ * k * pitch. tf32 has no instruction for that and takes four loads of one
+ * number. These are free of bank conflicts if pitch is 8 more than a multiple
  * of 32. */
 static __device__ __forceinline__ void
 fragment_rows_across(uint32_t a[4], const float *from, int pitch) {

@@ -3,11 +3,11 @@
  *
  * Idea:    conv1's weight gradient passes back through the pool, the ReLU and
  *          batch norm. Only the pixel that won a 2x2 window receives a
- *          gradient. So for each pooled pixel and channel only the gradient d
- *          and the 3x3 patch x around the winner matter: the sums over the
- *          batch of d * x[tap] (nine) and of d (one). update_conv1.cuh computes
- *          the gradients from these sums. The gradient of conv1's output, four
- *          times the size of p1, is never stored.
+ *          gradient. So for each pooled pixel and channel, only the gradient d
+ *          and the 3x3 patch x around the winner matter. conv1 needs the sums
+ *          over the batch of d * x[tap] (nine) and of d (one). update_conv1.cuh
+ *          computes the gradients from these sums. The gradient of conv1's
+ *          output, four times the size of p1, is never stored.
  * Binds:   reads of shared memory, nine for every ten multiply-adds.
  *
  * A block adds in registers over all its images, then over its threads, and

@@ -8,7 +8,7 @@
  * Forward: a tile's outputs are stored for the backward pass, added to batch
  * norm's statistics, and compared for the pool. Batch norm increases where
  * gamma > 0 and decreases where gamma < 0, so the winner after it is the
- * largest gamma * y. So the pool need not wait for the statistics, and batch
+ * largest gamma * y. Hence the pool need not wait for the statistics, and batch
  * norm and ReLU process only the winners (cnn_norm2.c).
  *
  * Backward: batch norm's gradient,

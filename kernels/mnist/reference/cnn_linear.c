@@ -84,10 +84,10 @@ void cnn_fc2_forward(struct cnn_model *m, int n) {
     forward(m, &l, m->logits, m->hidden, n, 0);
 }
 
-/* Return the loss of one image, whose logits are `block` apart from one block
- * of classes to the next, and replace the logits by the gradient of the mean
- * loss of n images. The largest logit is subtracted first, so that no
- * exponential overflows. */
+/* Return the loss of one image, and replace its logits by the gradient of the
+ * mean loss of n images. The logits are `block` apart from one block of classes
+ * to the next. The largest logit is subtracted first, so that no exponential
+ * overflows. */
 static float image_loss(float *logits, size_t block, int classes, int padded,
                         int label, int n) {
 #define LOGIT(c) logits[(c) / BLOCK * block + (c) % BLOCK]

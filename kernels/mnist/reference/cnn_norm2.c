@@ -86,9 +86,9 @@ static void backward_group(struct cnn_model *m, double *sums, int first,
     }
 }
 
-/* Compute dbeta and dgamma, the sums of g and g xhat over the winners, where g
- * is dx2 if ReLU 2 passed the value, else 0. g then replaces top2, image by
- * image, in the order in which conv2's backward pass reads it. */
+/* Compute dbeta and dgamma, the sums of g and g xhat over the winners. g is dx2
+ * if ReLU 2 passed the value, else 0. g then replaces top2, image by image, in
+ * the order in which conv2's backward pass reads it. */
 void cnn_norm2_backward(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK;
     for (int t = 0; t < m->team; t++)

@@ -131,7 +131,8 @@ class barrier {
     }
 };
 
-/* Copy. The barrier learns of the copy's end when this thread arrives at it. */
+/* Copy the bytes. This thread's arrival at the barrier then includes the end of
+ * the copy. */
 template <class Size, thread_scope scope, class Completion>
 void memcpy_async(void *to, const void *from, Size bytes,
                   barrier<scope, Completion> &) {

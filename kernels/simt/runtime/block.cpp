@@ -21,8 +21,8 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    SHARED_BYTES = 512 << 10, // the limits of runtime.h, plus room to detect
-                              // excess
+    SHARED_BYTES = 512 << 10, // more than the limits of runtime.h, so that
+                              // excess is detected
     SPINS_PER_YIELD = 8,      // spins before a thread yields: a
                               // compare-and-swap may fail a few times
     CHECK_EVERY = 64,         // unsuccessful turns between two checks for

@@ -280,7 +280,7 @@ template <class Body> void run_threads(void *closure) {
     do {
         checked_begin_thread(bytes, closure, sizeof bytes);
         typename SecondCopy<Body>::type mine(*(const Body *)bytes);
-        // This is always true, but the compiler does not know that. So the body
+        // This is always true, but the compiler cannot deduce that. So the body
         // begins a new basic block, and its first lines are a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));

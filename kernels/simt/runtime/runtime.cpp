@@ -52,7 +52,7 @@ bool asked(Kernel *kernel) {
 
 Kernel *kernel_of(const void *function) {
     // Every kernel begins with asked(), before it uses its parameters, so it
-    // may be called without any.
+    // may be called without arguments.
     Kernel *kernel = 0;
     asking = &kernel;
     if (function) ((void (*)())(uintptr_t)function)();

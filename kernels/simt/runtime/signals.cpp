@@ -68,7 +68,7 @@ void unhook(Hook *hook) {
 void chain(Hook *hook, siginfo_t *info, void *context) {
     const int number = hook->number;
     // A handler that was installed after the hook comes first, but only once,
-    // since it may in turn call the hook.
+    // since it may call the hook again.
     const struct sigaction *below = hook->passed ? &hook->below : &hook->later;
     hook->passed = true;
     if (below->sa_flags & SA_SIGINFO) {

@@ -147,8 +147,8 @@ CheckedUnseen::~CheckedUnseen() {
 
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
     if (errand == PRODUCTS) {
-        // The operands are copied to the thread's stack, so that their accesses
-        // are watched as its own.
+        // The operands are copied to the thread's stack, so that accesses to
+        // them are watched as the thread's.
         enum { MOST = 256 };
         alignas(16) char mine[MOST];
         memcpy(mine, later, later->size < MOST ? later->size : (size_t)MOST);

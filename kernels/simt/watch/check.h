@@ -199,7 +199,7 @@ void note_first_look(unsigned site);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 
-/* The fields of a finding besides its sentence. */
+/* The fields of a finding, except for its sentence. */
 struct Found {
     const char *kind;          /* one of weft.report.KINDS */
     unsigned site, other_site; /* 0: there is none, or it is unknown */

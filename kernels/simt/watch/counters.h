@@ -6,13 +6,13 @@
  * patterns of its last requests with their costs, and a request that fits one
  * of them only counts as a hit.
  *
- * The counters count the source's accesses as g++ -O1 leaves them: an element
- * that is read twice in a row is one read, and a float4 is one access of 16
- * bytes. nvcc does more: it merges a thread's neighbouring accesses, moves
- * loop-invariant accesses out of the loop, and drops unused ones. For example,
- * four floats of a row become one LDG.128 or LDS.128 if their alignment is
- * certain. In such cases a profiler shows fewer requests than these
- * counters. */
+ * The counters count the source's accesses as g++ -O1 leaves them. So an
+ * element that is read twice in a row is one read, and a float4 is one access
+ * of 16 bytes. nvcc does more: it merges a thread's neighbouring accesses,
+ * moves loop-invariant accesses out of the loop, and drops unused ones. For
+ * example, four floats of a row become one LDG.128 or LDS.128 if their
+ * alignment is certain. In such cases a profiler shows fewer requests than
+ * these counters. */
 #ifndef SIMT_CHECK_COUNTERS_H
 #define SIMT_CHECK_COUNTERS_H
 #include "check.h"

@@ -10,7 +10,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-struct Mark { /* an access's form, as constants of its hook */
+struct Mark { /* the form of an access, which is constant for each hook */
     Kind kind;
     Effect effect;
     bool is_volatile, aligned;

@@ -22,8 +22,8 @@ struct Tally;
 
 enum {
     LOG_ENTRIES = 512, /* entries of one thread */
-    /* Not a power of two, since the logs of a warp are written and read side by
-     * side and must not compete for the same sets of the cache. */
+    /* This is not a power of two, since the logs of a warp are written and read
+     * side by side and must not compete for the same sets of the cache. */
     LOG_BYTES = LOG_ENTRIES * 8 + 64,
     SITE_FROM = 48 /* bit at which an entry's site begins; below it is the
                     * address or the pc */

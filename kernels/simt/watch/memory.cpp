@@ -24,8 +24,8 @@ enum : size_t {
     LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
     SMALLEST = (size_t)256 << 20,  // if addresses are limited (ulimit -v)
     ALIGN = 256,                   // as cudaMalloc() guarantees
-    LEAST_ZONE = 4096,             // red zone beside each array: the array's
-                                   // size,
+    LEAST_ZONE = 4096,             // red zone on each side of an array: the
+                                   // array's size,
     MOST_ZONE = 1 << 20,           // within these limits
     NEAR_ZONE = 64,                // red zone for memory that kernels allocate
     LATE_PART = 8,                 // part of the arena that may be freed and
@@ -62,8 +62,7 @@ static Owner &owner() {
 /* ---- addresses ---------------------------------------------------------- */
 
 /* A shadow of the arena. Only the part that may hold arrays is writable;
- * otherwise a wild store of a plain kernel into so much memory would go
- * unnoticed. */
+ * otherwise a plain kernel's wild store into this memory would go unnoticed. */
 struct Shadow {
     char *at;
     size_t each; // bytes for each word of the arena

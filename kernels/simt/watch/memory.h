@@ -60,9 +60,9 @@ extern __attribute__((visibility("hidden"))) Arena arena;
 /* Begin to check device memory, when the first instrumented library is loaded.
  * Returns true if there is an arena. */
 bool start_checking();
-/* Reserve addresses for a shadow of the arena, `each` bytes for each word, all
- * 0. It is writable as far as arrays reach. Returns NULL if there is no
- *    room. */
+/* Reserve addresses for a shadow of the arena, `each` zeroed bytes for each
+ * word. It is writable as far as arrays reach. Returns NULL if there is no
+ * room. */
 void *reserve_shadow(size_t each);
 bool checking();
 

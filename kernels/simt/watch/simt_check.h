@@ -47,7 +47,7 @@ void simt_check_begin(void);
  * sides. "barriers" are those that the block of a race had left by then. For
  * each of them, "visits" is how often the block had left it, and "before" has
  * the visits of all barriers when it last left this one. "last" is the index in
- * "at" of the barrier that it left last, or -1. "one_warp": whether the two
+ * "at" of the barrier that it left last, or -1. "one_warp" is whether the two
  * threads of each such race are of one warp.
  *
  * Kernels are summed over their launches; grid and block are those of the last

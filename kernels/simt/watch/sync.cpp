@@ -65,8 +65,8 @@ static unsigned all_lanes(unsigned threads, unsigned warp) {
     return count >= WARP ? ~0u : (1u << count) - 1;
 }
 
-/* Handle a meeting of every lane of a warp: each lane then knows everything
- * that any of them knew. */
+/* Handle a meeting of every lane of a warp: each lane then has all the
+ * information that any of them had. */
 static void meet_all(Races &races, unsigned threads, unsigned warp,
                      unsigned id) {
     Sync &sync = *races.sync;

@@ -1,6 +1,6 @@
 /* ubsan.cpp -- the functions that code compiled with -fsanitize=bounds calls
- * for an index outside an array whose size the compiler knows: a local array, a
- * __shared__ array, or an inner dimension. */
+ * for an index outside an array of known size: a local array, a __shared__
+ * array, or an inner dimension. */
 #include <stdio.h>
 
 #include "report.h"

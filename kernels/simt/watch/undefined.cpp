@@ -111,9 +111,9 @@ static std::string number(double x, int digits) {
     return text;
 }
 
-/* Report a conversion. nvcc converts to at least 32 bits and takes the low ones
- * of these. A compiler that knows x gives the nearest number, where a CPU gives
- * another. */
+/* Report a conversion. nvcc converts to at least 32 bits and takes the low bits
+ * of the result. If x is a constant, a compiler gives the nearest number, and a
+ * CPU at run time may give another. */
 template <class To, class Wide, class From>
 static void converted(const Conversion &data, From x, const void *pc) {
     const volatile From value = x;
