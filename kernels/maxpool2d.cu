@@ -85,8 +85,7 @@ static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
                                        unsigned ow) {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= windows) return;
-    const size_t top =
-        (size_t)(i / ow) * 2 * ow + i % ow; // index in pairs of floats
+    const size_t top = (size_t)(i / ow) * 2 * ow + i % ow; // in pairs
     const float2 above = ((const float2 *)x)[top];
     const float2 below = ((const float2 *)x)[top + ow];
     const float values[4] = {above.x, above.y, below.x, below.y};

@@ -16,11 +16,7 @@
 #include "common/checks.cuh"
 #include "common/tiles.cuh"
 
-enum {
-    MANY = 1024,
-    LOADS = 4
-}; // threads per block; loads in flight per
-   // thread
+enum { MANY = 1024, LOADS = 4 }; // threads; loads in flight per thread
 
 /* A thread's walk over one channel's values in all images, in pieces of WIDTH
  * floats. The block's threads take adjacent pieces, then all move MANY pieces
@@ -90,8 +86,7 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
 #pragma unroll
             for (int i = 0; i < LOADS; i++)
                 for (int j = 0; j < WIDTH; j++) {
-                    const float value =
-                        x_r[i].v[j] - m; // m is 0 in the first pass
+                    const float value = x_r[i].v[j] - m; // m is 0 in pass 0
                     if (i < got) sum += pass ? value * value : value;
                 }
         }

@@ -45,8 +45,7 @@ static __global__ void conv2d_naive(float *y, const float *x,
         for (int r = 0; r < kh; r++)
             for (int s = 0; s < kw; s++) {
                 const int i = row + r - padding, j = col + s - padding;
-                if (i < 0 || i >= h || j < 0 || j >= w)
-                    continue; // padding adds nothing
+                if (i < 0 || i >= h || j < 0 || j >= w) continue; // padding
                 acc += x[((image * ic + c) * h + i) * w + j] *
                        weight[((o * ic + c) * kh + r) * kw + s];
             }

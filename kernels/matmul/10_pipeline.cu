@@ -88,8 +88,8 @@ static __device__ __forceinline__ void place_of(int number, const order &o,
                                                 int *item, int *row, int *col) {
     *item = number / (o.down * o.across);
     number %= o.down * o.across;
-    const int first =
-        number / (GROUP * o.across) * GROUP; // first row of the group
+    // First row of the group.
+    const int first = number / (GROUP * o.across) * GROUP;
     const int rows = min(o.down - first, GROUP);
     number -= first * o.across;
     *row = first + number % rows;
@@ -347,10 +347,7 @@ typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for products of up to 32 columns
                                              // ...
 typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or of up to 32 rows
 
-enum {
-    LARGE_RATE = 197000
-}; // multiply-adds per microsecond and
-   // multiprocessor
+enum { LARGE_RATE = 197000 }; // multiply-adds per us and multiprocessor
 
 double matmul_pipeline_us(const struct product *q) {
     const double costs[] = {cost<Large>(q, Large::BLOCKS, large_speed),

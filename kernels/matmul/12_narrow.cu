@@ -188,8 +188,7 @@ static __global__ void __launch_bounds__(THREADS,
 template <typename T> struct shape {
     int cols, rows, lanes;
     void (*kernels[2])(float *, const T *, const T *, int, int, int, int,
-                       size_t, int, int,
-                       struct extras); /* indexed by `vectors` */
+                       size_t, int, int, struct extras); // [vectors]
 };
 #define SHAPE(cols, rows, lanes)                          \
     {                                                     \

@@ -204,12 +204,9 @@ static __device__ __forceinline__ float low_part(float x) {
     return x - hi + 0.0f * hi;
 }
 
-enum {
-    LOW_WIDE = 128,
-    LOW_HIGH = 2,
-    LOW_ROWS = 8
-}; // threads in x and in y;
-   // rows of each thread
+/* The block of the pass has LOW_WIDE x LOW_HIGH threads, each with LOW_ROWS
+ * rows. */
+enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 };
 
 /* Compute lo (rows,pitch) of b (rows,pitch_b) for k numbers of each row. Each
  * thread keeps eight loads in flight. */
@@ -305,9 +302,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
-    const double low =
-        8.0 * q->n * q->k * low_array(q, 0).batch; // bytes read and written
-                                                   // for lo
+    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // bytes
     return best_us(q, &how) + 1 + low / (30e3 * matmul_multiprocessors());
 }
 

@@ -161,9 +161,8 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
-    if ((units + 1) * sharers > INT_MAX)
-        return w; // with so many rounds,
-                  // cutting gains nothing
+    // With so many rounds, cutting gains nothing.
+    if ((units + 1) * sharers > INT_MAX) return w;
     const double saved = (w.steps - units / sharers) * bm * bn * bk;
     if (saved < worth * CEIL_DIV(sharers, left)) return w;
     w.whole = w.tiles - left;

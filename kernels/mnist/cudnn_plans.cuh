@@ -19,10 +19,7 @@ struct plan {
 };
 
 enum { UNKNOWN = -1, BATCH_NORM = 0 };
-enum {
-    PLANS = 64
-}; // maximum of plans; four for each batch
-   // size
+enum { PLANS = 64 };                // maximum; four for each batch size
 enum { ONES = 1 << 20 };            // maximum length of a sum by cuBLAS
 #define WORKSPACE ((size_t)2 << 30) // maximum size in bytes
 
@@ -90,10 +87,7 @@ static bool may_search(const struct vendor *v) {
 
 /* ---- convolution --------------------------------------------------------- */
 
-enum {
-    MOST = 16
-}; // maximum number of algorithms considered; there are at
-   // most ten
+enum { MOST = 16 }; // maximum number of algorithms considered
 
 /* Choose the first of `found`, sorted by speed, that works, fits into the
  * workspace and uses FMAs. */

@@ -131,9 +131,8 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream) {
     if (!marks) return;
     const int i = marks->count++;
-    if (i >= MAX_SECTIONS || marks->error)
-        return; // weft_cnn_profile() reports
-                // it
+    // weft_cnn_profile() reports this case.
+    if (i >= MAX_SECTIONS || marks->error) return;
     marks->names[i] = name;
     marks->error =
         cudaEventRecord(marks->events[i + 1], weft_cuda_stream(stream));

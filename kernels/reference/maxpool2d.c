@@ -51,9 +51,7 @@ static void spread_row(float *restrict dx, const float *restrict dy,
         for (int j = 0; j < kw; j++)
             dx[(size_t)col * kw + j] =
                 argmax[col] == i * kw + j ? dy[col] : 0.0f;
-    for (int col = ow * kw; col < w; col++)
-        dx[col] = 0.0f; // these columns belong to
-                        // no window
+    for (int col = ow * kw; col < w; col++) dx[col] = 0.0f; // no window
 }
 
 int maxpool2d_reference_backward(float *dx, const float *dy,

@@ -151,11 +151,7 @@ template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
     typedef typename S::T T;
-    enum {
-        N = CHUNK / (int)sizeof(T),
-        RUN = N / 2 /* number of tiles of a
-                     * chunk */
-    };
+    enum { N = CHUNK / (int)sizeof(T), RUN = N / 2 }; // RUN: tiles of a chunk
     extern __shared__ __align__(128) char memory[];
     char *rows = memory, *images = memory + S::WEIGHTS;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -224,9 +220,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             }
         }
         if (S::BUFFERS == 2) buffer ^= 1;
-        if (S::BUFFERS == 2)
-            __syncthreads(); // all threads have read this
-                             // image
+        if (S::BUFFERS == 2) __syncthreads(); // all threads have read it
     }
     store_sums<S>(a.sum2 + blockIdx.x / S::PARTS * 2 * C2, (float *)images, sum,
                   square, warp_m, warp_n, lane, first);

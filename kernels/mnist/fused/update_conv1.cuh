@@ -30,8 +30,7 @@ struct conv1_shared {
     double parts[WINNER_THREADS], sums[SUMS * BN1_EACH];
     struct patch_sums patches, next;
     struct bn1_scratch scratch;
-    float w[BN1_EACH][TAPS], gamma[BN1_EACH],
-        beta[BN1_EACH]; /* old, later new */
+    float w[BN1_EACH][TAPS], gamma[BN1_EACH], beta[BN1_EACH]; /* old, new */
 };
 
 struct conv1_gradients {

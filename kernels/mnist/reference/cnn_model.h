@@ -79,10 +79,7 @@ struct cnn_model {
     size_t bytes;
 };
 
-enum {
-    DEAD = 4
-}; /* value of arg1 if ReLU passed nothing, so there is no
-    * winner */
+enum { DEAD = 4 }; /* value of arg1 if ReLU passed nothing */
 
 /* cnn_params.c: the padded sizes, and the position of element `i` of PyTorch's
  * parameter. */

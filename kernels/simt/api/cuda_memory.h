@@ -205,9 +205,7 @@ namespace simt {
 template <class T> struct SizeOf {
     static constexpr size_t bytes = sizeof(T);
 };
-template <class T>
-struct SizeOf<T[]> { // declared in this file, defined
-                     // elsewhere
+template <class T> struct SizeOf<T[]> { // defined in another file
     static constexpr size_t bytes = (size_t)-1;
 };
 template <class T> void *address_of(const T &symbol) {

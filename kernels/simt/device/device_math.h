@@ -140,18 +140,14 @@ template <class T> struct Float {}; /* has the member `type` if T is float */
 template <> struct Float<float> {
     typedef float type;
 };
-template <class T>
-struct Real {}; /* has it, as bool, if T is float or
-                 * double */
+template <class T> struct Real {}; // has it, as bool, for float and double
 template <> struct Real<float> {
     typedef bool type;
 };
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T>
-struct Number {}; /* has it if T has an abs() other than
-                   * int's */
+template <class T> struct Number {}; // has it for an abs() other than int's
 template <> struct Number<long> {
     typedef long type;
 };

@@ -82,10 +82,8 @@ Worker *create_worker() {
     const int known = workers_known.fetch_add(1);
     worker->slots = slots_of(known);
     worker->shared = map(SHARED_BYTES);
-    if (!worker->slots || !worker->shared)
-        return 0;                // only addresses are
-                                 // leaked
-    worker->identity_order = -1; // not filled yet
+    if (!worker->slots || !worker->shared) return 0; // leaks only addresses
+    worker->identity_order = -1;                     // not filled yet
     create_contexts(worker);
     if (known < MAX_KNOWN) workers[known] = worker;
     return worker;

@@ -143,8 +143,8 @@ static Text runtime_text, kernel_text; // the extents of the runtime's and the
 
 /* Pass a signal that is not the watchdog's to the previous handler. */
 static void pass_on(siginfo_t *info, void *raw) {
-    if (info->si_code == SI_TKILL && info->si_pid == getpid())
-        return; // the signal is the watchdog's
+    // The watchdog itself has sent such a signal.
+    if (info->si_code == SI_TKILL && info->si_pid == getpid()) return;
     if (poke_hook.below.sa_flags & SA_SIGINFO ||
         (poke_hook.below.sa_handler != SIG_DFL &&
          poke_hook.below.sa_handler != SIG_IGN))
@@ -346,9 +346,7 @@ static void look_after(unsigned number) {
 
 static void release_if_idle() {
     std::unique_lock<std::mutex> guard(launching(), std::try_to_lock);
-    if (guard.owns_lock())
-        release_faults(); // without the lock, a launch has
-                          // begun
+    if (guard.owns_lock()) release_faults(); // else a launch has begun
 }
 
 static void keep_watch(Watch *mine) {
@@ -368,8 +366,7 @@ static void keep_watch(Watch *mine) {
         } else {
             std::unique_lock<std::mutex> guard(mine->lock);
             awake.store(false);
-            if (seen != latest.load())
-                awake.store(true); // a launch began meanwhile
+            if (seen != latest.load()) awake.store(true); // a launch began
             mine->wake.wait(guard, [] { return awake.load(); });
             idle = 0;
         }

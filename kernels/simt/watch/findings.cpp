@@ -16,10 +16,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-enum {
-    MOST = 1000
-}; // maximum number of findings; after that, only known ones
-   // are counted
+enum { MOST = 1000 }; // maximum of findings; known ones are counted
 
 struct Kept {
     Found found; // its pointers point into the following members
@@ -112,9 +109,7 @@ static bool count(const Job *job, const Found &f, bool known_only) {
     if (known != all.known.end()) {
         Kept *kept = all.list[known->second];
         const bool better = is_earlier(f, *kept);
-        if (known_only && better)
-            return false; // the earlier finding must be kept, so its text is
-                          // needed
+        if (known_only && better) return false; // its text is needed
         const bool one_warp = kept->found.one_warp && f.one_warp;
         if (better) keep(job, f, kept);
         kept->found.one_warp = one_warp;

@@ -107,9 +107,7 @@ void __sanitizer_cov_trace_pc() {
     if (stack - fibers.base >= fibers.bytes) return;
     Fiber *self = fiber_at(stack);
     Checker *checker = self->block->checker;
-    if (!checker || self->block->inside)
-        return; // these are the steps of
-                // run_threads()
+    if (!checker || self->block->inside) return; // steps of run_threads()
     checker->step = SIMT_PC;
     if (checker->log_on) log_step(checker, self, checker->step);
 }

@@ -332,9 +332,7 @@ void name_array(uintptr_t offset, const char *name, size_t length,
     auto after = o.live.upper_bound(offset);
     if (after == o.live.begin()) return;
     Array &a = std::prev(after)->second;
-    if (offset - a.offset > a.size)
-        return; // a pointer one past the end may be
-                // meant
+    if (offset - a.offset > a.size) return; // one past the end may be meant
     if (element) a.element = element;
     if (!name) return;
     if (length >= sizeof a.name) length = sizeof a.name - 1;

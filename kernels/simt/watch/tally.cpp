@@ -39,8 +39,7 @@ static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
                          const uint64_t *entries) {
     if (p->mask != mask) return false;
     const int last = WARP - 1 - __builtin_clz(mask);
-    if (entries[last] - first != p->delta[last])
-        return false; // this entry differs in most requests that do not fit
+    if (entries[last] - first != p->delta[last]) return false; // usual case
     uint64_t differ = 0;
     if (mask == ~0u)
         for (int lane = 0; lane < WARP; lane++)
@@ -109,9 +108,7 @@ static void describe(SiteArray *at, Space space, uintptr_t address,
     if (!array) return;
     static_assert(sizeof at->name == sizeof array->name, "a name is copied");
     memcpy(at->name, array->name, sizeof at->name);
-    if (address - base >= array->size)
-        return; // the array is only the nearest
-                // one
+    if (address - base >= array->size) return; // it is only the nearest
     at->low = base;
     at->size = array->size;
 }

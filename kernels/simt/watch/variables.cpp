@@ -123,9 +123,8 @@ static void add_symbols(const File &file, const ElfW(Ehdr) & head,
             !symbol.st_shndx || symbol.st_name >= names.sh_size)
             continue;
         const char *name = file.bytes + names.sh_offset + symbol.st_name;
-        const bool writable =
-            is_writable(symbol.st_shndx) &&
-            strncmp(name, "_ZZ", 3); // a variable of a function
+        const bool writable = is_writable(symbol.st_shndx) &&
+                              strncmp(name, "_ZZ", 3); // no function's
         module->variables.push_back({module->base + symbol.st_value,
                                      symbol.st_size,
                                      last_name(name),
