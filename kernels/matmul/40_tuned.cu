@@ -113,8 +113,8 @@ static double mma_3xtf32_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 1.05));
 }
 
-/* Return the time in microseconds. Tiles have 128 rows; with far fewer rows,
- * most of shared memory is filled with zeros. */
+/* Return the time of wgmma in microseconds, with 16-bit numbers. Tiles have 128
+ * rows; with far fewer rows, most of shared memory is filled with zeros. */
 static double wgmma_16_us(const struct product *q) {
     const double rate = q->m <= 64 ? 1600 : 3000;
     return fmax(STORE_US + reads_us(q, 2, rate), matmul_wgmma_bf16_us(q));

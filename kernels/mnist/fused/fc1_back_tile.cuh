@@ -87,8 +87,9 @@ template <class TILE> struct back_block {
     __device__ __forceinline__ float *stage() const {
         return (float *)(TILE::P == FP32 ? a : weights);
     }
-    /* exists() returns whether feature i of the block exists, since its pixel
-     * may be past the last; feature() returns its position in a row of 3136. */
+    /* exists() returns whether feature i of the block exists; it does not if
+     * its pixel is past the last. feature() returns its position in a row of
+     * 3136. */
     __device__ __forceinline__ bool exists(int i) const {
         return pixel + i / TILE::CHANNELS < PIXELS3;
     }

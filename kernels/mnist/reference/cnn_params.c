@@ -59,7 +59,7 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
         o = i / m->config.hidden;
         row = o / BLOCK * hidden + i % m->config.hidden;
         break;
-    default: // one number per output
+    default: // biases and norms: one number per output
         return i;
     }
     return row * BLOCK + o % BLOCK;

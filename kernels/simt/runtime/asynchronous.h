@@ -170,10 +170,11 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
         copy_now<Copied4>(to, from, zeros);
 }
 
-/* Issue a copy of `bytes` (4, 8 or 16) bytes, the last `zeros` of which become
- * 0. In the watch build all copies are delayed. In other builds only those of
- * the warps' first lanes are, which also spoils the result if a thread does not
- * wait. Recording all of them would cost a sixth of a kernel's speed. */
+/* Issue a copy of `bytes` (4, 8 or 16) bytes, of which the last `zeros` are set
+ * to zero. In the watch build all copies are delayed. In other builds only
+ * those of the warps' first lanes are, which also spoils the result if a thread
+ * does not wait. Recording all of them would cost a sixth of a kernel's
+ * speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,
                             size_t zeros) {
     if (zeros > bytes || (bytes != 4 && bytes != 8 && bytes != 16)) trap();

@@ -9,9 +9,9 @@
  *   - whose block has made no step since the last check: the running thread may
  *     be waiting, in its own loop, for another thread of its block. The handler
  *     lets the others run (preempt.cpp).
- * Both happen only if a kernel's own code was interrupted: a function of the C
- * library may hold a lock. A thread that is in one when its launch must end
- * leaves when that function returns. */
+ * Both happen only if a kernel's own code was interrupted, since a function of
+ * the C library may hold a lock. A thread inside such a function leaves its
+ * launch when the function returns. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
