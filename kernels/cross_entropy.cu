@@ -1,18 +1,21 @@
-/* cross_entropy.cu -- softmax and the loss -log softmax(logits)[target], the
- * mean over the batch.
+/* cross_entropy.cu -- softmax and the loss, the mean over the batch of -log
+ * softmax(logits)[target].
  *
- * If a row's maximum is subtracted first, its largest exponential is exp(0) =
- * 1: none overflows, and their sum is at least 1. The loss is computed as
- * log(sum) - (logit - maximum). The logarithm of a probability would be
- * infinite if the probability is too small for a float.
+ * If a row's maximum is subtracted first, the row's largest exponential is
+ * exp(0) = 1. So no exponential overflows, and their sum is at least 1. The
+ * loss is computed as log(sum) - (logit - maximum). The logarithm of the
+ * probability itself would be infinite if the probability were too small for a
+ * float.
  *
  * Naive
  * Idea:    one thread per row writes its probabilities. Then one block adds the
- *          rows' losses in a tree in shared memory: blocks cannot wait for each
- *          other within a launch, and one block always adds in the same order.
+ *          rows' losses in a tree in shared memory, since blocks cannot wait
+ *          for each other within a launch, and one block always adds in the
+ *          same order.
  * Limit:   neighbouring threads read rows that are `classes` apart, so loads do
- *          not coalesce; maximum and sum are computed twice; one block uses one
- *          of a hundred multiprocessors. For 10 classes the launches cost more.
+ *          not coalesce; maximum and sum are computed twice, and one block uses
+ *          only one multiprocessor. For 10 classes the launches cost more than
+ *          all of these.
  * Error:   n / THREADS losses are added one after another, log2(THREADS) more
  *          in the tree; log and exp are accurate to a few times 2^-24.
  * Lesson:  notebooks/10_backwards.ipynb */
@@ -31,7 +34,8 @@ WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",
 
 enum { REFERENCE, NAIVE };
 
-/* Find the largest of x[0..classes) and the sum of exp(x - largest). */
+/* Find the maximum of x[0..classes) and the sum of exp(x - maximum), and store
+ * them in *largest and *sum. */
 static __device__ void row_sums(float *largest, float *sum, const float *x,
                                 int classes) {
     float most = x[0];
@@ -42,7 +46,7 @@ static __device__ void row_sums(float *largest, float *sum, const float *x,
     *sum = total;
 }
 
-/* prob (n,classes) = softmax of logits. One thread per row. */
+/* Compute prob (n,classes) = softmax of logits. One thread per row. */
 static __global__ void cross_entropy_naive(float *prob, const float *logits,
                                            int n, int classes) {
     const size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -54,7 +58,7 @@ static __global__ void cross_entropy_naive(float *prob, const float *logits,
         prob[row * classes + j] = expf(x[j] - most) / sum;
 }
 
-/* loss (1) = the mean of the rows' losses. One block. */
+/* Compute loss (1) = the mean of the rows' losses. One block. */
 static __global__ void cross_entropy_naive_loss(float *loss,
                                                 const float *logits,
                                                 const int64_t *target, int n,
@@ -67,7 +71,7 @@ static __global__ void cross_entropy_naive_loss(float *loss,
         const float *x = logits + row * classes;
         float most, sum;
         row_sums(&most, &sum, x, classes);
-        // A kernel cannot refuse a target, but it must not hide a bad one.
+        // A kernel cannot reject a target, but it must not hide a bad one.
         const int bad = target[row] < 0 || target[row] >= classes;
         acc += bad ? NAN : logf(sum) - (x[target[row]] - most);
     }
@@ -75,12 +79,13 @@ static __global__ void cross_entropy_naive_loss(float *loss,
     __syncthreads(); // all sums are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
-        __syncthreads(); // before the next round reads this one's sums
+        __syncthreads(); // before the next round reads the sums of this one
     }
     if (tid == 0) *loss = partial[0] / n;
 }
 
-/* dlogits = (prob - onehot(target)) * dloss / n. One thread per element. */
+/* Compute dlogits (n,classes) = (prob - onehot(target)) * dloss / n. One thread
+ * per element. */
 static __global__ void cross_entropy_naive_dlogits(float *dlogits,
                                                    const float *dloss,
                                                    const float *prob,
@@ -95,8 +100,8 @@ static __global__ void cross_entropy_naive_dlogits(float *dlogits,
     dlogits[index] = (prob[index] - onehot) * ((dloss ? *dloss : 1.0f) / n);
 }
 
-/* Check the sizes and, if the host can read them, the targets; for both
- * launchers. */
+/* Check the sizes for both launchers and, if the host can read them, the
+ * targets. */
 static int check_rows(const char *function, const int64_t *target, int n,
                       int classes) {
     WEFT_REQUIRE(n >= 1, "%s: n = %d, want at least 1", function, n);

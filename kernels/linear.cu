@@ -1,25 +1,26 @@
 /* linear.cu -- a fully connected layer: y = x @ weight^T + bias.
  *
  * Naive
- * Idea:    one thread per element of the result, forward and backward alike.
- *          Each of the three gradients is a matrix product or a sum over the
- *          batch, and each has its own kernel.
+ * Idea:    one thread per element of the result, in both directions. Each of
+ *          the three gradients is a matrix product or a sum over the batch, and
+ *          each has a separate kernel.
  * Limit:   as in matmul's naive rung, two loads for each multiply-add. Forward,
  *          neighbouring threads read rows of weight that are `in` apart, so
- *          their loads do not coalesce; and dbias has only `out` threads.
+ *          their loads do not coalesce. dbias has only `out` threads.
  * Error:   sums of `in`, `out` or n terms one after another in float: each at
  *          most 1.01 2^-24 per term of the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled
- * Idea:    all three products are one kernel with different strides. A block
- *          stages tiles of both factors in shared memory, and a thread has 4 x
- *          4 results in registers. If results are few and sums long (64 x 128
- *          of 3136 terms), such blocks would be a handful. Then a block takes
- *          only 8 x 8 results, and its threads share the terms of each.
+ * Idea:    one kernel with different strides computes all three products. A
+ *          block stages tiles of both factors in shared memory, and a thread
+ *          has 4 x 4 results in registers. If results are few and sums long (64
+ *          x 128 sums of 3136 terms), there would be only a few such blocks. In
+ *          that case a block takes only 8 x 8 results, and its threads share
+ *          the terms of each.
  * Limit:   nothing is multiplied while loads wait; with 8 x 8 results a block
  *          reads a quarter of a float for each multiply-add from the L2 cache.
- * Error:   as above; shared terms are added in shorter sequences.
+ * Error:   as above, but shared terms are added in shorter sequences.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "common/internal.cuh"
 
@@ -36,7 +37,8 @@ WEFT_RUNGS({"linear", "reference", "plain C on the blocked matrix product",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. */
+/* Compute y[row][col] = bias[col] + sum over i of x[row][i] *
+ * weight[col][i]. */
 static __global__ void linear_naive(float *y, const float *x,
                                     const float *weight, const float *bias,
                                     int n, int in, int out) {
@@ -48,7 +50,8 @@ static __global__ void linear_naive(float *y, const float *x,
     y[index] = acc;
 }
 
-/* dx[row][i] = sum over the outputs of dy[row][col] * weight[col][i]. */
+/* Compute dx[row][i] = sum over the outputs of dy[row][col] *
+ * weight[col][i]. */
 static __global__ void linear_naive_dx(float *dx, const float *dy,
                                        const float *weight, int n, int in,
                                        int out) {
@@ -61,7 +64,7 @@ static __global__ void linear_naive_dx(float *dx, const float *dy,
     dx[index] = acc;
 }
 
-/* dweight[col][i] = sum over the batch of dy[row][col] * x[row][i]. */
+/* Compute dweight[col][i] = sum over the batch of dy[row][col] * x[row][i]. */
 static __global__ void linear_naive_dweight(float *dweight, const float *dy,
                                             const float *x, int n, int in,
                                             int out) {
@@ -74,7 +77,7 @@ static __global__ void linear_naive_dweight(float *dweight, const float *dy,
     dweight[index] = acc;
 }
 
-/* dbias[col] = sum over the batch of dy[row][col]. */
+/* Compute dbias[col] = sum over the batch of dy[row][col]. */
 static __global__ void linear_naive_dbias(float *dbias, const float *dy, int n,
                                           int out) {
     const size_t col = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -116,9 +119,9 @@ struct factor {
     int lines;
 };
 
-/* Load tile_s[k][line] = element (first + line, k0 + k), k < depth; zero if the
- * factor has no such line. Lanes run along the direction that is contiguous in
- * memory. */
+/* Load tile_s[k][line] = element (first + line, k0 + k) for k < depth, or zero
+ * if the factor has no such line. Lanes run along the direction that is
+ * contiguous in memory. */
 template <int LINES, int PITCH>
 static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
                                  int first, int k0, int depth) {
@@ -128,7 +131,8 @@ static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
 #pragma unroll
     for (int i = 0; i < TURNS; i++) {
         const int turn = i * STEP + warp;
-        // 32 lines of one k; or 8 k of 4 lines, whole sectors of 32 bytes.
+        // A warp takes 32 lines of one k, or 8 k of 4 lines, which are whole
+        // sectors of 32 bytes.
         const int line = along_k ? turn % (LINES / 4) * 4 + lane % 4
                                  : turn % (LINES / 32) * 32 + lane;
         const int k =
@@ -142,8 +146,9 @@ static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
     }
 }
 
-/* result (left.lines,right.lines) = sum over k of left[row][k] * right[col][k],
- * plus bias[col]. A block computes TILE_ROWS x TILE_COLS of it. */
+/* Compute result (left.lines,right.lines) = sum over k of left[row][k] *
+ * right[col][k], plus bias[col]. A block computes TILE_ROWS x TILE_COLS
+ * results. */
 static __global__ void linear_tiled(float *result, struct factor left,
                                     struct factor right, const float *bias,
                                     int terms) {
@@ -173,10 +178,11 @@ static __global__ void linear_tiled(float *result, struct factor left,
         }
 }
 
-enum { SIDE = 8 }; // of a block's square of results if there are few
+enum { SIDE = 8 }; // side of a block's square of results if there are few
 
-/* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. A block
- * computes SIDE x SIDE of them, and its threads take every THREADS-th i. */
+/* Compute y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. A
+ * block computes SIDE x SIDE results, and its threads take every THREADS-th
+ * i. */
 static __global__ void linear_tiled_few(float *y, const float *x,
                                         const float *weight, const float *bias,
                                         int n, int in, int out) {
@@ -210,8 +216,8 @@ static __global__ void linear_tiled_few(float *y, const float *x,
 
 enum { BIAS_COLS = 32, BIAS_ROWS = 32, BIAS_LOADS = 4 };
 
-/* dbias[col] = sum over the batch of dy[row][col]. A block computes BIAS_COLS
- * columns, and each warp adds every BIAS_ROWS-th row of them. */
+/* Compute dbias[col] = sum over the batch of dy[row][col]. A block computes
+ * BIAS_COLS columns, and each warp adds every BIAS_ROWS-th row of these. */
 static __global__ void linear_tiled_dbias(float *dbias, const float *dy, int n,
                                           int out) {
     __shared__ float sums_s[BIAS_ROWS][BIAS_COLS];

@@ -3,16 +3,16 @@
  * Naive
  * Idea:    forward, one thread per window reads its kh * kw pixels. Backward,
  *          one thread per pixel tests whether the pixel was the maximum of its
- *          window: so nothing needs zeroing first, and no two threads write to
- *          one place.
+ *          window. So dx need not be zeroed first, and no two threads write to
+ *          the same place.
  * Limit:   the memory's bandwidth, of which the forward pass uses only a part:
  *          neighbouring threads read pixels that are kw apart.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled
- * Idea:    one thread per window in both directions: backward, it reads its
- *          argmax and dy once, not once per pixel, and a window of 2 x 2 is two
- *          loads or stores of 2 floats. Divisions are 32 bits wide.
+ * Idea:    one thread per window in both directions. Backward, a thread reads
+ *          its argmax and dy once, not once per pixel. A window of 2 x 2 takes
+ *          two loads or stores of 2 floats. Divisions are 32 bits wide.
  * Limit:   the memory's bandwidth.
  * Lesson:  notebooks/15a_mnist.ipynb */
 #include "common/internal.cuh"
@@ -29,7 +29,8 @@ WEFT_RUNGS({"maxpool2d", "reference", "plain C, a row of windows at a time",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* planes = n * c images of one channel; oh = h / kh, ow = w / kw. */
+/* Pool planes = n * c images of one channel; oh = h / kh, ow = w / kw. One
+ * thread per window. */
 static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
                                        const float *x, size_t planes, int h,
                                        int w, int oh, int ow, int kh, int kw) {
@@ -45,7 +46,7 @@ static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
         for (int j = 0; j < kw; j++) {
             const float value = window[(size_t)i * w + j];
             // A NaN, the only value that differs from itself, beats every
-            // number, but no NaN before it.
+            // number, but not an earlier NaN.
             const int nan_wins = value != value && most == most;
             if (value > most || nan_wins) {
                 most = value;
@@ -66,7 +67,7 @@ static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
     const size_t plane = index / w / h;
 
     float gradient = 0.0f;
-    // The last rows and columns may be in no window.
+    // The last rows and columns may belong to no window.
     if (row / kh < oh && col / kw < ow) {
         const size_t window = (plane * oh + row / kh) * ow + col / kw;
         if (argmax[window] == row % kh * kw + col % kw) gradient = dy[window];
@@ -76,9 +77,9 @@ static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
 
 /* ---- tiled --------------------------------------------------------------- */
 
-/* Windows of 2 x 2 that fill the image: `windows` of them in all, `ow` in a row
- * of windows. Window i of the batch starts at row 2 (i / ow), counted through
- * all planes, since no row is left over between two planes. */
+/* Pool windows of 2 x 2 that fill the image: `windows` of them in all, `ow` in
+ * a row of windows. Window i of the batch starts at row 2 (i / ow), counted
+ * through all planes, since no row is left over between two planes. */
 static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
                                        const float *x, unsigned windows,
                                        unsigned ow) {
@@ -90,7 +91,7 @@ static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
     const float values[4] = {above.x, above.y, below.x, below.y};
     float most = values[0];
     int where = 0;
-    for (int k = 1; k < 4; k++) { // a NaN wins, as in naive
+    for (int k = 1; k < 4; k++) { // a NaN wins, as in rung naive
         const float value = values[k];
         if (value > most || (value != value && most == most)) {
             most = value;
@@ -115,7 +116,8 @@ static __global__ void maxpool2d_tiled_dx(float *dx, const float *dy,
         make_float2(where == 2 ? d : 0.0f, where == 3 ? d : 0.0f);
 }
 
-/* Whether the kernels above can do it; if not, rung tiled runs naive's. */
+/* Return whether the tiled kernels can handle these arrays and sizes. If not,
+ * rung tiled runs the kernels of rung naive. */
 static int pairs(const void *x, size_t planes, int h, int w, int kh, int kw) {
     const size_t windows = planes * (h / 2) * (w / 2);
     return kh == 2 && kw == 2 && h % 2 == 0 && w % 2 == 0 &&
@@ -123,7 +125,7 @@ static int pairs(const void *x, size_t planes, int h, int w, int kh, int kw) {
            (uintptr_t)x % sizeof(float2) == 0;
 }
 
-/* Check the sizes; for both launchers. */
+/* Check the sizes for both launchers. */
 static int check_sizes(const char *function, int n, int c, int h, int w, int kh,
                        int kw) {
     const struct {

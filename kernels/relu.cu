@@ -1,15 +1,16 @@
 /* relu.cu -- max(x, 0), elementwise.
  *
  * Naive
- * Idea:    one thread per element: neighbours in a warp read neighbours in
- *          memory, so the loads and stores are coalesced already.
- * Limit:   the memory's bandwidth: 8 bytes move for one comparison. Only a
- *          kernel that does more between load and store can do better.
+ * Idea:    one thread per element. Neighbours in a warp read neighbours in
+ *          memory, so the loads and stores are already coalesced.
+ * Limit:   the memory's bandwidth, since 8 bytes move for one comparison. Only
+ *          a kernel that does more work between load and store uses the GPU
+ *          better.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled
- * Idea:    four elements a thread, loaded and stored at once: a quarter of the
- *          instructions for the same bytes.
+ * Idea:    a thread takes four elements and loads and stores them together,
+ *          which takes a quarter of the instructions for the same bytes.
  * Limit:   as above.
  * Lesson:  notebooks/15a_mnist.ipynb */
 #include "common/internal.cuh"
@@ -29,7 +30,7 @@ enum { REFERENCE, NAIVE, TILED };
 static __global__ void relu_naive(float *y, const float *x, size_t count) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    // A NaN compares false: with this comparison it stays a NaN.
+    // A comparison with a NaN is false, so a NaN stays a NaN.
     y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
@@ -40,7 +41,7 @@ static __global__ void relu_naive_dx(float *dx, const float *dy, const float *y,
     dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
 }
 
-/* Four elements a thread. */
+/* Compute four elements per thread. */
 static __global__ void relu_tiled(float *y, const float *x, size_t count) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count / 4) {
@@ -49,7 +50,8 @@ static __global__ void relu_tiled(float *y, const float *x, size_t count) {
             make_float4(v.x < 0.0f ? 0.0f : v.x, //
                         v.y < 0.0f ? 0.0f : v.y, v.z < 0.0f ? 0.0f : v.z,
                         v.w < 0.0f ? 0.0f : v.w);
-    } else if (i < count / 4 + count % 4) { // the rest, one each
+    } else if (i < count / 4 + count % 4) { // the remaining elements, one per
+                                            // thread
         const size_t at = i - count / 4 + count / 4 * 4;
         y[at] = x[at] < 0.0f ? 0.0f : x[at];
     }
@@ -70,7 +72,7 @@ static __global__ void relu_tiled_dx(float *dx, const float *dy, const float *y,
     }
 }
 
-/* Whether all arrays are aligned for loads of 4 floats. */
+/* Return whether all arrays are aligned for loads of 4 floats. */
 static int fours(const void *a, const void *b, const void *c) {
     const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
     return all % sizeof(float4) == 0;

@@ -1,7 +1,7 @@
 /* weft.h -- every kernel of the lab, as plain C.
  *
  * Functions of type int return WEFT_OK or a negative status. They never print
- * and never exit, because the caller is somebody's notebook. After a failure
+ * and never exit, because the caller is usually a notebook. After a failure
  * weft_last_error() returns one line that names the mistake and its numbers.
  *
  * The same sources build twice: libweft_cpu_* (g++, arrays in host memory) and
@@ -17,9 +17,11 @@
  * when the work is done. Outputs are overwritten, except that weft_matmul()
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
- * An op returns WEFT_EINVAL and launches nothing if an argument is invalid: a
- * rung that cannot run here, a size below 1, NULL for an array that is not
- * optional, or an array of more than 2^39 - 256 elements. */
+ * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
+ * Invalid are a rung that cannot run on this target or device, a size below 1,
+ * NULL for an array that is not optional, an array of more than 2^39 - 256
+ * elements, and any value outside a limit that the function's comment
+ * states. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -27,7 +29,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* a library hides the rest */
+#pragma GCC visibility push(default) /* the build hides all other symbols */
 /* cdef: lib/weft/toolchain/native.py parses from here ... (declarations only)
  */
 
@@ -40,16 +42,17 @@ enum weft_status {
     WEFT_EINTR = -5   /* Ctrl-C ended the call; its outputs are incomplete. */
 };
 
-/* A cudaStream_t, opaque here so that this header needs no CUDA header. */
+/* A cudaStream_t, declared as opaque so that this header needs no CUDA
+ * header. */
 typedef struct weft_stream_st *weft_stream;
 
 /* ---- the library ------------------------------------------------------- */
 
-/* Return this thread's last failure as one line, or "". */
+/* Return this thread's last failure as one line, or "" if there was none. */
 const char *weft_last_error(void);
 
-/* Wait until the work queued on `stream` is done, and return its first
- * failure. */
+/* Wait until the work queued on `stream` is done, and return the status of the
+ * first call that failed: WEFT_ECUDA or WEFT_ELOST. */
 int weft_sync(weft_stream stream);
 
 /* Make CUDA device `device` current for this thread. The CPU build accepts only
@@ -72,17 +75,17 @@ enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 /* One implementation of an op. This table is the only list of them: tests,
  * benchmarks, plots and notebooks iterate over it. */
 struct weft_rung {
-    const char *op;        /* "matmul", "conv2d", ..., "mnist" */
-    const char *rung;      /* "reference", "naive", ... */
-    const char *idea;      /* what this rung does, in one line */
+    const char *op;        /* the op: "matmul", "conv2d", ..., "mnist" */
+    const char *rung;      /* the rung's name: "reference", "naive", ... */
+    const char *idea;      /* the rung's method, in one line */
     const char *precision; /* "fp32", "tf32", "3xtf32", "bf16", "fp16" */
-    int targets;           /* where it runs: WEFT_CPU | WEFT_CUDA */
+    int targets;           /* targets on which it runs: WEFT_CPU | WEFT_CUDA */
     int sm;                /* minimum compute capability times 10; 0: any */
 };
 
 /* Return the rungs linked into this library; an op's rungs are in the order of
- * their indices. *count receives how many there are. The table is valid as long
- * as the library is loaded. */
+ * their indices. *count receives the number of rungs. The table is valid as
+ * long as the library is loaded. */
 const struct weft_rung *weft_rungs(int *count);
 
 /* ---- ops --------------------------------------------------------------- */
@@ -90,21 +93,23 @@ const struct weft_rung *weft_rungs(int *count);
 struct weft_matmul_options {
     int trans_a;       /* 1: a is stored (k,m) and used transposed */
     int trans_b;       /* 1: b is stored (n,k) and used transposed */
-    float alpha;       /* c = alpha * a @ b + beta * c + bias; defaults 1, 0 */
-    float beta;        /* with beta 0 the old c is never read */
-    const float *bias; /* (n), added to every row; NULL: none */
+    float alpha;       /* factors in c = alpha * a @ b + beta * c + bias;
+                        * defaults 1, 0 */
+    float beta;        /* if beta is 0, the old c is never read */
+    const float *bias; /* (n), added to every row; NULL: no bias */
     int relu;          /* 1: negative results become 0; a NaN stays a NaN */
-    int batch;         /* number of independent products; 0 counts as 1 */
+    int batch;         /* number of independent products; 0 means 1 */
     ptrdiff_t stride_a, stride_b, stride_c; /* elements from one matrix of the
-                                               batch to the next: at least 0, 0
-                                               and m * n; 0 for a or b: all
-                                               products use the same matrix;
-                                               ignored if batch is 1 */
-    void *workspace; /* in target memory, 256-byte aligned; NULL: none */
+                                               batch to the next; for a and b at
+                                               least 0, where 0 means the same
+                                               matrix for all products; for c at
+                                               least m * n; ignored if batch is
+                                               1 */
+    void *workspace; /* memory of the target, 256-byte aligned; NULL: none */
     size_t workspace_bytes;
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), for each matrix of the batch. The rung's
+/* Compute c (m,n) = a (m,k) @ b (k,n) for each matrix of the batch. The rung's
  * precision sets the type of a and b: 16-bit numbers for "bf16" and "fp16",
  * floats for the others. c, bias and the sums are float. n and k are at most
  * INT_MAX - 4095.
@@ -116,105 +121,109 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream);
 
-/* Compute the bytes of workspace that weft_matmul() needs for the same
- * arguments, and store them in *bytes; often 0. The size depends on the rung,
- * the sizes, and the layout of a and b (transposition and alignment of the
- * addresses). options->workspace itself is ignored. */
+/* Compute the size in bytes of the workspace that weft_matmul() needs for the
+ * same arguments, and store it in *bytes; it is often 0. It depends on the
+ * rung, the sizes, and the layout of a and b (transposition and alignment of
+ * the addresses). options->workspace itself is ignored. */
 int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
                           int m, int n, int k,
                           const struct weft_matmul_options *options);
 
 struct weft_conv2d_options {
-    int padding; /* zeros added on all four sides; default 0 */
+    int padding; /* zeros added on all four sides, in pixels; default 0 */
 };
 
-/* y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight (oc,ic,kh,kw),
- * plus bias (oc; NULL: none). The stride is 1; h' = h + 2 padding - kh + 1, and
- * w' is computed alike. Both must be at least 1, padding at least 0, and
- * ic*kh*kw and oc*kh*kw at most 2^30. */
+/* Compute y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight
+ * (oc,ic,kh,kw), plus bias (oc; NULL: none). The stride is 1; h' = h + 2
+ * padding - kh + 1, and w' is computed alike. Both must be at least 1, padding
+ * at least 0, and ic*kh*kw and oc*kh*kw at most 2^30. */
 int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int ic, int h, int w, int oc, int kh,
                 int kw, const struct weft_conv2d_options *options,
                 weft_stream stream);
 
 /* Compute gradients from dy (n,oc,h',w'): dx with the shape of x, dweight with
- * that of weight, dbias (oc). Each of the three may be NULL and is then
- * skipped. Only dweight reads x, and only dx reads weight; an input that is not
- * read may be NULL. */
+ * the shape of weight, and dbias (oc). Each of the three may be NULL and is
+ * then skipped. Only dweight reads x, and only dx reads weight; an input that
+ * is not read may be NULL. */
 int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
                          int n, int ic, int h, int w, int oc, int kh, int kw,
                          const struct weft_conv2d_options *options,
                          weft_stream stream);
 
-/* y = (x - mean) * rstd * weight + bias, per channel, where mean and the biased
- * variance are those of this batch and rstd = 1 / sqrt(var + eps). x, y
- * (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than 1 and eps
- * finite and above 0. mean and rstd are outputs, kept for the backward pass.
- * Source: Ioffe and Szegedy, Batch Normalization, 2015. */
+/* Compute y = (x - mean) * rstd * weight + bias for each channel, where rstd =
+ * 1 / sqrt(var + eps). mean and the biased variance var are those of this
+ * batch. x, y (n,c,h,w); weight, bias, mean, rstd (c). n*h*w must be more than
+ * 1 and eps finite and above 0. mean and rstd are outputs, kept for the
+ * backward pass. Source: Ioffe and Szegedy, Batch Normalization, 2015. */
 int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                      const float *x, const float *weight, const float *bias,
                      int n, int c, int h, int w, float eps, weft_stream stream);
 
-/* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x, weight,
- * and the mean and rstd of the forward pass. All three gradients are
- * required. */
+/* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x
+ * (n,c,h,w), weight (c), and the mean (c) and rstd (c) of the forward pass. All
+ * three gradients are required. */
 int weft_batchnorm2d_backward(int rung, float *dx, float *dweight, float *dbias,
                               const float *dy, const float *x,
                               const float *weight, const float *mean,
                               const float *rstd, int n, int c, int h, int w,
                               weft_stream stream);
 
-/* y = max(x, 0) for `count` elements; a NaN stays a NaN. */
+/* Compute y = max(x, 0) for `count` elements; a NaN stays a NaN. */
 int weft_relu(int rung, float *y, const float *x, size_t count,
               weft_stream stream);
 
-/* dx = dy where y > 0, else 0, for `count` elements; `y` is the forward pass's
- * output. */
+/* Compute dx = dy where y > 0, else 0, for `count` elements; `y` is the output
+ * of the forward pass. */
 int weft_relu_backward(int rung, float *dx, const float *dy, const float *y,
                        size_t count, weft_stream stream);
 
-/* y (n,c,h/kh,w/kw; rounded down) = the maxima of the kh x kw windows of x
- * (n,c,h,w); the stride equals the window. argmax, int32 with the shape of y,
+/* Compute y (n,c,h/kh,w/kw; rounded down), the maxima of the kh x kw windows of
+ * x (n,c,h,w); the stride equals the window. argmax, int32 with the shape of y,
  * receives the position of each maximum in its window, as i * kw + j. The first
  * of several equal values wins, and a NaN wins over numbers. The window must
  * fit into the image and have at most 2^31 - 1 pixels. */
 int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
                    int c, int h, int w, int kh, int kw, weft_stream stream);
 
-/* dx (n,c,h,w) = dy (n,c,h/kh,w/kw) at each window's argmax, 0 elsewhere. */
+/* Compute dx (n,c,h,w): dy (n,c,h/kh,w/kw) at the position that argmax (int32,
+ * with the shape of dy) holds for each window, and 0 elsewhere. */
 int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
                             const int32_t *argmax, int n, int c, int h, int w,
                             int kh, int kw, weft_stream stream);
 
-/* y (n,out) = x (n,in) @ weight (out,in)^T + bias (out; NULL: none). */
+/* Compute y (n,out) = x (n,in) @ weight (out,in)^T + bias (out; NULL: none). */
 int weft_linear(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int in, int out, weft_stream stream);
 
-/* Compute dx (n,in), dweight (out,in) and dbias (out) from dy (n,out). Each of
- * the three may be NULL and is then skipped. */
+/* Compute dx (n,in), dweight (out,in) and dbias (out) from dy (n,out), x (n,in)
+ * and weight (out,in). Each of the three gradients may be NULL and is then
+ * skipped. */
 int weft_linear_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
                          int n, int in, int out, weft_stream stream);
 
-/* loss (1) = mean over the batch of -log softmax(logits)[target]; prob
- * (n,classes) receives the softmax. logits (n,classes), target (n) int64. Each
- * row's maximum is subtracted first, so that no exponential overflows. A target
- * outside [0,classes) gives WEFT_EINVAL in the CPU build and a NaN loss on the
- * GPU. */
+/* Compute loss (1), the mean over the batch of -log softmax(logits)[target];
+ * prob (n,classes) receives the softmax. logits (n,classes), target (n) int64.
+ * Each row's maximum is subtracted first, so that no exponential overflows. A
+ * target outside [0,classes) gives WEFT_EINVAL in the CPU build and a NaN loss
+ * on the GPU. */
 int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
                        const int64_t *target, int n, int classes,
                        weft_stream stream);
 
-/* dlogits (n,classes) = (prob - onehot(target)) * dloss / n. dloss (1) is an
- * array in the target's memory, or NULL for 1. A target outside [0,classes)
- * gives WEFT_EINVAL in the CPU build and a row of NaNs on the GPU. */
+/* Compute dlogits (n,classes) = (prob - onehot(target)) * dloss / n. prob
+ * (n,classes) is the softmax of the forward pass, and target (n) is int64.
+ * dloss (1) is an array in the target's memory, or NULL for 1. A target outside
+ * [0,classes) gives WEFT_EINVAL in the CPU build and a row of NaNs on the
+ * GPU. */
 int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
                                 const float *prob, const int64_t *target, int n,
                                 int classes, weft_stream stream);
 
-/* param -= lr * grad for `count` elements, in place; no momentum. lr must be
- * finite. */
+/* Update param -= lr * grad for `count` elements, in place and without
+ * momentum. lr must be finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,
              weft_stream stream);
 
@@ -222,51 +231,55 @@ int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,
 
 /* The layers: conv3x3 (padding 1), batch norm, ReLU, max pool 2; the same four
  * again; linear, ReLU, linear, cross entropy. Batch norm uses the batch's own
- * statistics in training and evaluation alike. Training is plain SGD.
+ * statistics in training and evaluation alike. Training is plain SGD. The
+ * numbers after the colons below are those of the lesson.
  *
  * Every function below that takes a model and returns int gives WEFT_EINVAL if
- * the model is NULL. */
+ * the model is NULL. A function whose comment ends in "Waits." returns when its
+ * work is done. */
 struct weft_cnn_config {
-    int height, width;        /* of an image, in pixels, at least 4: 28, 28 */
-    int channels1, channels2; /* outputs of the convolutions: 32, 64 */
-    int hidden, classes;      /* outputs of the linear layers: 128, 10 */
-    int max_batch;            /* the largest batch it will ever receive */
-    float eps;                /* of batch norm: 1e-5 */
-    float mean, std;          /* a pixel p enters as (p / 255 - mean) / std */
+    int height, width;        /* image size in pixels, each at least 4: 28,
+                               * 28 */
+    int channels1, channels2; /* output channels of the convolutions: 32, 64 */
+    int hidden, classes;      /* output sizes of the linear layers: 128, 10 */
+    int max_batch;            /* largest number of images in a batch */
+    float eps;                /* added to batch norm's variance: 1e-5 */
+    float mean, std;          /* a pixel p becomes (p / 255 - mean) / std */
 };
 
 /* A model with its weights, gradients, scratch memory and data sets. Only one
  * thread at a time may use it. */
 typedef struct weft_cnn weft_cnn;
 
-/* Build a model on the current device, with weights and gradients zero, and
+/* Build a model on the current device, with zero weights and gradients, and
  * store it in *cnn (NULL after a failure). Returns WEFT_EINVAL for a
  * configuration that is out of range and WEFT_ENOMEM if the memory does not
  * suffice. Waits. */
 int weft_cnn_create(weft_cnn **cnn, int rung,
                     const struct weft_cnn_config *config, weft_stream stream);
 
-/* Free a model and everything it holds, once its steps are done; NULL is
+/* Free a model and everything it holds after its queued steps are done; NULL is
  * allowed. */
 void weft_cnn_destroy(weft_cnn *cnn);
 
-/* Parameters have the numbers and names of the PyTorch twin: 0 conv1.weight,
- * 1 conv1.bias, 2 bn1.weight, 3 bn1.bias, 4-7 the same for conv2 and bn2,
- * 8 fc1.weight, 9 fc1.bias, 10 fc2.weight, 11 fc2.bias. */
+/* Parameters have the indices and names of the PyTorch twin: 0 conv1.weight, 1
+ * conv1.bias, 2 bn1.weight, 3 bn1.bias, 4-7 the same for conv2 and bn2, 8
+ * fc1.weight, 9 fc1.bias, 10 fc2.weight, 11 fc2.bias. */
 enum { WEFT_CNN_PARAMS = 12 };
 
-/* Return the name of parameter `index`, NULL past the last. */
+/* Return the name of parameter `index`, or NULL for an index out of range. */
 const char *weft_cnn_param_name(int index);
 
-/* Return the number of floats of parameter `index`; 0 for a bad index. */
+/* Return the number of floats in parameter `index`, or 0 for an index out of
+ * range. */
 size_t weft_cnn_param_count(const weft_cnn *cnn, int index);
 
 enum weft_cnn_kind { WEFT_CNN_WEIGHT = 0, WEFT_CNN_GRADIENT = 1 };
 
-/* Copy parameter `index` (or, for WEFT_CNN_GRADIENT, its gradient from the last
- * step) to the host array `out`; or copy a weight from the host array `in`.
- * Layouts are PyTorch's. `count` must equal weft_cnn_param_count(). Both
- * functions wait. */
+/* Copy parameter `index`, or with WEFT_CNN_GRADIENT its gradient from the last
+ * step, to the host array `out`. weft_cnn_set() copies a weight from the host
+ * array `in`. Arrays are float32 in PyTorch's layouts. `count` must equal
+ * weft_cnn_param_count(). Both wait. */
 int weft_cnn_get(weft_cnn *cnn, int kind, int index, float *out, size_t count,
                  weft_stream stream);
 int weft_cnn_set(weft_cnn *cnn, int index, const float *in, size_t count,
@@ -282,39 +295,39 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
                   const uint8_t *labels, int count, weft_stream stream);
 
 /* Train on the images order[0..count) of the training set in batches of `batch`
- * images; the last one may be smaller. `order` is a host array of indices. Each
- * step gathers and normalises its batch, runs forward and backward, updates the
- * weights, and zeroes what the next step needs zeroed. lr must be finite and at
- * least 0. A GPU only queues the steps; the CPU build returns WEFT_EINTR after
- * Ctrl-C. */
+ * images; the last batch may be smaller. `order` is a host array of indices.
+ * Each step gathers and normalises its batch, runs the forward and backward
+ * passes, and updates the weights. It also clears the arrays to which the next
+ * step adds. lr must be finite and at least 0. A GPU only queues the steps; the
+ * CPU build returns WEFT_EINTR after Ctrl-C. */
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
 /* Copy the losses of the steps since the last call of this function, oldest
- * first, to the host array `out` with room for `capacity`; *count receives
- * their number. If they do not fit, it returns WEFT_EINVAL and forgets none. A
- * model keeps the last 65536. Waits for the steps. */
+ * first, to the host array `out`, which has room for `capacity` floats; *count
+ * receives their number. If they do not fit, the function returns WEFT_EINVAL
+ * and keeps all of them. A model keeps the last 65536. Waits. */
 int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
                     weft_stream stream);
 
-/* Compute the logits (count,classes; a host array) of the images
- * order[0..count) of data set `set`, taken as one batch; so count <= max_batch.
- * `order` is a host array. Waits. */
+/* Compute the logits (count,classes; a float32 host array) of the images
+ * order[0..count) of data set `set`, taken as one batch, so count must not
+ * exceed max_batch. `order` is a host array. Waits. */
 int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
                      float *logits, weft_stream stream);
 
 /* One section of a step and its time in microseconds. Names are "batch",
- * "forward.LAYER", "backward.LAYER", "update", "zero"; '+' joins fused layers
- * ("forward.conv1+bn1+relu1+pool1"). A kernel that runs layers both forward and
- * backward is named after the forward pass; "backward.conv2.weight" computes
- * only that gradient. */
+ * "forward.LAYER", "backward.LAYER", "update" and "zero"; '+' joins fused
+ * layers ("forward.conv1+bn1+relu1+pool1"). A kernel that runs layers both
+ * forward and backward is named after the forward pass. "backward.conv2.weight"
+ * computes only that gradient. */
 struct weft_section {
     const char *name;
     float us;
 };
 
-/* Take one training step on order[0..batch), as weft_cnn_train() does, with a
- * timer between its sections (CUDA events on a GPU). `sections` (room for
+/* Take one training step on order[0..batch), as weft_cnn_train() does, with
+ * timestamps between its sections (CUDA events on a GPU). `sections` (room for
  * `capacity`) receives them in the order they ran, *count their number. If
  * there are more than `capacity`, the step is still taken, *count is set, and
  * the function returns WEFT_EINVAL. Waits. */
@@ -322,17 +335,17 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);
 
-/* Copy an array that kernels of the last pass exchanged: "p1", "code1", "c2",
- * ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its sizes,
- * padded with 0. Unless `out` is NULL, this host array receives the elements as
- * float; `count` must be their number, the product of the sizes. Waits. Only
- * the fused rungs keep such arrays; other rungs and unknown names give
- * WEFT_EINVAL. */
+/* Copy an array that the kernels of the last pass exchanged: "p1", "code1",
+ * "c2", ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its
+ * sizes, padded with 0. Unless `out` is NULL, this host array receives the
+ * elements as float; `count` must be their number, the product of the sizes.
+ * Waits. Only the fused rungs keep such arrays; other rungs and unknown names
+ * give WEFT_EINVAL. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);
 
-/* Return the bytes of target memory that this model holds, data sets
- * included. */
+/* Return the bytes of target memory that this model holds, data sets included,
+ * or 0 if `cnn` is NULL. */
 size_t weft_cnn_bytes(const weft_cnn *cnn);
 
 /* cdef: ... to here. */

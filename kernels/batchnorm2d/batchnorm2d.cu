@@ -1,17 +1,17 @@
-/* batchnorm2d.cu -- every channel shifted and scaled to mean `bias` and
- * standard deviation `weight` over the batch.
+/* batchnorm2d.cu -- batch normalisation: every channel is shifted and scaled to
+ * mean `bias` and standard deviation `weight` over the batch.
  *
  * Naive
  * Idea:    one block per channel adds its threads' sums in a tree in shared
  *          memory; then one thread per element applies the result. The mean
- *          comes first and the variance in a second pass, as the mean of (x -
- *          mean)^2: the one-pass mean(x^2) - mean^2 loses every digit if the
- *          mean is large compared with the spread.
- * Limit:   the memory's bandwidth, with x read three times; and no more blocks
- *          than channels, so 32 channels leave most of a GPU idle.
- * Error:   a thread adds n*h*w / THREADS terms one after another, the tree
- *          log2(THREADS) more: that many times 2^-24, far less than the n*h*w
- *          of a plain loop.
+ *          comes first, and the variance in a second pass, as the mean of (x -
+ *          mean)^2. The one-pass formula mean(x^2) - mean^2 loses every digit
+ *          if the mean is large compared with the spread.
+ * Limit:   the memory's bandwidth, since x is read three times. With one block
+ *          per channel, 32 channels leave most of a GPU idle.
+ * Error:   a thread adds n*h*w / THREADS terms one after another, and the tree
+ *          log2(THREADS) more. The error is 2^-24 times their number, far less
+ *          than that of a plain loop over n*h*w terms.
  * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
@@ -30,18 +30,18 @@ WEFT_RUNGS({"batchnorm2d", "reference", "plain C, a channel at a time", "fp32",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* Return the sum of `value` over the block's threads to all of them. partial:
- * THREADS floats of shared memory. */
+/* Return the sum of `value` over the block's threads to all of them. partial
+ * has THREADS floats of shared memory. */
 static __device__ float block_sum(float value, float *partial) {
     const int tid = threadIdx.x;
     partial[tid] = value;
     __syncthreads(); // all values are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
-        __syncthreads(); // before the next round reads this one's sums
+        __syncthreads(); // before the next round reads the sums of this one
     }
     const float sum = partial[0];
-    __syncthreads(); // all have read it: partial may be reused
+    __syncthreads(); // all threads have read it, so partial may be reused
     return sum;
 }
 
@@ -50,7 +50,7 @@ static __device__ size_t element(size_t i, size_t k, int c, size_t plane) {
     return (i / plane * c + k) * plane + i % plane;
 }
 
-/* mean (c) and rstd (c) of x. One block per channel. */
+/* Compute mean (c) and rstd (c) of x. One block per channel. */
 static __global__ void batchnorm2d_naive_stats(float *mean, float *rstd,
                                                const float *x, int n, int c,
                                                size_t plane, float eps) {
@@ -75,7 +75,7 @@ static __global__ void batchnorm2d_naive_stats(float *mean, float *rstd,
     }
 }
 
-/* y from x and its statistics. One thread per element. */
+/* Compute y from x and its statistics. One thread per element. */
 static __global__ void batchnorm2d_naive(float *y, const float *x,
                                          const float *weight, const float *bias,
                                          const float *mean, const float *rstd,
@@ -86,8 +86,8 @@ static __global__ void batchnorm2d_naive(float *y, const float *x,
     y[i] = (x[i] - mean[k]) * rstd[k] * weight[k] + bias[k];
 }
 
-/* dbias (c) = sum of dy, dweight (c) = sum of dy * xhat, where xhat is
- * (x - mean) * rstd. One block per channel. */
+/* Compute dbias (c) = sum of dy and dweight (c) = sum of dy * xhat, where xhat
+ * is (x - mean) * rstd. One block per channel. */
 static __global__ void batchnorm2d_naive_sums(float *dweight, float *dbias,
                                               const float *dy, const float *x,
                                               const float *mean,
@@ -111,9 +111,9 @@ static __global__ void batchnorm2d_naive_sums(float *dweight, float *dbias,
     }
 }
 
-/* dx: x affects y directly, through the mean (which subtracts the mean of dy)
- * and through the spread (which subtracts the part along xhat). One thread per
- * element. */
+/* Compute dx. x affects y directly, through the mean (which subtracts the mean
+ * of dy), and through the spread (which subtracts the part along xhat). One
+ * thread per element. */
 static __global__ void batchnorm2d_naive_dx(float *dx, const float *dweight,
                                             const float *dbias, const float *dy,
                                             const float *x, const float *weight,
@@ -128,7 +128,7 @@ static __global__ void batchnorm2d_naive_dx(float *dx, const float *dweight,
             (dy[i] - dbias[k] / count - xhat * dweight[k] / count);
 }
 
-/* Check the sizes; for both launchers. */
+/* Check the sizes for both launchers. */
 static int check_sizes(const char *function, int n, int c, int h, int w) {
     const struct {
         const char *name;

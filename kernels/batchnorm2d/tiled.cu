@@ -1,13 +1,13 @@
 /* tiled.cu -- batch norm, rung "tiled".
  *
- * Before:  naive: each thread waits for one float, divides 64-bit numbers to
- *          find the next one, and waits again.
- * Idea:    the same two passes with four times the threads. They load 4 floats
- *          at a time, have several loads in flight, and step through the images
- *          without a division; shuffles sum within a warp.
- * Limit:   still one block per channel: 32 multiprocessors' share of the
- *          bandwidth, though the second pass finds x in the L2 cache.
- * Error:   that of the naive rung, with n*h*w / 1024 terms in a row.
+ * Before:  in rung naive, each thread waits for one float, divides 64-bit
+ *          numbers to find the next one, and waits again.
+ * Idea:    use the same two passes with four times as many threads. They load 4
+ *          floats at a time, have several loads in flight, and step through the
+ *          images without a division; shuffles sum within a warp.
+ * Limit:   one block per channel as before, so 32 channels get the bandwidth of
+ *          32 multiprocessors, though the second pass finds x in the L2 cache.
+ * Error:   the same as that of rung naive, with n*h*w / 1024 terms in a row.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "tiled.h"
 
@@ -16,14 +16,14 @@
 #include "common/checks.cuh"
 #include "common/tiles.cuh"
 
-enum { MANY = 1024, LOADS = 4 }; // threads per block; loads in flight in each
+enum { MANY = 1024, LOADS = 4 }; // threads; loads in flight per thread
 
 /* A thread's walk over one channel's values in all images, in pieces of WIDTH
- * floats: the block's threads take adjacent pieces, then move MANY pieces
- * further. */
+ * floats. The block's threads take adjacent pieces, then all move MANY pieces
+ * further on. */
 struct walk {
-    size_t pieces;       // of a plane
-    size_t image, piece; // its position
+    size_t pieces;       // number of pieces in a plane
+    size_t image, piece; // current position of the walk
 };
 
 static __device__ struct walk start(size_t pieces) {
@@ -41,13 +41,14 @@ static __device__ size_t place(const struct walk *at, int c) {
     return (at->image * c + blockIdx.x) * at->pieces + at->piece;
 }
 
-/* WIDTH floats that are loaded and stored at once. */
+/* WIDTH floats that are loaded and stored with one instruction. */
 template <int WIDTH> struct __align__(WIDTH * sizeof(float)) piece {
     float v[WIDTH];
 };
 
 /* Load the walk's next LOADS pieces of an array of c channels, all in flight at
- * once; return how many there were, fewer only at the walk's end. */
+ * the same time. Returns the number of pieces loaded, which is below LOADS only
+ * at the end of the walk. */
 template <int WIDTH>
 static __device__ __forceinline__ int
 load(piece<WIDTH> pieces[LOADS], const float *from, struct walk *at,
@@ -65,7 +66,7 @@ load(piece<WIDTH> pieces[LOADS], const float *from, struct walk *at,
     return got;
 }
 
-/* mean (c) and rstd (c) of x. One block per channel. */
+/* Compute mean (c) and rstd (c) of x. One block per channel. */
 template <int WIDTH>
 static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
                                                const float *x, int n, int c,
@@ -75,7 +76,8 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
     const struct walk by = {pieces, MANY / pieces, MANY % pieces};
 
     float m = 0.0f;
-    for (int pass = 0; pass < 2; pass++) { // sums, then those of (x - m)^2
+    for (int pass = 0; pass < 2; pass++) { // pass 0 sums x, pass 1 sums (x -
+                                           // m)^2
         float sum = 0.0f;
         struct walk at = start(pieces);
         while (at.image < images) {
@@ -84,7 +86,7 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
 #pragma unroll
             for (int i = 0; i < LOADS; i++)
                 for (int j = 0; j < WIDTH; j++) {
-                    const float value = x_r[i].v[j] - m; // m is 0 at first
+                    const float value = x_r[i].v[j] - m; // m is 0 in pass 0
                     if (i < got) sum += pass ? value * value : value;
                 }
         }
@@ -97,7 +99,7 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
     }
 }
 
-/* y from x and its statistics. One thread per piece. */
+/* Compute y from x and its statistics. One thread per piece. */
 template <int WIDTH>
 static __global__ void batchnorm2d_tiled(float *y, const float *x,
                                          const float *weight, const float *bias,
@@ -112,7 +114,8 @@ static __global__ void batchnorm2d_tiled(float *y, const float *x,
     ((piece<WIDTH> *)y)[i] = x_r;
 }
 
-/* dbias (c) and dweight (c), as in naive. One block per channel. */
+/* Compute dbias (c) and dweight (c), as in rung naive. One block per
+ * channel. */
 template <int WIDTH>
 static __global__ void
 batchnorm2d_tiled_sums(float *dweight, float *dbias, const float *dy,
@@ -146,7 +149,7 @@ batchnorm2d_tiled_sums(float *dweight, float *dbias, const float *dy,
     }
 }
 
-/* dx, as in naive. One thread per piece. */
+/* Compute dx, as in rung naive. One thread per piece. */
 template <int WIDTH>
 static __global__ void
 batchnorm2d_tiled_dx(float *dx, const float *dweight, const float *dbias,
@@ -167,7 +170,7 @@ batchnorm2d_tiled_dx(float *dx, const float *dweight, const float *dbias,
     ((piece<WIDTH> *)dx)[i] = dx_r;
 }
 
-/* Whether planes and arrays are aligned for loads of 4 floats. */
+/* Return whether planes and arrays are aligned for loads of 4 floats. */
 static int fours(size_t plane, const void *a, const void *b, const void *c) {
     const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
     return plane % 4 == 0 && all % (4 * sizeof(float)) == 0;

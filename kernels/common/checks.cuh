@@ -1,11 +1,11 @@
-/* checks.cuh -- how the ops' launchers check sizes and arrays, so that the same
- * mistake gives the same message everywhere. Messages start with the function's
- * name and contain the numbers. */
+/* checks.cuh -- checks of sizes and arrays for the ops' launchers, so that the
+ * same mistake gives the same message everywhere. Messages start with the
+ * function's name and contain the numbers. */
 #ifndef WEFT_CHECKS_CUH
 #define WEFT_CHECKS_CUH
 #include "internal.cuh"
 
-/* Threads per block of kernels that work with any number. */
+/* Threads per block of kernels that work with any block size. */
 enum { THREADS = 256 };
 
 /* The maximum number of elements of an array, 2 TiB of floats: a grid has at
@@ -13,23 +13,23 @@ enum { THREADS = 256 };
  * element. */
 #define MAX_ELEMENTS (2147483647.0 * THREADS)
 
-/* Return the number of blocks of THREADS threads that cover `count` elements;
- * count is within MAX_ELEMENTS. */
+/* Return the number of blocks of THREADS threads that cover `count` elements,
+ * which must not exceed MAX_ELEMENTS. */
 static inline unsigned blocks_for(size_t count) {
     return (unsigned)CEIL_DIV(count, THREADS);
 }
 
-/* Refuse a size below 1. */
+/* Reject a size below 1. */
 #define CHECK_SIZE(size)                                                       \
     WEFT_REQUIRE((size) >= 1, "%s: %s = %d, want at least 1", __func__, #size, \
                  size)
 
-/* Refuse an array that is NULL. */
+/* Reject an array that is NULL. */
 #define CHECK_ARRAY(array) \
     WEFT_REQUIRE(array, "%s: %s is NULL", __func__, #array)
 
-/* Refuse an array of more than MAX_ELEMENTS. `count` is a double because the
- * product of four sizes can overflow every integer type. */
+/* Reject an array of more than MAX_ELEMENTS elements. `count` is a double
+ * because the product of four sizes can overflow every integer type. */
 #define CHECK_COUNT(array, count)                                           \
     WEFT_REQUIRE((double)(count) <= MAX_ELEMENTS,                           \
                  "%s: %s would have %.0f elements, at most %.0f", __func__, \

@@ -1,7 +1,6 @@
-/* common.cu -- code that all libraries of the lab share: the last error, the
+/* common.cu -- code shared by all libraries of the lab: the last error, the
  * table of rungs, and the few calls that concern a whole device. Each op's
- * library has its own copy, so nothing here needs to be unique within a
- * process. */
+ * library has a copy, so a process may hold several of them. */
 #include "internal.cuh"
 
 #include <stdarg.h>
@@ -30,7 +29,8 @@ int weft_fail(int status, const char *format, ...) {
 }
 
 #ifdef __CUDACC__
-/* Errors that destroy the context: every further call fails. */
+/* Return whether an error destroys the context, so that every further call
+ * fails. */
 static int context_is_lost(cudaError_t error) {
     switch (error) {
     case cudaErrorIllegalAddress:
@@ -49,7 +49,7 @@ static int context_is_lost(cudaError_t error) {
 #endif
 
 int weft_cuda_fail(cudaError_t error, const char *what) {
-    // Clear the error: the next launch must not take it for its own. A lost
+    // Clear the error, so that the next launch does not report it. A lost
     // context keeps failing even if the error is cleared.
     cudaGetLastError();
     if (error == cudaErrorMemoryAllocation)
@@ -60,8 +60,8 @@ int weft_cuda_fail(cudaError_t error, const char *what) {
                          what, cudaGetErrorString(error));
 #else
     if (simt_interrupted()) return weft_fail(WEFT_EINTR, "%s: Ctrl-C", what);
-    if (error == cudaErrorLaunchTimeout) // a deadlock: the runtime reports
-                                         // where
+    if (error == cudaErrorLaunchTimeout) // a deadlock; the runtime reports its
+                                         // location
         return weft_fail(WEFT_ECUDA, "%s: %s", what, simt_last_fault());
 #endif
     return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
@@ -74,8 +74,8 @@ static struct weft_rung table[MAX_RUNGS];
 static int table_size;
 
 void weft_register_rungs(const struct weft_rung *lines, int count) {
-    // Runs before main, in link order. An overflowing table would silently lose
-    // rungs, so the tests compare it with the sources.
+    // This function runs before main, in link order. An overflowing table would
+    // silently lose rungs, so the tests compare it with the sources.
     for (int i = 0; i < count && table_size < MAX_RUNGS; i++)
         table[table_size++] = lines[i];
 }
@@ -86,7 +86,8 @@ const struct weft_rung *weft_rungs(int *count) {
 }
 
 #ifdef __CUDACC__
-/* The current device's compute capability times 10, queried once per device. */
+/* Find the current device's compute capability times 10, queried once per
+ * device. */
 static int device_sm(int *sm) {
     static int known[64];
     int device, major, minor;
@@ -154,15 +155,15 @@ int weft_set_device(int device) {
     return WEFT_OK;
 }
 
-/* Number of threads of the plain C rungs; 0: OpenMP's default. OpenMP's own
- * setting does not suffice: each thread of the process has a separate one, and
- * PyTorch, whose threads are not ours to set, may share it. */
+/* The number of threads of the plain C rungs, or 0 for OpenMP's default.
+ * OpenMP's setting does not suffice: each thread of the process has a separate
+ * one, and PyTorch, whose threads must not change, may share it. */
 static int team;
 static int forked;
 
 static void after_fork(void) {
-    // The threads of OpenMP's pool are gone, and a team of more than one would
-    // wait for them forever.
+    // After a fork, the threads of OpenMP's pool no longer exist, and a team of
+    // more than one thread would wait for them forever.
     team = forked = 1;
 }
 

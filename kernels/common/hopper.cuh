@@ -1,7 +1,7 @@
 /* hopper.cuh -- the features of sm_90 for kernels that keep their copies in
  * flight: barriers in shared memory that also count bytes (mbarrier), copies of
- * whole boxes by one thread (TMA), registers that move between warps, clusters
- * of blocks.
+ * whole boxes by one thread (TMA), registers that move between warps, and
+ * clusters of blocks.
  *
  * A ring of stages, each with a barrier `full` and a barrier `empty`:
  *
@@ -11,11 +11,11 @@
  *     tma_load(stage, &map, &full[s], ...)  mbarrier_arrive(&empty[s])
  *
  * Here p is the parity of the stage's use: 0 at first, and it flips when s
- * returns to 0. Below sm_90 every function traps; launchers refuse such devices
- * before.
+ * returns to 0. Below sm_90 every function traps, so launchers reject such
+ * devices.
  *
  * On the CPU target each function has a plain twin. It performs a copy only
- * when a thread waits for it, never sooner; a cluster has one block.
+ * when a thread waits for it, and a cluster has one block.
  *
  * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
 #ifndef WEFT_HOPPER_CUH
@@ -27,7 +27,8 @@
 #endif
 
 #define HOPPER (PTX_ARCH >= 900)
-/* Features that only targets like sm_90a have; sm_90 lacks them. */
+/* Whether features are available that only targets like sm_90a have; sm_90
+ * lacks them. */
 #if HOPPER &&                                                                 \
     (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
      defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
@@ -44,7 +45,7 @@ PTX_INLINE unsigned shared_address(const void *shared) {
 #endif
 
 /* Round `raw` up to a multiple of 1024 bytes, where swizzled boxes may start.
- * Request 1024 bytes of dynamic shared memory more than the boxes need. */
+ * Request 1024 bytes more of dynamic shared memory than the boxes need. */
 PTX_INLINE char *aligned_1024(void *raw) {
     return (char *)raw + (0u - (unsigned)(size_t)raw) % 1024;
 }
@@ -56,13 +57,13 @@ PTX_INLINE unsigned swizzled(unsigned at) { return at ^ (at >> 3 & 0x70); }
 
 /* ---- barriers that count arrivals and bytes ------------------------------ */
 
-/* A barrier in shared memory. A phase ends when all expected threads have
- * arrived and all expected bytes have come; phase 0 is the first. */
+/* A barrier in shared memory. A phase ends when all expected threads and all
+ * expected bytes have arrived. The first phase is number 0. */
 typedef uint64_t mbarrier;
 
-/* Initialise a barrier; one thread calls this. The others may use the barrier
- * after that thread's fence_barrier_init() and a barrier of the block (or
- * cluster). */
+/* Initialise a barrier; one thread calls this. The other threads may use the
+ * barrier after that thread's fence_barrier_init() and a barrier of the block
+ * (or cluster). */
 PTX_INLINE void mbarrier_init(mbarrier *bar, int arrivals) {
 #if PTX_TWIN
     hopper_twin::init(bar, arrivals);
@@ -148,7 +149,8 @@ PTX_INLINE void fence_barrier_init() {
 }
 
 /* Make this thread's stores to shared memory visible to later TMA and wgmma
- * instructions. For other threads' stores, a barrier must follow in between. */
+ * instructions. To include the stores of other threads, a barrier must follow
+ * this call. */
 PTX_INLINE void fence_proxy_async() {
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -204,8 +206,9 @@ PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
 #endif
 }
 
-/* Store a box; elements beyond the edges are dropped. The threads that wrote it
- * must call fence_proxy_async() before the barrier that precedes this store. */
+/* Store a box; elements beyond the edges are dropped. The threads that wrote
+ * the box must call fence_proxy_async() before the barrier that precedes this
+ * store. */
 PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
                           int row, int z) {
 #if PTX_TWIN
@@ -229,8 +232,8 @@ PTX_INLINE void tma_store_commit() {
 #endif
 }
 
-/* Wait until at most the newest N of this thread's groups still read shared
- * memory; call it with 0 before the kernel ends. */
+/* Wait until at most the N newest of this thread's groups still read shared
+ * memory. Call it with 0 before the kernel ends. */
 template <int N> PTX_INLINE void tma_store_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::STORES, N);
@@ -241,8 +244,8 @@ template <int N> PTX_INLINE void tma_store_wait() {
 
 /* ---- warps with different work ------------------------------------------- */
 
-/* Change the registers per thread by setmaxnreg. All warps of a warpgroup call
- * it; N is a multiple of 8 from 24 to 240. */
+/* Set the number of registers per thread by setmaxnreg. All warps of a
+ * warpgroup call it; N is a multiple of 8 from 24 to 240. */
 #if HOPPER_SPECIFIC
 template <int N> PTX_INLINE void registers_up() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -255,8 +258,8 @@ template <int N> PTX_INLINE void registers_up() {}
 template <int N> PTX_INLINE void registers_down() {}
 #endif
 
-/* Wait at barrier `number` (1 to 15) of the block for `threads` threads, whole
- * warps. __syncthreads() uses number 0. */
+/* Wait at barrier `number` (1 to 15) of the block for `threads` threads, which
+ * must be whole warps. __syncthreads() uses number 0. */
 PTX_INLINE void named_barrier(int number, int threads) {
 #if PTX_TWIN
     hopper_twin::named_barrier(number, threads);
@@ -277,8 +280,8 @@ PTX_INLINE unsigned cluster_rank() {
 #endif
 }
 
-/* All threads of the cluster arrive, and each thread that waits does so until
- * they have. A block must not end while others can still access its shared
+/* Arrive at, or wait for, a barrier of the cluster that all of its threads take
+ * part in. A block must not end while others can still access its shared
  * memory. */
 PTX_INLINE void cluster_arrive() {
 #if HOPPER

@@ -1,7 +1,7 @@
-/* hopper_twin.h -- hopper.cuh on the CPU target, in plain code. */
+/* hopper_twin.h -- plain code that replaces hopper.cuh on the CPU target. */
 #ifndef WEFT_HOPPER_TWIN_H
 #define WEFT_HOPPER_TWIN_H
-#include <cooperative_groups.h> // tiles of several warps among them
+#include <cooperative_groups.h> // for tiles of several warps
 
 #include "../simt/api/cuda_barrier.h" // the watch build's barriers
 #include "tensor_map.cuh"
@@ -10,8 +10,9 @@
 
 namespace hopper_twin {
 
-/* A barrier's word: the phase's parity, the arrivals that a phase needs, the
- * arrivals that this phase still lacks, and the bytes still to come. */
+/* The contents of a barrier's word: the phase's parity, the arrivals that a
+ * phase needs, the arrivals that this phase still lacks, and the missing
+ * bytes. */
 struct State {
     unsigned parity, all, left;
     int bytes;
@@ -30,8 +31,8 @@ static inline void init(uint64_t *bar, int arrivals) {
     *bar = pack({0, (unsigned)arrivals, (unsigned)arrivals, 0});
 }
 
-/* A thread that waits for a phase acquires what the threads that arrived in it
- * did before. */
+/* Return the name under which a phase is recorded: a thread that waits for a
+ * phase then acquires the prior work of the threads that arrived in it. */
 static inline const void *phase_name(const uint64_t *bar, unsigned parity) {
     return (const char *)bar + 4 * parity;
 }
@@ -47,7 +48,7 @@ static inline void arrival(const uint64_t *, unsigned) {}
 static inline void departure(const uint64_t *, unsigned) {}
 #endif
 
-/* Count `count` arrivals and expect `bytes` more bytes, or fewer if
+/* Count `count` arrivals and expect `bytes` more bytes, or fewer if `bytes` is
  * negative. */
 static inline void arrive(uint64_t *bar, unsigned count, int bytes) {
     uint64_t now = __atomic_load_n(bar, __ATOMIC_RELAXED), then;
@@ -76,12 +77,12 @@ static inline void wait(uint64_t *bar, unsigned parity) {
 
 static inline void named_barrier(int number, int threads) {
     // Tiles of more than one warp are numbered by their first warp. The upper
-    // 16 numbers are free except in blocks of more than 512 threads that also
-    // have such tiles.
+    // 16 numbers are free, except in blocks of more than 512 threads with such
+    // tiles.
     simt::tile_barrier((unsigned)(16 + number) * simt::WARP, (unsigned)threads);
 }
 
-/* Return the place in shared memory of the 16 bytes at row `row`, byte `byte`
+/* Return the address in shared memory of the 16 bytes at row `row`, byte `byte`
  * of a box. */
 static inline char *place(const tensor_map *map, void *shared, int row,
                           size_t byte) {
@@ -91,8 +92,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* Return how many of the `bytes` bytes from element (row,col) on are inside the
- * array, and their address. */
+/* Return the number of the `bytes` bytes from element (row,col) on that are
+ * inside the array, and their address in *at. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -106,18 +107,18 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
 }
 
 /* A box in flight. It copies the map, because the map is a kernel argument, of
- * which each thread has its own copy: that copy may be gone when the box
+ * which each thread has a copy, and that copy may be gone when the box
  * arrives. */
 struct Box : simt::Later {
     tensor_map map;
-    uint64_t *bar; /* for a load */
+    uint64_t *bar; /* counts the bytes of a load */
     int col, row, z;
 
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Return how many of the 16 bytes from byte `byte` of row `i` are inside
-     * the array, and their address. */
+    /* Return the number of the 16 bytes from byte `byte` of row `i` on that are
+     * inside the array, and their address in *at. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
         return inside(&map.array, col + (int)byte / element, row + i, z, 16,
@@ -125,8 +126,8 @@ struct Box : simt::Later {
     }
 };
 
-/* For the watch build: count each piece of the array as read or written by the
- * thread that issues the copy, at that moment. */
+/* Count each piece of the array as read or written by the thread that issues
+ * the copy, at that moment. The watch build uses this. */
 template <class Touch>
 SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 #ifdef SIMT_CHECK
@@ -141,7 +142,8 @@ SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 }
 
 static inline void load_now(simt::Later *later) {
-    const Box box = *(const Box *)later; // a copy, which nothing modifies
+    const Box box = *(const Box *)later; // a copy, since nothing may modify the
+                                         // box
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             float chunk[4] = {0};
@@ -156,7 +158,8 @@ static inline void load_now(simt::Later *later) {
 }
 
 static inline void store_now(simt::Later *later) {
-    const Box box = *(const Box *)later; // a copy, which nothing modifies
+    const Box box = *(const Box *)later; // a copy, since nothing may modify the
+                                         // box
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             char *to = NULL;

@@ -1,6 +1,6 @@
-/* internal.cuh -- included first by every .cu of the library: the public
- * header, the CUDA runtime (under g++, the SIMT runtime that replaces it), and
- * the few macros with which a launcher checks arguments and reports
+/* internal.cuh -- the header that every .cu of the library includes first: the
+ * public header, the CUDA runtime (under g++, the SIMT runtime that replaces
+ * it), and the few macros by which a launcher checks arguments and reports
  * failures. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
@@ -29,7 +29,8 @@ extern "C" {
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Do the same for a failed CUDA call, with the status that matches `error`. */
+/* Do the same for a failed CUDA call, with the status that corresponds to
+ * `error`. */
 int weft_cuda_fail(cudaError_t error, const char *what);
 
 /* Add `count` lines to the table that weft_rungs() returns. */
@@ -42,7 +43,7 @@ int weft_team_begin(void);
 void weft_team_end(int outside);
 #endif
 
-/* Return WEFT_OK if `rung` is one of `lines` and runs on this target and
+/* Return WEFT_OK if `rung` is an index of `lines` that runs on this target and
  * device, else WEFT_EINVAL. */
 int weft_check_rung(const struct weft_rung *lines, int count, int rung);
 
@@ -54,7 +55,7 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
     return (cudaStream_t)stream;
 }
 
-/* An op's lines of the rung table, placed beside its launcher:
+/* Define an op's lines of the rung table, in the file of its launcher:
  *
  *     WEFT_RUNGS({"relu", "reference", ...}, {"relu", "naive", ...});
  *
@@ -69,10 +70,10 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
 #ifdef __CUDACC__
 struct weft_watch {};
 #else
-/* For the duration of a call on the CPU: OpenMP uses as many threads as
- * weft_set_threads() set, and Ctrl-C ends the call. weft_interrupted() and
- * every running launch notice the signal, and the caller's own handler runs
- * too. */
+/* The state of a call on the CPU. During the call, OpenMP uses the number of
+ * threads set by weft_set_threads(), and Ctrl-C ends the call.
+ * weft_interrupted() and every running launch notice the signal, and the
+ * caller's own handler runs too. */
 struct weft_watch {
     int outside; /* OpenMP's number of threads outside the call */
 
@@ -84,7 +85,7 @@ struct weft_watch {
 };
 #endif
 
-/* The first line of a launcher: refuse a rung that cannot run here. Until the
+/* Begin a launcher: reject a rung that cannot run on this target. Until the
  * launcher returns, watch for Ctrl-C and show its range on a profiler's
  * timeline. */
 #define WEFT_CHECK_RUNG(rung) \
@@ -93,35 +94,35 @@ struct weft_watch {
     (void)watch_;             \
     WEFT_TRY(weft_check_rung(rungs, COUNT_OF(rungs), rung))
 
-/* Refuse bad arguments: WEFT_REQUIRE(n > 0, "relu: n = %d, want > 0", n). */
+/* Reject bad arguments: WEFT_REQUIRE(n > 0, "relu: n = %d, want > 0", n). */
 #define WEFT_REQUIRE(condition, ...)                                  \
     do {                                                              \
         if (!(condition)) return weft_fail(WEFT_EINVAL, __VA_ARGS__); \
     } while (0)
 
-/* Return another weft function's status if it failed. */
+/* Return the status of another weft function if it failed. */
 #define WEFT_TRY(call)               \
     do {                             \
         int status_ = (call);        \
         if (status_) return status_; \
     } while (0)
 
-/* Return the status of a CUDA call that failed. */
+/* Return the status of a CUDA call if it failed. */
 #define WEFT_CUDA_TRY(call)                                              \
     do {                                                                 \
         cudaError_t error_ = (call);                                     \
         if (error_ != cudaSuccess) return weft_cuda_fail(error_, #call); \
     } while (0)
 
-/* After <<<>>>: return the status of a launch that failed. */
+/* Return the status of a launch if it failed; use it after <<<>>>. */
 #define WEFT_LAUNCHED(kernel)                                              \
     do {                                                                   \
         cudaError_t error_ = cudaGetLastError();                           \
         if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel); \
     } while (0)
 
-/* The plain C rungs (kernels/reference/) exist in the CPU build only. On the
- * GPU, weft_check_rung() refuses the rung before this is reached. */
+/* Call a plain C rung (kernels/reference/). These exist in the CPU build only.
+ * On the GPU, weft_check_rung() rejects the rung before this is reached. */
 #ifdef __CUDACC__
 #define WEFT_REFERENCE(call) weft_fail(WEFT_EINVAL, "no reference rung here")
 #else

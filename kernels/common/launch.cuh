@@ -1,10 +1,10 @@
-/* launch.cuh -- launches with options that <<<>>> cannot express: much shared
- * memory, an early start, blocks in clusters. */
+/* launch.cuh -- launches with options that <<<>>> cannot express: large shared
+ * memory, an early start, and blocks in clusters. */
 #ifndef WEFT_LAUNCH_CUH
 #define WEFT_LAUNCH_CUH
 #include "internal.cuh"
 
-/* Return an attribute of the current device. */
+/* Return the value of an attribute of the current device. */
 static inline int device_has(cudaDeviceAttr which) {
     int device = 0, value = 0;
     cudaGetDevice(&device);
@@ -12,31 +12,31 @@ static inline int device_has(cudaDeviceAttr which) {
     return value;
 }
 
-/* How a kernel is launched. */
+/* The options of a launch. */
 struct launch {
-    const char *name; /* of the kernel, for error messages */
+    const char *name; /* the kernel's name, for error messages */
     dim3 grid, block;
-    size_t shared_bytes; /* of dynamic shared memory per block */
+    size_t shared_bytes; /* dynamic shared memory per block */
     cudaStream_t stream;
-    /* Whether its blocks may start while the previous kernel is still ending,
-     * if the device supports it. The kernel must call pdl_wait() (ptx.cuh)
-     * before it reads what others write. This saves 1 or 2 us between two
-     * kernels. */
+    /* Whether the kernel's blocks may start while the previous kernel is still
+     * ending, if the device supports it. The kernel must call pdl_wait()
+     * (ptx.cuh) before it reads the results of other kernels. This saves 1 or 2
+     * us between two kernels. */
     int early;
     int cluster = 1; /* number of blocks along x that form a cluster */
 };
 
 /* Permit the kernel's blocks to use their dynamic shared memory if it exceeds
- * the default limit. This happens at each launch: the permission holds for one
- * device only, and setting it costs less than looking up whether it is set. A
- * captured launch sets it once. */
+ * the default limit. This happens at each launch, because the permission holds
+ * for one device only, and setting it costs less than looking up whether it is
+ * set. A captured launch sets it once. */
 static inline int claim_shared(const struct launch &l, const void *kernel) {
     if (l.shared_bytes <= 48 << 10) return WEFT_OK;
     const cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         (int)l.shared_bytes);
     if (error == cudaSuccess) return WEFT_OK;
-    cudaGetLastError(); // not sticky
+    cudaGetLastError(); // clear the error, which is not sticky
     return weft_fail(WEFT_EINVAL,
                      "%s needs %zu bytes of shared memory a block, this GPU "
                      "has %d",
@@ -44,8 +44,7 @@ static inline int claim_shared(const struct launch &l, const void *kernel) {
                      device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin));
 }
 
-/* Launch kernel(arguments...) with these options; return a status, as launchers
- * do. */
+/* Launch kernel(arguments...) with these options and return a status. */
 template <class... P, class... A>
 static int launch_kernel(const struct launch &l, void (*kernel)(P...),
                          A... arguments) {
@@ -71,7 +70,7 @@ static int launch_kernel(const struct launch &l, void (*kernel)(P...),
     config.numAttrs = count;
     const cudaError_t error =
         cudaLaunchKernelEx(&config, kernel, (P)arguments...);
-    cudaGetLastError(); // not sticky
+    cudaGetLastError(); // clear the error, which is not sticky
     return error ? weft_cuda_fail(error, l.name) : WEFT_OK;
 }
 

@@ -1,8 +1,9 @@
-/* nvtx.cuh -- names on a profiler's timeline. WEFT_RANGE("step") marks the time
- * from there to the end of the scope. Nsight Systems draws it above the kernels
- * launched in that time, and `ncu --nvtx --nvtx-include "step/"` profiles only
- * these. While no tool listens, a range costs a few nanoseconds. On the CPU, or
- * if the toolkit has no NVTX, it compiles to nothing. */
+/* nvtx.cuh -- named ranges on a profiler's timeline. WEFT_RANGE("step") marks
+ * the time from the macro to the end of the scope. Nsight Systems draws it
+ * above the kernels launched in that time, and `ncu --nvtx --nvtx-include
+ * "step/"` profiles only these. While no tool listens, a range costs a few
+ * nanoseconds. On the CPU, or if the toolkit has no NVTX, it compiles to
+ * nothing. */
 #ifndef WEFT_NVTX_CUH
 #define WEFT_NVTX_CUH
 

@@ -1,9 +1,11 @@
-/* ptx.cuh -- the few instructions that CUDA C cannot express: tensor cores on
- * fragments, copies that bypass the registers, and kernels that overlap.
+/* ptx.cuh -- the few instructions that CUDA C cannot express: products of
+ * fragments on tensor cores, copies that bypass the registers, and kernels that
+ * overlap.
  *
- * All inline PTX is here. On the CPU target each function has a plain twin with
- * the same result: the lanes of a warp exchange their values by shuffles. So
- * kernels on tensor cores are checked there, too.
+ * Most inline PTX of the kernels is in this file. On the CPU target each
+ * function has a plain twin with the same result: the lanes of a warp exchange
+ * their values by shuffles. So kernels for tensor cores can be checked without
+ * a GPU.
  *
  * A fragment is the part of a small matrix that one lane holds. Below, g = lane
  * / 4 and t = lane % 4; for 16-bit types a register holds two neighbours along
@@ -44,14 +46,14 @@
 /* ---- programmatic dependent launch -------------------------------------- */
 
 /* Wait until the previous kernels have ended and their stores are visible.
- * Without the launch attribute this holds from the start. */
+ * Without the launch attribute this is true from the start. */
 PTX_INLINE void pdl_wait() {
 #if PTX_ARCH >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/* Allow the next kernel to begin from here on (up to its own pdl_wait()). */
+/* Allow the next kernel to begin, up to its own pdl_wait(). */
 PTX_INLINE void pdl_trigger() {
 #if PTX_ARCH >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -60,8 +62,8 @@ PTX_INLINE void pdl_trigger() {
 
 /* ---- ReLU ---------------------------------------------------------------- */
 
-/* max(x, 0); a NaN stays a NaN, so that a diverged model shows it in its loss.
- * fmaxf() would turn it into 0. */
+/* Return max(x, 0). A NaN stays a NaN, so that a diverged model shows it in its
+ * loss; fmaxf() would turn it into 0. */
 PTX_INLINE float relu(float x) {
 #if PTX_ARCH >= 800
     float y;
@@ -74,9 +76,10 @@ PTX_INLINE float relu(float x) {
 
 /* ---- multiply-adds in a fixed order ------------------------------------- */
 
-/* *sum += a * b. The compiler keeps these calls in order, and the order decides
- * which of them find an operand still cached. The register file has two banks,
- * and an instruction that reads two registers of one bank waits a cycle. */
+/* Add a * b to *sum. The compiler keeps these calls in order, and the order
+ * decides which of them find an operand still cached. The register file has two
+ * banks, and an instruction that reads two registers of one bank waits a
+ * cycle. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN
     *sum += a * b;
@@ -85,9 +88,9 @@ PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #endif
 }
 
-/* ---- copies into shared memory that nobody waits for -------------------- */
+/* ---- asynchronous copies into shared memory ------------------------------ */
 
-/* Copy 16 bytes; both addresses are multiples of 16. */
+/* Start copying 16 bytes; both addresses must be multiples of 16. */
 PTX_INLINE void copy16_async(void *shared, const void *global) {
 #if PTX_TWIN
     simt::copy_later(shared, global, 16, 0);
@@ -110,7 +113,7 @@ PTX_INLINE void copy_commit() {
 #endif
 }
 
-/* Wait until at most the newest N of this thread's groups are in flight. Other
+/* Wait until at most the N newest of this thread's groups are in flight. Other
  * threads see the copies after the barrier that follows. */
 template <int N> PTX_INLINE void copy_wait() {
 #if PTX_TWIN
@@ -123,7 +126,7 @@ template <int N> PTX_INLINE void copy_wait() {
 /* ---- loads --------------------------------------------------------------- */
 
 /* Load 16 bytes of a row. The L2 cache fetches 256 bytes of the row, because
- * other threads read what follows. */
+ * other threads read the bytes that follow. */
 PTX_INLINE float4 load16_ahead(const float *global) {
 #if PTX_ARCH >= 800
     float4 v;
@@ -207,7 +210,7 @@ PTX_INLINE void ldmatrix_x4_trans(uint32_t r[4], const void *row) {
 /* ---- tensor cores: c += a b --------------------------------------------- */
 
 #if PTX_TWIN
-/* Return number `i` of a register, which holds one (tf32) or two. */
+/* Return number `i` of a register, which holds one number (tf32) or two. */
 enum ptx_format { PTX_TF32, PTX_BF16, PTX_F16 };
 static inline double ptx_number(enum ptx_format format, uint32_t word, int i) {
     if (format == PTX_TF32) return __uint_as_float(word & 0xffffe000u);
@@ -247,8 +250,8 @@ static inline void ptx_mma(enum ptx_format format, float c[4],
 }
 #endif
 
-/* m16n8k8; a and b are already rounded (the hardware truncates). Needs
- * sm_80. */
+/* Multiply m16n8k8. a and b must already be rounded, since the hardware
+ * truncates. Needs sm_80. */
 PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_TF32, c, a, b);
@@ -260,11 +263,11 @@ PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
 #else
-    __trap(); // the launcher refuses the device before
+    __trap(); // unreachable: the launcher rejects such a device
 #endif
 }
 
-/* m16n8k16; needs sm_80. */
+/* Multiply m16n8k16. Needs sm_80. */
 PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_BF16, c, a, b);
@@ -280,7 +283,7 @@ PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #endif
 }
 
-/* m16n8k16; on sm_75 one instruction does only half of it (k = 8). */
+/* Multiply m16n8k16. On sm_75 one instruction does only half of it (k = 8). */
 PTX_INLINE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_F16, c, a, b);

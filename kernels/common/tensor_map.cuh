@@ -1,11 +1,11 @@
-/* tensor_map.cuh -- how the tensor memory accelerator (TMA, sm_90) learns the
- * layout of an array. The host makes a map, a kernel receives it by value as
- * `const __grid_constant__ tensor_map map`, and tma_load() of hopper.cuh uses
- * it.
+/* tensor_map.cuh -- maps that describe the layout of an array to the tensor
+ * memory accelerator (TMA, sm_90). The host makes a map, and a kernel receives
+ * it by value as `const __grid_constant__ tensor_map map`, and tma_load() of
+ * hopper.cuh uses it.
  *
- * All our maps have three dimensions: columns, rows, matrices of a batch.
- * Elements of a box beyond the edges of its matrix are loaded as 0 and dropped
- * when stored, so kernels need no code for edges.
+ * All maps of the lab have three dimensions: columns, rows, and matrices of a
+ * batch. Elements of a box beyond the edges of its matrix are loaded as 0 and
+ * dropped when stored, so kernels need no code for edges.
  *
  * Source:  CUDA Driver API, "Tensor Map Object Management". */
 #ifndef WEFT_TENSOR_MAP_CUH
@@ -19,25 +19,27 @@ struct __align__(64) tensor_map {
 #else
 enum tensor_type {
     TENSOR_FLOAT,
-    TENSOR_TF32, /* float in memory; loading rounds to tf32 */
+    TENSOR_TF32, /* float in memory; a load rounds to tf32 */
     TENSOR_BF16,
     TENSOR_F16,
 };
 
-/* An array as a kernel sees it; counts are elements, not bytes. */
+/* An array as a kernel accesses it; sizes are in elements, not bytes. */
 struct tensor {
     enum tensor_type type;
-    const void *data;   /* 16-byte aligned, as are pitch and step in bytes */
-    size_t cols, rows;  /* of a matrix; elements beyond count as zeros */
-    size_t pitch;       /* from one row to the next */
-    size_t batch, step; /* matrices; if step is 0, all are the first, at z =
-                           0 */
+    const void *data;   /* 16-byte aligned; pitch and step are multiples of 16
+                         * bytes */
+    size_t cols, rows;  /* size of a matrix; elements beyond it count as
+                         * zeros */
+    size_t pitch;       /* elements from one row to the next */
+    size_t batch, step; /* matrices, and elements from one to the next; with
+                           step 0 all are the first, at z = 0 */
 };
 
-/* The box that one load moves. If `swizzled`, a row has at most 128 bytes and
+/* The box that one load moves. If `swizzled`, a row has at most 128 bytes, and
  * shared memory stores its 16-byte chunks in another order: see swizzled() in
- * hopper.cuh. The box then starts at a multiple of 1024 bytes, otherwise of
- * 128. */
+ * hopper.cuh. A swizzled box starts at a multiple of 1024 bytes, others at a
+ * multiple of 128. */
 struct tensor_box {
     int cols, rows; /* at most 256 each; cols a multiple of 16 bytes */
     int swizzled;
@@ -57,12 +59,14 @@ struct tensor_map {
 typedef CUtensorMap tensor_map;
 #endif
 
-/* Refuse what TMA cannot do; the driver would refuse it without a reason. */
+/* Reject layouts that TMA cannot handle; the driver would reject them without
+ * giving a reason. */
 static inline int tensor_map_check(const struct tensor *t,
                                    const struct tensor_box *box) {
     const size_t element = tensor_element(t->type);
     const size_t row = box->cols * element;
-    const size_t step = t->batch > 1 ? t->step : 0; // one matrix: ignored
+    const size_t step = t->batch > 1 ? t->step : 0; // with one matrix, the step
+                                                    // is ignored
     WEFT_REQUIRE((size_t)t->data % 16 == 0 && t->pitch * element % 16 == 0 &&
                      step * element % 16 == 0,
                  "tensor map: address %p, pitch of %zu bytes, step of %zu "
@@ -88,7 +92,7 @@ static inline int tensor_map_make(tensor_map *map, const struct tensor *t,
 /* Find cuTensorMapEncodeTiled() without linking the driver's library. */
 static inline int
 tensor_map_encoder(PFN_cuTensorMapEncodeTiled_v12000 *encode) {
-    static void *found; // concurrent threads store the same value
+    static void *found; // a race is harmless: all threads store the same value
     if (!found) {
         cudaDriverEntryPointQueryResult result;
         void *entry = NULL;
@@ -118,7 +122,8 @@ static inline CUtensorMapDataType tensor_map_type(enum tensor_type type) {
     }
 }
 
-/* Describe `t` for transfers in boxes of this shape. */
+/* Make a map of `t` for transfers in boxes of shape `box`. Returns a
+ * weft_status. */
 static inline int tensor_map_make(tensor_map *map, const struct tensor *t,
                                   struct tensor_box box) {
     WEFT_TRY(tensor_map_check(t, &box));

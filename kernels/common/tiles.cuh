@@ -1,10 +1,10 @@
-/* tiles.cuh -- code that the tiled rungs share: a small product with factors in
+/* tiles.cuh -- code shared by the tiled rungs: a small product with factors in
  * shared memory and results in registers, and sums over a block.
  *
- * A block computes TILE_ROWS x TILE_COLS of the result, a thread 4 x 4 of it.
- * For each step along the depth of the sum, a thread reads 4 + 4 floats and
- * does 16 multiply-adds: half a load for each, where the naive rungs need
- * two. */
+ * A block computes TILE_ROWS x TILE_COLS elements of the result, and each
+ * thread 4 x 4 of these. For each step along the depth of the sum, a thread
+ * reads 4 + 4 floats and does 16 multiply-adds. That is half a load for each
+ * multiply-add, while the naive rungs need two. */
 #ifndef WEFT_TILES_CUH
 #define WEFT_TILES_CUH
 #include "internal.cuh"
@@ -14,15 +14,15 @@ enum {
     TILE_COLS = 64,
     TILE_DEPTH = 32,
     TILE_THREADS = TILE_ROWS * TILE_COLS / 16,
-    ACROSS = TILE_COLS / 4, // threads side by side
-    // Consecutive steps of depth start 4 banks apart: when lanes store 8 steps
-    // of 4 neighbours each, each of the 32 banks receives one value.
+    ACROSS = TILE_COLS / 4, // number of threads side by side
+    // Consecutive steps of depth start 4 banks apart. So when lanes store 8
+    // steps of 4 neighbours each, each of the 32 banks receives one value.
     LEFT_PITCH = TILE_ROWS + 4,
     RIGHT_PITCH = TILE_COLS + 4,
 };
 
-/* The first row and column of the calling thread's 4 x 4 results in the block's
- * tile. */
+/* Return the first row or column of the calling thread's 4 x 4 results in the
+ * block's tile. */
 static __device__ __forceinline__ int own_row(void) {
     return threadIdx.x / ACROSS * 4;
 }
@@ -31,8 +31,9 @@ static __device__ __forceinline__ int own_col(void) {
     return threadIdx.x % ACROSS * 4;
 }
 
-/* sums[i][j] += sum over k < depth of left_s[k][row + i] * right_s[k][col + j],
- * for the thread's own row and col. Both arrays are 16-byte aligned. */
+/* Add to sums[i][j] the sum over k < depth of left_s[k][row + i] *
+ * right_s[k][col + j], for the calling thread's row and col. Both arrays must
+ * be 16-byte aligned. */
 static __device__ __forceinline__ void
 multiply_tiles(float sums[4][4], const float (*left_s)[LEFT_PITCH],
                const float (*right_s)[RIGHT_PITCH], int depth) {
@@ -56,8 +57,8 @@ static __device__ __forceinline__ float warp_sum(float value) {
 }
 
 /* Return the sum over all threads of the block, always added in the same order,
- * to every thread. All threads call it. partial_s: one float for each of up to
- * 32 warps; no thread may be using it. */
+ * to every thread. All threads must call it. partial_s has one float for each
+ * of up to 32 warps, and no thread may be using it. */
 static __device__ __forceinline__ float block_total(float value,
                                                     float *partial_s) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -68,8 +69,9 @@ static __device__ __forceinline__ float block_total(float value,
 }
 
 /* Sum COUNT values per thread over the block; thread i < COUNT returns the i-th
- * sum. 5 shuffles per value would be too many, so the warps take turns adding
- * theirs to one row per value. A pitch of 33 spreads 32 rows over 32 banks. */
+ * sum. Five shuffles per value would be too many, so the warps take turns
+ * adding their values to one row per value. A pitch of 33 spreads 32 rows over
+ * 32 banks. */
 template <int COUNT>
 static __device__ __forceinline__ float block_totals(const float values[COUNT],
                                                      float (*sums_s)[33]) {
@@ -79,7 +81,7 @@ static __device__ __forceinline__ float block_totals(const float values[COUNT],
 #pragma unroll
             for (int i = 0; i < COUNT; i++)
                 sums_s[i][lane] = values[i] + (turn ? sums_s[i][lane] : 0.0f);
-        __syncthreads(); // before the next warp adds to these
+        __syncthreads(); // before the next warp adds to the rows
     }
     float sum = 0.0f;
     if (threadIdx.x < COUNT)

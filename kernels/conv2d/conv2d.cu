@@ -6,14 +6,14 @@
  *          kh * kw pixels that its filter covers. Backward, each element
  *          collects the gradients of the outputs it contributed to: an input
  *          pixel from the outputs whose window contains it, a weight from every
- *          output pixel of the batch. No two threads write to one place, so
- *          nothing needs atomics or zeroing.
- * Limit:   two loads for each multiply-add, as in matmul's naive rung; and
- *          dweight and dbias have few threads with long sums: 288 threads for
- *          32 filters of 3 x 3, which leave most of a GPU idle.
- * Error:   sums are taken one term after another in float, n * h' * w' of them
- *          for dweight and dbias: at most 1.01 2^-24 per term of the same sum
- *          over absolute values.
+ *          output pixel of the batch. No two threads write to the same place,
+ *          so the kernels need neither atomics nor zeroed outputs.
+ * Limit:   two loads for each multiply-add, as in matmul's naive rung. In
+ *          addition, dweight and dbias have few threads with long sums: 288
+ *          threads for 32 filters of 3 x 3, which leave most of a GPU idle.
+ * Error:   sums are taken one term after another in float, with n * h' * w'
+ *          terms for dweight and dbias. The error is at most 1.01 2^-24 per
+ *          term, relative to the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
@@ -30,7 +30,7 @@ WEFT_RUNGS({"conv2d", "reference", "plain C, products of gathered columns",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw). */
+/* Compute y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw). */
 static __global__ void conv2d_naive(float *y, const float *x,
                                     const float *weight, const float *bias,
                                     int n, int ic, int h, int w, int oc, int kh,
@@ -45,15 +45,15 @@ static __global__ void conv2d_naive(float *y, const float *x,
         for (int r = 0; r < kh; r++)
             for (int s = 0; s < kw; s++) {
                 const int i = row + r - padding, j = col + s - padding;
-                if (i < 0 || i >= h || j < 0 || j >= w) continue; // a zero
+                if (i < 0 || i >= h || j < 0 || j >= w) continue; // padding
                 acc += x[((image * ic + c) * h + i) * w + j] *
                        weight[((o * ic + c) * kh + r) * kw + s];
             }
     y[index] = acc;
 }
 
-/* dx: filter position (r,s) maps pixel (row,col) to the output pixel (row +
- * padding - r, col + padding - s). */
+/* Compute dx (n,ic,h,w). Filter position (r,s) maps pixel (row,col) to the
+ * output pixel (row + padding - r, col + padding - s). */
 static __global__ void conv2d_naive_dx(float *dx, const float *dy,
                                        const float *weight, int n, int ic,
                                        int h, int w, int oc, int kh, int kw,
@@ -75,8 +75,8 @@ static __global__ void conv2d_naive_dx(float *dx, const float *dy,
     dx[index] = acc;
 }
 
-/* dweight: at output pixel (i,j), weight (o,c,r,s) multiplied the input pixel
- * (i + r - padding, j + s - padding). */
+/* Compute dweight (oc,ic,kh,kw). At output pixel (i,j), weight (o,c,r,s) was
+ * multiplied by the input pixel (i + r - padding, j + s - padding). */
 static __global__ void conv2d_naive_dweight(float *dweight, const float *dy,
                                             const float *x, int n, int ic,
                                             int h, int w, int oc, int kh,
@@ -99,7 +99,7 @@ static __global__ void conv2d_naive_dweight(float *dweight, const float *dy,
     dweight[index] = acc;
 }
 
-/* dbias[o] = the sum of dy over images and pixels. */
+/* Compute dbias (oc), the sum of dy over images and pixels. */
 static __global__ void conv2d_naive_dbias(float *dbias, const float *dy, int n,
                                           int oc, int oh, int ow) {
     const size_t o = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -139,7 +139,7 @@ static int launch_naive_backward(float *dx, float *dweight, float *dbias,
 
 /* ---- launchers ----------------------------------------------------------- */
 
-/* Check the sizes, for both launchers; compute *padding, *oh and *ow from
+/* Check the sizes for both launchers, and compute *padding, *oh and *ow from
  * them. */
 static int check_sizes(int *padding, int *oh, int *ow, const char *function,
                        int n, int ic, int h, int w, int oc, int kh, int kw,
@@ -155,7 +155,7 @@ static int check_sizes(int *padding, int *oh, int *ow, const char *function,
     *padding = options ? options->padding : 0;
     WEFT_REQUIRE(*padding >= 0, "%s: padding = %d, want at least 0", function,
                  *padding);
-    // In double: the padded image may be too large for an int.
+    // Compute in double, since the padded image may be too large for an int.
     const double padded_h = h + 2.0 * *padding, padded_w = w + 2.0 * *padding;
     WEFT_REQUIRE(padded_h <= 2147483647.0 && padded_w <= 2147483647.0,
                  "%s: padding %d makes the image %.0f x %.0f, sides at most "

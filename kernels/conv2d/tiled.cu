@@ -1,7 +1,7 @@
 /* tiled.cu -- convolution, rung "tiled": as matrix products.
  *
- * Before:  naive: two loads from memory for each multiply-add; and one thread
- *          sums a weight's gradient over the whole batch.
+ * Before:  rung naive needs two loads from memory for each multiply-add, and
+ *          one thread sums a weight's gradient over the whole batch.
  * Idea:    forward, a convolution is a product of the filters (oc, ic * kh *
  *          kw) and a matrix whose columns hold each output pixel's inputs. That
  *          matrix is never stored ("implicit"). A block takes one position of
@@ -13,11 +13,11 @@
  *          all of the block's results in registers. At the end the threads'
  *          sums are added.
  * Limit:   forward, a pixel is staged once for each of the kh * kw positions,
- *          and nothing is multiplied while loads wait. dweight: dy is read ic
- *          times from the L2 cache, and with one input channel there are no
- *          more blocks than filters.
- * Error:   that of the naive rung; dweight and dbias add fewer terms in
- *          sequence.
+ *          and nothing is multiplied while loads wait. For dweight, dy is read
+ *          ic times from the L2 cache, and with one input channel there are at
+ *          most as many blocks as filters.
+ * Error:   the same as that of rung naive, but dweight and dbias add fewer
+ *          terms in sequence.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "tiled.h"
 
@@ -25,21 +25,23 @@
 
 /* ---- forward, and the gradient of x -------------------------------------- */
 
-/* result (n,rows,result_h,result_w) = correlation of source (n,depth,h,w) with
- * kh x kw filters, `pad` zeros above and left of the source. Filter position t
- * of row r and source channel k is weight[r * row_stride + k * depth_stride +
- * t], counted from the last one backwards if `turned`. */
+/* The convolution result (n,rows,result_h,result_w) = correlation of source
+ * (n,depth,h,w) with kh x kw filters, with `pad` zeros above and left of the
+ * source. Filter position t of row r and source channel k is weight[r *
+ * row_stride + k * depth_stride + t]. If `turned`, positions are counted
+ * backwards from the last one. */
 struct correlation {
     int n, rows, depth, h, w, result_h, result_w, kh, kw;
-    int pad_h, pad_w; // negative: the source's edge is never read
+    int pad_h, pad_w; // if negative, the source's edge is never read
     size_t row_stride, depth_stride;
     int turned;
 };
 
-/* Where the calling thread's column of the tile reads the source. */
+/* The position at which the calling thread's column of the tile reads the
+ * source. */
 struct column {
-    const float *image; // channel 0
-    int row, col;       // under the filter's first position
+    const float *image; // channel 0 of the column's image
+    int row, col;       // source position under the filter's first position
 };
 
 static __device__ struct column own_column(const float *source, size_t pixel,
@@ -50,8 +52,8 @@ static __device__ struct column own_column(const float *source, size_t pixel,
             at / c->result_w - c->pad_h, at % c->result_w - c->pad_w};
 }
 
-/* Load right_s[k] [col] = channel first + k of the column's pixel under
- * position (r,s) of the filter, zero if that is outside. */
+/* Load right_s[k][col] = channel first + k of the column's pixel under position
+ * (r,s) of the filter, or zero if that is outside. */
 static __device__ void load_pixels(float (*right_s)[RIGHT_PITCH],
                                    const struct column *column, bool exists,
                                    int r, int s, int first, int depth,
@@ -90,10 +92,10 @@ static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* A block computes TILE_ROWS channels of TILE_COLS pixels, which may be of
- * several images: pixels are counted through the whole batch. Neighbouring
- * blocks take the same pixels, which the first of them brings into the
- * cache. */
+/* Compute TILE_ROWS channels of TILE_COLS pixels per block. The pixels may be
+ * of several images, since they are counted through the whole batch.
+ * Neighbouring blocks take the same pixels, so all but the first find them in
+ * the cache. */
 static __global__ void conv2d_tiled(float *result, const float *source,
                                     const float *weight, const float *bias,
                                     struct correlation c) {
@@ -145,7 +147,7 @@ static __device__ struct pixel split(int at, int oh, int ow) {
     return {at / ow / oh, at / ow % oh, at % ow};
 }
 
-/* at += by, without a division. */
+/* Add `by` to *at, without a division. */
 static __device__ void advance(struct pixel *at, const struct pixel *by, int oh,
                                int ow) {
     at->col += by->col;
@@ -155,9 +157,10 @@ static __device__ void advance(struct pixel *at, const struct pixel *by, int oh,
     if (at->row >= oh) at->row -= oh, at->image++;
 }
 
-/* dweight: a block computes FILTERS filters, one input channel and TAPS
- * positions. A thread takes every THREADS-th pixel: there it reads FILTERS
- * values of dy and TAPS of x, and does FILTERS * TAPS multiply-adds. */
+/* Compute dweight (oc,ic,kh,kw). A block computes FILTERS filters, one input
+ * channel and TAPS positions. A thread takes every THREADS-th pixel, for which
+ * it reads FILTERS values of dy and TAPS of x and does FILTERS * TAPS
+ * multiply-adds. */
 template <int FILTERS, int TAPS, int THREADS>
 static __global__ void __launch_bounds__(THREADS)
     conv2d_tiled_dweight(float *dweight, const float *dy, const float *x,
@@ -202,8 +205,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 enum { SUM_THREADS = 512, SUM_LOADS = 8 };
 
-/* dbias[o] = the sum of dy over images and pixels. One block per channel; its
- * threads have SUM_LOADS loads in flight at a time. */
+/* Compute dbias (oc), the sum of dy over images and pixels. Each channel has
+ * one block, whose threads keep SUM_LOADS loads in flight. */
 static __global__ void conv2d_tiled_dbias(float *dbias, const float *dy, int n,
                                           int oc, int oh, int ow) {
     __shared__ float partial_s[32];
@@ -247,7 +250,7 @@ int conv2d_tiled_forward(float *y, const float *x, const float *weight,
     return correlate(y, x, weight, bias, &c, stream);
 }
 
-/* Up to this many blocks of dweight count as few for a GPU. */
+/* The maximum number of dweight's blocks that count as few for a GPU. */
 enum { FEW_BLOCKS = 32 };
 
 static int launch_dweight(float *dweight, const float *dy, const float *x,
@@ -274,7 +277,8 @@ int conv2d_tiled_backward(float *dx, float *dweight, float *dbias,
     const struct conv2d_sizes s = *sizes;
     const size_t taps = (size_t)s.kh * s.kw;
     if (dx) {
-        // A filter rotated by 180 degrees starts kh - 1 - padding outside.
+        // A filter rotated by 180 degrees starts kh - 1 - padding pixels
+        // outside.
         const struct correlation c = {s.n,
                                       s.ic,
                                       s.oc,

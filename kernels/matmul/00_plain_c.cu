@@ -1,9 +1,9 @@
 /* 00_plain_c.cu -- matmul, the rungs in plain C, for the CPU only.
  *
- * These rungs are a ladder of their own with the same ideas: reuse what is
- * near. ijk, ikj, blocked and simd are ../reference/matmul_<name>.c; reference
- * is ../reference/matmul.c. Each file opens as a rung does, with what was slow
- * before, its prediction and its limit. The figures come from
+ * These rungs form a separate ladder with the same idea: reuse data while it is
+ * close. The rungs ijk, ikj, blocked and simd are ../reference/matmul_<name>.c;
+ * reference is ../reference/matmul.c. Like every rung, each file opens with the
+ * previous bottleneck, a prediction and a limit. The figures come from
  *
  *     python -m weft bench matmul --device cpu
  *         --json notebooks/results/matmul_amd_epyc.json

@@ -7,16 +7,16 @@
  *              a load from b one: 17 lines. The L1 cache looks up one line a
  *              clock, for 32 multiply-adds where an SM does 128 a clock: 32 /
  *              (17 * 128) = 1.5 % of the peak.
- * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (here and below
- *              the measured peak, 66 TFLOP/s of multiply-adds). Tried: blocks
- *              of 32 x 32, where a load touches 33 lines, 0.50; k = 4128 or
- *              4224 0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of
- *              the rows in their 128-byte lines matters. This suggests that
- *              banks set the limit rather than lookups: the L1 cache is the
- *              same memory as shared memory.
- * Limit:       here x numbers the rows: neighbours in a warp read floats of a
- *              and write floats of c that are whole rows apart, a sector of 32
- *              bytes for 4. Rung 2 attacks that.
+ * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (in all rungs, the
+ *              measured peak: 66 TFLOP/s of multiply-adds). Tried: blocks of 32
+ *              x 32, where a load touches 33 lines, 0.50; k = 4128 or 4224
+ *              0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of the
+ *              rows in their 128-byte lines matters, which suggests that banks
+ *              set the limit rather than lookups: the L1 cache is the same
+ *              memory as shared memory.
+ * Limit:       x numbers the rows, so neighbours in a warp read floats of a and
+ *              write floats of c that are whole rows apart. Each moves a sector
+ *              of 32 bytes and uses 4. Rung 2 attacks that.
  * Error:       k products are added one after another in float: at most 1.01 k
  *              2^-24 of the same sum over absolute values, as in every fp32
  *              rung.
@@ -25,7 +25,7 @@
 
 enum { SIDE = 16, MAX_GRID = 65535 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void matmul_naive(float *c, const float *a, const float *b,
                                     int m, int n, int k, struct extras x,
                                     size_t col0) {
@@ -40,8 +40,8 @@ static __global__ void matmul_naive(float *c, const float *a, const float *b,
 
 static int launch(const struct product *q, cudaStream_t stream) {
     const dim3 block(SIDE, SIDE);
-    // A grid has at most MAX_GRID blocks in y, and here y numbers the columns.
-    // Further launches compute the remaining columns, from col0 on.
+    // A grid has at most MAX_GRID blocks in y, which numbers the columns in
+    // this rung. Further launches compute the remaining columns, from col0 on.
     const size_t columns = CEIL_DIV((size_t)q->n, SIDE);
     for (size_t done = 0; done < columns; done += MAX_GRID) {
         const size_t left = columns - done;

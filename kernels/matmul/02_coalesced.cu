@@ -1,6 +1,6 @@
 /* 02_coalesced.cu -- matmul, rung 2: neighbours take neighbouring columns.
  *
- * Before:      rung 1 lets x number the rows: in each of a warp's loads from a
+ * Before:      in rung 1, x numbers the rows: in each of a warp's loads from a
  *              and stores to c, every thread touches a different row.
  * Idea:        swap the two: x numbers the columns. A warp reads adjacent
  *              floats of b, and all threads of a row use the same float of a.
@@ -16,7 +16,7 @@
 
 enum { SIDE = 16 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void matmul_coalesced(float *c, const float *a,
                                         const float *b, int m, int n, int k,
                                         struct extras x) {

@@ -1,10 +1,10 @@
 /* 03_tiled.cu -- matmul, rung 3: tiles of a and b in shared memory.
  *
- * Before:      rung 2 requests two floats of global memory per multiply-add:
- *              each element of a n times, each of b m times.
- * Idea:        a block loads one TILE x TILE tile of each and waits, and its
- *              threads reuse the tiles TILE times: global traffic falls by a
- *              factor of TILE.
+ * Before:      rung 2 requests two floats of global memory per multiply-add. It
+ *              reads each element of a n times and each element of b m times.
+ * Idea:        a block loads one TILE x TILE tile of each matrix and waits. Its
+ *              threads use each element TILE times, so global traffic falls by
+ *              a factor of TILE.
  * Prediction:  a block reads 1 MB from global memory, 17 GB in all at 4096^3.
  *              Each multiply-add takes two loads from shared memory. Shared
  *              memory serves one warp's load a clock, and an SM multiplies for
@@ -13,7 +13,8 @@
  *              at most 20 %.
  * Measured:    H200, 4096^3: 8.4 TFLOP/s, 13 %. A load of four floats fills
  *              four registers of each lane and takes about as long as three
- *              loads of one: floats count, not loads.
+ *              loads of one: the number of floats matters, not the number of
+ *              loads.
  * Limit:       more than one load from shared memory for each multiply-add.
  *              Rung 4 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
@@ -21,7 +22,8 @@
 
 enum { TILE = 32 }; // TILE * TILE = 1024 threads, a block's maximum
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
+ * c. */
 static __global__ void matmul_tiled(float *c, const float *a, const float *b,
                                     int m, int n, int k, struct extras x) {
     __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];
@@ -32,13 +34,13 @@ static __global__ void matmul_tiled(float *c, const float *a, const float *b,
 
     float acc = 0.0f;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
-        // No thread returns early at an edge: that would leave a hole in the
-        // tile that its neighbours read.
+        // No thread returns early at an edge, since its neighbours read the
+        // tile elements that it loads.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
         b_s[ty][tx] = load_or_zero(b, k, n, k0 + ty, col);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         for (int i = 0; i < TILE; i++) acc += a_s[ty][i] * b_s[i][tx];
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
     if (row < (unsigned)m && col < (unsigned)n) store(c, n, row, col, acc, x);
 }

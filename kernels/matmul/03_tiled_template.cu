@@ -1,16 +1,18 @@
 /* 03_tiled_template.cu -- rung 3 with the tile's width as a template argument.
  *
- * Before:      03_tiled.cu has one width; 03_tiled_runtime.cu takes any,
- *              slowly.
- * Idea:        the compiler writes a kernel for each width that a launch names.
+ * Before:      03_tiled.cu has one width; 03_tiled_runtime.cu accepts any width
+ *              but is slow.
+ * Idea:        the compiler generates a kernel for each width that is launched.
  *              Narrow products get blocks with fewer idle threads.
  * Prediction:  at TILE 32 exactly the instructions of 03_tiled.cu.
- * Measured:    H200, 4096^3: 8.4 TFLOP/s, as 03_tiled.cu.
- * Limit:       that of 03_tiled.cu; and each width is code to compile and load.
+ * Measured:    H200, 4096^3: 8.4 TFLOP/s, the same as 03_tiled.cu.
+ * Limit:       the same as that of 03_tiled.cu, and each width adds code to
+ *              compile and load.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
+ * c. */
 template <int TILE>
 static __global__ void matmul_tiled_template(float *c, const float *a,
                                              const float *b, int m, int n,
@@ -23,13 +25,13 @@ static __global__ void matmul_tiled_template(float *c, const float *a,
 
     float acc = 0.0f;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
-        // No thread returns early at an edge: that would leave a hole in the
-        // tile that its neighbours read.
+        // No thread returns early at an edge, since its neighbours read the
+        // tile elements that it loads.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
         b_s[ty][tx] = load_or_zero(b, k, n, k0 + ty, col);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         for (int i = 0; i < TILE; i++) acc += a_s[ty][i] * b_s[i][tx];
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
     if (row < (unsigned)m && col < (unsigned)n) store(c, n, row, col, acc, x);
 }
@@ -45,7 +47,7 @@ static int launch_tiles(const struct product *q, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* TILE * TILE threads, at most 1024 a block; narrow products use fewer. */
+/* A block has TILE * TILE threads, at most 1024; narrow products use fewer. */
 static int launch(const struct product *q, cudaStream_t stream) {
     const int side = q->m < q->n ? q->m : q->n;
     if (side <= 8) return launch_tiles<8>(q, stream);

@@ -1,33 +1,34 @@
-/* 04_registers_1d.cu -- matmul, rung 4: each thread a strip of a column of c.
+/* 04_registers_1d.cu -- matmul, rung 4: each thread computes a column strip.
  *
  * Before:      rung 3 reads more than one float of shared memory per
  *              multiply-add.
  * Idea:        a thread computes TM elements of one column. They share a column
- *              of b: one float of b_s in a register serves TM multiply-adds.
+ *              of b, so one float of b_s in a register serves TM multiply-adds.
  * Prediction:  a block of 64 x 64 reads 2 MB from global memory, 8.6 GB in all
- *              at 4096^3. Per multiply-add, 1 + 1 / TM floats of shared memory,
- *              those of a in fours: 24 loads per 64, at most 67 % of the peak.
+ *              at 4096^3. A multiply-add needs 1 + 1 / TM floats of shared
+ *              memory, and those of a are read in fours: 24 loads per 64
+ *              multiply-adds, at most 67 % of the peak.
  *              All instructions: 122 per 64, at most 52 %.
  * Measured:    H200, 4096^3: 15.8 TFLOP/s, 24 %. Counted in floats, as rung 3
- *              found: 72 per 64, 22 %. Tried: BK = 32 and two blocks an SM:
- *              19.2.
+ *              suggests, 72 loads per 64 give 22 %. Tried: BK = 32 and two
+ *              blocks an SM: 19.2.
  * Limit:       a thread uses an element of a_s for one multiply-add per load.
  *              Rung 5 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 64, // a block computes BM x BN of c
+    BM = 64, // a block computes BM x BN elements of c
     BN = 64,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x 1
+    TM = 8, // a thread computes TM x 1 elements
     THREADS = BM * BN / TM,
 };
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
 
-/* Load the tiles of a and b from column (of b: row) k0 on; zeros past an
- * edge. */
+/* Load the tiles of a from column k0 on and of b from row k0 on; elements past
+ * an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
@@ -43,7 +44,8 @@ load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a_s (from ty on) times its column tx of b_s. */
+/* Add to acc the products of the thread's rows of a_s (from ty on) and its
+ * column tx of b_s. */
 static __device__ __forceinline__ void multiply(float acc[TM],
                                                 const float a_s[BM][BK],
                                                 const float b_s[BK][BN], int ty,
@@ -56,7 +58,7 @@ static __device__ __forceinline__ void multiply(float acc[TM],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_registers_1d(float *c, const float *a, const float *b, int m, int n,
                         int k, struct extras x) {
@@ -65,14 +67,14 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned row0 = blockIdx.y * BM;
     const unsigned col0 = blockIdx.x * BN;
     const int ty = threadIdx.x / BN * TM; // the thread's first row in the tile
-    const int tx = threadIdx.x % BN;      // and its column
+    const int tx = threadIdx.x % BN;      // the thread's column in the tile
 
     float acc[TM] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         multiply(acc, a_s, b_s, ty, tx);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
 #pragma unroll
     for (int r = 0; r < TM; r++) {

@@ -1,14 +1,14 @@
-/* 05_registers_2d.cu -- matmul, rung 5: each thread a rectangle of c.
+/* 05_registers_2d.cu -- matmul, rung 5: each thread computes a rectangle of c.
  *
  * Before:      rung 4 reads an element of a_s for one multiply-add.
  * Idea:        a thread computes TM x TN elements: TM floats of a_s and TN of
  *              b_s in registers serve TM * TN multiply-adds.
  * Prediction:  a block of 128 x 128 reads 4.2 MB from global memory, 4.3 GB in
- *              all at 4096^3. A fourth of a float of shared memory per
- *              multiply-add, and 706 instructions per 512: at most 73 % of the
- *              peak. A thread needs 170 registers, so an SM holds one block,
- *              whose threads all wait for the tiles at the same time: rather 50
- *              %.
+ *              all at 4096^3. A multiply-add needs a quarter of a float of
+ *              shared memory, and 512 multiply-adds take 706 instructions: at
+ *              most 73 % of the peak. A thread needs 170 registers, so an SM
+ *              holds one block, whose threads all wait for the tiles at the
+ *              same time: 50 % is more likely.
  * Measured:    H200, 4096^3: 26 TFLOP/s, 40 %, with two blocks at the price of
  *              12 registers spilled. Tried: BLOCKS = 1: 21.6; BK = 16: 26.5
  *              with nothing spilled.
@@ -18,10 +18,10 @@
 #include "matmul.h"
 
 enum {
-    BM = 128, // a block computes BM x BN of c
+    BM = 128, // a block computes BM x BN elements of c
     BN = 128,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x TN
+    TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
     BLOCKS = 2, // per SM: one multiplies while one waits
@@ -29,8 +29,8 @@ enum {
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
 
-/* Load the tiles of a and b from column (of b: row) k0 on; zeros past an
- * edge. */
+/* Load the tiles of a from column k0 on and of b from row k0 on; elements past
+ * an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
@@ -46,8 +46,8 @@ load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a_s (from ty on) times its columns of b_s (from
- * tx on). */
+/* Add to acc the products of the thread's rows of a_s (from ty on) and its
+ * columns of b_s (from tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BM][BK],
                                                 const float b_s[BK][BN], int ty,
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_registers_2d(float *c, const float *a, const float *b, int m, int n,
                         int k, struct extras x) {
@@ -74,15 +74,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     own_matrix(&c, &a, &b, x);
     const unsigned row0 = blockIdx.y * BM;
     const unsigned col0 = blockIdx.x * BN;
-    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
-    const int tx = threadIdx.x % (BN / TN) * TN; // and column in the tile
+    const int ty = threadIdx.x / (BN / TN) * TM; // first row in the tile
+    const int tx = threadIdx.x % (BN / TN) * TN; // first column in the tile
 
     float acc[TM][TN] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         multiply(acc, a_s, b_s, ty, tx);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
 #pragma unroll
     for (int r = 0; r < TM; r++)

@@ -1,25 +1,28 @@
 /* 06_vectorised.cu -- matmul, rung 6: four floats at a time.
  *
  * Before:      for each float of its tiles, rung 5 needs a load, a guard and an
- *              address: 142 instructions beside 512 multiply-adds and 32 loads
- *              from shared memory. nvcc merges these loads in fours. Those of a
- *              run along k: 4 steps of k at once, 32 registers.
- * Idea:        float4 everywhere. The tile of a is transposed on its way to
- *              shared memory, so that a thread's rows are adjacent.
+ *              address: 142 instructions in addition to 512 multiply-adds and
+ *              32 loads from shared memory. nvcc merges these loads in fours.
+ *              Those of a run along k, so they fetch 4 steps of k together and
+ *              occupy 32 registers.
+ * Idea:        use float4 for all loads and stores. The tile of a is transposed
+ *              on its way to shared memory, so that a thread's rows are
+ *              adjacent.
  * Prediction:  the same bytes with a fourth of the loads: 26 instead of 142
  *              other instructions, 580 per 512, at most 88 % of the peak.
- *              Nothing spills. Conflicts and waiting take their share: 65 %.
+ *              Nothing spills. Bank conflicts and waiting cost some of that: 65
+ *              %.
  * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
- * Limit:       lanes collide in banks: a store to a_s and a load of b_s take
- *              twice the wavefronts they need. Rung 7 attacks that.
+ * Limit:       bank conflicts: a store to a_s and a load of b_s take twice as
+ *              many wavefronts as necessary. Rung 7 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // a block computes BM x BN of c
+    BM = 128, // a block computes BM x BN elements of c
     BN = 128,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x TN
+    TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
     BLOCKS = 2, // per SM: one multiplies while one waits
@@ -27,8 +30,8 @@ enum {
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 
-/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
- * zeros past an edge. */
+/* Load the tile of a, transposed, from column k0 on and the tile of b from row
+ * k0 on. Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0,
@@ -51,8 +54,8 @@ load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
- * on). */
+/* Add to acc the products of the thread's rows of a (from ty on) and its
+ * columns of b (from tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][BM],
                                                 const float b_s[BK][BN], int ty,
@@ -73,7 +76,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_vectorised(float *c, const float *a, const float *b, int m, int n,
                       int k, struct extras x) {
@@ -81,15 +84,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     own_matrix(&c, &a, &b, x);
     const unsigned row0 = blockIdx.y * BM;
     const unsigned col0 = blockIdx.x * BN;
-    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
-    const int tx = threadIdx.x % (BN / TN) * TN; // and column in the tile
+    const int ty = threadIdx.x / (BN / TN) * TM; // first row in the tile
+    const int tx = threadIdx.x % (BN / TN) * TN; // first column in the tile
 
     float acc[TM][TN] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         multiply(acc, a_s, b_s, ty, tx);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
 #pragma unroll
     for (int r = 0; r < TM; r++)

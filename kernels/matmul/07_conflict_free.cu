@@ -1,41 +1,42 @@
-/* 07_conflict_free.cu -- matmul, rung 7: no two lanes meet in a bank.
+/* 07_conflict_free.cu -- matmul, rung 7: no bank conflicts.
  *
- * Before:      shared memory has 32 banks, each one float wide. Rung 6 has
- *              conflicts twice. Storing a transposed: two neighbouring lanes
- *              write 4 rows of a_s apart, 512 floats, which is the same bank: 2
- *              wavefronts for each of 4 stores. Loading b: lanes are 8 floats
- *              apart and read 4, so 8 lanes collide in pairs: 8 wavefronts
- *              where 4 would do.
+ * Before:      shared memory has 32 banks, each one float wide. Rung 6 has two
+ *              conflicts. When a is stored transposed, two neighbouring lanes
+ *              write 4 rows of a_s apart. That is 512 floats, so they use the
+ *              same bank, and each of 4 stores takes 2 wavefronts. When b is
+ *              loaded, lanes are 8 floats apart and read 4, so 8 lanes collide
+ *              in pairs: 8 wavefronts where 4 would suffice.
  * Idea:        rows of a_s are BM + 4 floats apart, so 4 of them span 16 banks.
- *              And a thread's columns are not 8 in a row, but 4 and 4 others:
- *              lanes are 4 floats apart.
- * Prediction:  the same instructions. Wavefronts for 8 k and a warp: a 64 + 8,
- *              b 128 + 4 before, a 64 + 4, b 64 + 4 now: 204 -> 136 (counted by
- *              the watch build), beside 128 cycles of multiply-adds. If they
- *              alone set the pace, 1.5 times as fast.
+ *              A thread's 8 columns form two groups of 4 instead of one of 8,
+ *              so lanes are 4 floats apart.
+ * Prediction:  the same instructions. Wavefronts of a warp for 8 steps of k:
+ *              before, a 64 + 8 and b 128 + 4; now, a 64 + 4 and b 64 + 4. That
+ *              is 204 -> 136 (counted by the watch build), for 128 cycles of
+ *              multiply-adds. If wavefronts alone set the pace, the kernel is
+ *              1.5 times as fast.
  * Measured:    H200, 4096^3: 37.6 TFLOP/s; rung 6 reaches 34.5. That is 1.09
- *              times as fast, so they do not.
+ *              times as fast, so wavefronts alone do not set the pace.
  * Limit:       a warp of 2 x 16 lanes computes 16 x 128 elements and needs 144
  *              floats for each k. Rung 8 tests whether that matters.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include "matmul.h"
 
 enum {
-    BM = 128, // a block computes BM x BN of c
+    BM = 128, // a block computes BM x BN elements of c
     BN = 128,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x TN
+    TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
     BLOCKS = 2,           // per SM: one multiplies while one waits
-    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows span 16 banks
-    GROUPS = BN / TN * 4, // a thread's columns: 4, and 4 at this distance
+    PITCH_A = BM + 4,     // floats between rows of a_s: 4 rows span 16 banks
+    GROUPS = BN / TN * 4, // distance between a thread's two groups of 4 columns
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 
-/* Load the tiles of a, transposed, and of b from column (of b: row) k0 on;
- * zeros past an edge. */
+/* Load the tile of a, transposed, from column k0 on and the tile of b from row
+ * k0 on. Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -58,8 +59,8 @@ load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     }
 }
 
-/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
- * on). */
+/* Add to acc the products of the thread's rows of a (from ty on) and its
+ * columns of b (from tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,
@@ -80,7 +81,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_conflict_free(float *c, const float *a, const float *b, int m, int n,
                          int k, struct extras x) {
@@ -88,15 +89,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     own_matrix(&c, &a, &b, x);
     const unsigned row0 = blockIdx.y * BM;
     const unsigned col0 = blockIdx.x * BN;
-    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
-    const int tx = threadIdx.x % (BN / TN) * 4;  // and column in the tile
+    const int ty = threadIdx.x / (BN / TN) * TM; // first row in the tile
+    const int tx = threadIdx.x % (BN / TN) * 4;  // first column in the tile
 
     float acc[TM][TN] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         multiply(acc, a_s, b_s, ty, tx);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
 #pragma unroll
     for (int r = 0; r < TM; r++)

@@ -1,14 +1,17 @@
-/* 08_warp_tiles.cu -- matmul, rung 8: each warp a rectangle of c.
+/* 08_warp_tiles.cu -- matmul, rung 8: each warp computes a rectangle of c.
  *
- * Before:      rung 7's warps are 2 x 16 lanes, 16 x 128 elements of c: for one
- *              k a warp needs 16 different floats of a and 128 of b.
- * Idea:        4 x 8 lanes, WM x WN = 32 x 64 elements: 32 and 64 floats.
+ * Before:      a warp of rung 7 has 2 x 16 lanes and computes 16 x 128 elements
+ *              of c. For one step of k it needs 16 different floats of a and
+ *              128 of b.
+ * Idea:        arrange a warp as 4 x 8 lanes, which compute WM x WN = 32 x 64
+ *              elements and need 32 floats of a and 64 of b.
  * Prediction:  a third fewer different floats, but as many loads. The watch
- *              build counts 8 lanes to a wavefront, so 136 wavefronts for 8 k
- *              as before. If the GPU counts the same way, nothing changes.
- * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: nothing did. Tried: lanes in
- *              z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8):
- *              38.2 beside 37.0 (at 106 registers), and 2 to 5 % more at five
+ *              build assigns 8 lanes to a wavefront and so counts 136
+ *              wavefronts for 8 steps of k, as before. If the GPU counts the
+ *              same way, nothing changes.
+ * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: no gain. Tried: lanes in z
+ *              order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8): 38.2
+ *              compared with 37.0 (at 106 registers), and 2 to 5 % more at five
  *              sizes, which that count does not explain.
  * Limit:       between its two barriers a block loads or multiplies, never
  *              both. Rung 9 attacks that.
@@ -16,24 +19,24 @@
 #include "matmul.h"
 
 enum {
-    BM = 128, // a block computes BM x BN of c
+    BM = 128, // a block computes BM x BN elements of c
     BN = 128,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x TN
+    TM = 8, // a thread computes TM x TN elements
     TN = 8,
-    WM = 32, // a warp of 4 x 8 lanes computes WM x WN
+    WM = 32, // a warp of 4 x 8 lanes computes WM x WN elements
     WN = 64,
     THREADS = BM * BN / (TM * TN),
     BLOCKS = 2,           // per SM: one multiplies while one waits
-    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows span 16 banks
-    GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 at this distance
+    PITCH_A = BM + 4,     // floats between rows of a_s: 4 rows span 16 banks
+    GROUPS = WN / TN * 4, // distance between a thread's two groups of 4 columns
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
 
-/* Load a's tile, transposed, from column k0 on, and b's tile from row k0 on.
- * Elements past an edge become zero. */
+/* Load the tile of a, transposed, from column k0 on and the tile of b from row
+ * k0 on. Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -56,8 +59,8 @@ load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     }
 }
 
-/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
- * on). */
+/* Add to acc the products of the thread's rows of a (from ty on) and its
+ * columns of b (from tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,
@@ -78,7 +81,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_warp_tiles(float *c, const float *a, const float *b, int m, int n,
                       int k, struct extras x) {
@@ -88,14 +91,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     const unsigned col0 = blockIdx.x * BN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ty = warp / (BN / WN) * WM + lane / (WN / TN) * TM; // first row
-    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4;  // and column
+    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4; // first column
 
     float acc[TM][TN] = {};
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
-        __syncthreads(); // both tiles are complete ...
+        __syncthreads(); // wait until both tiles are complete
         multiply(acc, a_s, b_s, ty, tx);
-        __syncthreads(); // ... and read, so they may be overwritten
+        __syncthreads(); // wait until both tiles have been read
     }
 #pragma unroll
     for (int r = 0; r < TM; r++)

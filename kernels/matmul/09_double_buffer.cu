@@ -1,45 +1,46 @@
-/* 09_double_buffer.cu -- matmul, rung 9: copies that nobody waits for.
+/* 09_double_buffer.cu -- matmul, rung 9: copies overlap with work.
  *
  * Before:      rung 8 loads its tiles, stores them, waits, and only then
- *              multiplies; a second block on the multiprocessor fills part of
- *              the gap. All loaded values pass through registers.
- * Idea:        two stages. While one is multiplied, copies from global straight
- *              to shared memory (cp.async; below sm_80 plain loads and stores)
- *              fill the other. One barrier covers both: this stage is complete,
- *              the other one has been read. Copies of 4 bytes transpose a.
+ *              multiplies; a second block on the multiprocessor fills only part
+ *              of the gap. All loaded values pass through registers.
+ * Idea:        use two stages. While one is multiplied, copies straight from
+ *              global to shared memory (cp.async; plain loads and stores below
+ *              sm_80) fill the other. One barrier ensures both that this stage
+ *              is complete and that the other one has been read. Copies of 4
+ *              bytes transpose a.
  * Prediction:  the same bytes, wavefronts and multiply-adds, half the barriers,
- *              and no wait for global memory while there is work. So it is
- *              faster, at most by what shared memory allows, 128 / 136 of the
- *              peak.
+ *              and no wait for global memory while there is work. Shared memory
+ *              limits the gain: at most 128 / 136 of the peak.
  * Measured:    H200, 4096^3: 37.4 -> 40.6 TFLOP/s, 79 % of cuBLAS.
- * Limit:       4 loads from shared memory, 16 wavefronts, for each 64
- *              multiply-adds of a warp, 16 cycles. And in SASS, 369 of 512
- *              multiply-adds wait for a register bank: ptxas at -O1 orders them
- *              so that 87 do, and reaches 43.3. Rung 10 attacks both.
+ * Limit:       64 multiply-adds of a lane take 16 cycles. For these, a warp
+ *              issues 4 loads from shared memory, which take 16 wavefronts. In
+ *              SASS, 369 of 512 multiply-adds wait for a register bank: ptxas
+ *              at -O1 orders them so that 87 do, and reaches 43.3. Rung 10
+ *              attacks both.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include <cuda_pipeline.h>
 
 #include "matmul.h"
 
 enum {
-    BM = 128, // a block computes BM x BN of c
+    BM = 128, // a block computes BM x BN elements of c
     BN = 128,
     BK = 8, // from tiles BM x BK of a and BK x BN of b
-    TM = 8, // a thread computes TM x TN
+    TM = 8, // a thread computes TM x TN elements
     TN = 8,
-    WM = 32, // a warp of 4 x 8 lanes computes WM x WN
+    WM = 32, // a warp of 4 x 8 lanes computes WM x WN elements
     WN = 64,
     THREADS = BM * BN / (TM * TN),
     BLOCKS = 2,           // per SM: one multiplies while one waits
-    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows span 16 banks
-    GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 at this distance
+    PITCH_A = BM + 4,     // floats between rows of a_s: 4 rows span 16 banks
+    GROUPS = WN / TN * 4, // distance between a thread's two groups of 4 columns
 };
 static_assert(BM * BK == THREADS * 4 && BK * BN == THREADS * 4,
               "a thread copies 4 floats of a and 4 of b");
 static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
 
-/* Start copying the tiles of a, transposed, and of b from column (of b: row) k0
- * on; zeros past an edge. */
+/* Start copying the tile of a, transposed, from column k0 on and the tile of b
+ * from row k0 on. Elements past an edge become zero. */
 static __device__ __forceinline__ void
 copy_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -52,7 +53,8 @@ copy_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
         const bool inside =
             row0 + row_a + i < (unsigned)m && k0 + col_a < (unsigned)k;
         __pipeline_memcpy_async(&a_s[col_a][row_a + i], from, 4,
-                                inside ? 0 : 4); // this many zeros instead
+                                inside ? 0 : 4); // number of bytes to fill with
+                                                 // zeros
         from += THREADS / BK * x.pitch_a;
     }
     const unsigned row_b = threadIdx.x * 4 / BN, col_b = threadIdx.x * 4 % BN;
@@ -62,8 +64,8 @@ copy_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     __pipeline_commit();
 }
 
-/* acc += the thread's rows of a (from ty on) times its columns of b (from tx
- * on). */
+/* Add to acc the products of the thread's rows of a (from ty on) and its
+ * columns of b (from tx on). */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,
@@ -84,7 +86,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_double_buffer(float *c, const float *a, const float *b, int m, int n,
                          int k, struct extras x) {
@@ -95,14 +97,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     const unsigned col0 = blockIdx.x * BN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ty = warp / (BN / WN) * WM + lane / (WN / TN) * TM; // first row
-    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4;  // and column
+    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4; // first column
 
     float acc[TM][TN] = {};
     copy_tiles(a_s[0], b_s[0], a, b, m, n, k, row0, col0, 0, x);
     int stage = 0;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         __pipeline_wait_prior(0);
-        __syncthreads(); // this stage is complete, the other one has been read
+        __syncthreads(); // this stage is complete, the other has been read
         copy_tiles(a_s[!stage], b_s[!stage], a, b, m, n, k, row0, col0, k0 + BK,
                    x);
         multiply(acc, a_s[stage], b_s[stage], ty, tx);

@@ -1,33 +1,36 @@
-/* 10_pipeline.cu -- matmul, rung 10: a ring of stages, blocks that stay, and an
- * order of tiles that suits the L2 cache.
+/* 10_pipeline.cu -- matmul, rung 10: a ring of stages, persistent blocks, and
+ * an order of tiles that suits the L2 cache.
  *
  * Before:      rung 9 takes 16 wavefronts of shared memory for 16 cycles of
- *              multiply-adds, and a barrier for every 8 k. Its blocks start,
- *              fill, multiply, store and end, once for each tile of c.
- * Idea:        - STAGES stages in a ring. Copies start two or more steps ahead,
+ *              multiply-adds, and a barrier for every 8 steps of k. Each block
+ *              starts, fills its stages, multiplies, stores and ends for a
+ *              single tile of c.
+ * Idea:        - Keep STAGES stages in a ring. Copies start two or more steps
+ *              ahead,
  *                even across the end of a tile: while its results are stored,
  *                the next tile's copies are in flight.
- *              - As many blocks as run at once; each takes every gridDim.x-th
- *                tile. Tiles in groups of GROUP rows: those computed at the
- *                same time share their rows of a and columns of b.
- *              - 8 x 16 elements a thread. a keeps its layout of global memory,
- *                so a copy has 16 bytes, and a load takes four k of a row.
- *                Operands of the next k are loaded before this one's
- *                multiply-adds.
- *              - The multiply-adds run to and fro along the rows. Each reuses
- *                an operand of the one before, which the register file need not
- *                read again.
- *              - Five shapes of tiles; launch() takes the one that occupies the
- *                busiest multiprocessor for the shortest time.
- * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
- *              cycles of multiply-adds: shared memory no longer sets the pace.
- *              0.9 of cuBLAS.
+ *              - Launch as many blocks as run at the same time; each takes
+ *                every gridDim.x-th tile. Tiles are ordered in groups of GROUP
+ *                rows, so those computed at the same time share their rows of a
+ *                and columns of b.
+ *              - A thread computes 8 x 16 elements. a keeps its layout of
+ *                global memory, so a copy has 16 bytes, and a load takes four
+ *                steps of k of a row. Operands of the next step are loaded
+ *                before this step's multiply-adds.
+ *              - The multiply-adds run back and forth along the rows. Each
+ *                reuses an operand of the previous one, so the register file
+ *                need not deliver it again.
+ *              - Provide five shapes of tiles; launch() takes the one that
+ *                occupies the busiest multiprocessor for the shortest time.
+ * Prediction:  for 4 steps of k a warp issues 8 + 16 loads, 96 wavefronts, and
+ *              128 cycles of multiply-adds: shared memory no longer sets the
+ *              pace. 0.9 of cuBLAS.
  * Measured:    H200, 4096^3: 40.6 -> 50.6 TFLOP/s; cuBLAS reaches 51.4. In
  *              SASS, 82 of 1024 multiply-adds wait for a register bank (lesson
  *              08b counts them). Tried: some 30 shapes and settings; Large is
  *              the fastest of them there.
- * Limit:       every thread copies, waits and meets the others in a barrier. In
- *              rung 11 one thread requests whole tiles, without a barrier.
+ * Limit:       every thread copies and waits at barriers. In rung 11 one thread
+ *              requests whole tiles, without a barrier.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
@@ -35,69 +38,73 @@
 #include "matmul.h"
 #include <cuda_pipeline.h>
 
-// At higher levels ptxas reorders the code, and with it the register banks.
+// At higher levels ptxas reorders the code, which undoes the assignment of
+// registers to banks.
 /* nvcc: -Xptxas=-O1 */
 
 enum {
-    LANES_M = 4, // a warp is 4 x 8 lanes
+    LANES_M = 4, // a warp has 4 x 8 lanes
     LANES_N = 8, //
-    GROUP = 8,   // rows of tiles
-    ROUND = 8,   // k in a round of the inner loop: 16 KB of code
+    GROUP = 8,   // rows of tiles in a group
+    ROUND = 8,   // steps of k in a round of the inner loop: 16 KB of code
 };
 
-/* A block computes BM x BN of c, a thread TM x TN of that: TM rows, LANES_M
- * apart, and TN / 4 groups of four columns, LANES_N * 4 apart. */
+/* A block computes BM x BN elements of c, and a thread TM x TN of these. A
+ * thread's TM rows are LANES_M apart, its TN / 4 groups of four columns LANES_N
+ * * 4 apart. */
 template <int BM_, int BN_, int BK_, int TM_, int TN_, int STAGES_, int BLOCKS_>
 struct Shape {
     enum {
         BM = BM_,
         BN = BN_,
-        BK = BK_, // k in a stage
+        BK = BK_, // steps of k in a stage
         TM = TM_,
         TN = TN_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // per multiprocessor, if there is room
+        BLOCKS = BLOCKS_, // blocks per multiprocessor, if they fit
         WM = LANES_M * TM,
         WN = LANES_N * TN,
         THREADS = BM / WM * (BN / WN) * 32,
-        PITCH_A = BK + 4, // floats: lanes 4 rows apart use different banks
-        STAGE = BM * PITCH_A + BK * BN, // floats
+        PITCH_A = BK + 4, // pitch in floats; lanes 4 rows apart use different
+                          // banks
+        STAGE = BM * PITCH_A + BK * BN, // size in floats
         BYTES = STAGES * STAGE * 4,
-        QUADS = BK / 4,           // pieces of 16 bytes in a row of a's tile
-        ROWS_A = THREADS / QUADS, // rows of it copied at once
+        QUADS = BK / 4,           // 16-byte pieces in a row of a's tile
+        ROWS_A = THREADS / QUADS, // rows of a copied at a time
         COLS = BN / 4,            // pieces in a row of b's tile
-        ROWS_B = THREADS / COLS,  // rows of that copied at once
+        ROWS_B = THREADS / COLS,  // rows of b copied at a time
     };
 };
 
-/* The tiles of c that a block computes, one after another. */
+/* The tiles of c that a block computes, in their order. */
 struct order {
     int down, across; /* tiles per matrix */
-    int tiles;        /* in all matrices */
+    int tiles;        /* tiles of all matrices */
 };
 
-/* Find where tile `number` begins: its matrix, and its row and column of
- * tiles. */
+/* Find where tile `number` begins: *item receives its matrix, *row and *col its
+ * row and column in units of tiles. */
 static __device__ __forceinline__ void place_of(int number, const order &o,
                                                 int *item, int *row, int *col) {
     *item = number / (o.down * o.across);
     number %= o.down * o.across;
-    const int first = number / (GROUP * o.across) * GROUP; // row of the group
+    // First row of the group.
+    const int first = number / (GROUP * o.across) * GROUP;
     const int rows = min(o.down - first, GROUP);
     number -= first * o.across;
     *row = first + number % rows;
     *col = number / rows;
 }
 
-/* Where a thread's copies for the next stage begin. */
+/* Addresses at which a thread's copies for the next stage begin. */
 struct source {
-    const float *a, *b;       /* its first pieces */
-    int rows_left, cols_left; /* from there to the edges of a and b */
+    const float *a, *b;       /* addresses of the thread's first pieces */
+    int rows_left, cols_left; /* elements from there to the edges of a and b */
     int k0, tile;
 };
 
-/* The pieces that a thread copies. Eight lanes take eight rows of a: S::PITCH_A
- * apart, these cover all banks. */
+/* The pieces that a thread copies. Eight lanes take eight rows of a. These rows
+ * are S::PITCH_A apart and so cover all banks. */
 template <class S> struct Share {
     static __device__ int row_a() {
         return threadIdx.x / (8 * S::QUADS) * 8 + threadIdx.x % 8;
@@ -107,7 +114,7 @@ template <class S> struct Share {
     static __device__ int col_b() { return threadIdx.x % S::COLS * 4; }
 };
 
-/* Move *from to the beginning of its tile. */
+/* Move *from to the beginning of the current tile. */
 template <class S>
 static __device__ __forceinline__ void
 begin_tile(struct source *from, const float *a, const float *b, int m, int n,
@@ -123,8 +130,8 @@ begin_tile(struct source *from, const float *a, const float *b, int m, int n,
     from->k0 = 0;
 }
 
-/* Start copying a stage's tiles of a and b. WHOLE: no part of them is past an
- * edge; past an edge the copies write zeros. */
+/* Start copying a stage's tiles of a and b. WHOLE means that no part of them is
+ * past an edge; otherwise the copies write zeros past an edge. */
 template <class S, bool WHOLE>
 static __device__ __forceinline__ void
 copy_stage(float *stage, const struct source &from, int k,
@@ -150,8 +157,8 @@ copy_stage(float *stage, const struct source &from, int k,
     }
 }
 
-/* Start copying the next stage of the block's work, if there is more, and
- * advance *from. */
+/* Start copying the next stage of the block's work, if any is left, and advance
+ * *from. */
 template <class S>
 static __device__ __forceinline__ void
 ask(float *stage, struct source *from, const float *a, const float *b, int m,
@@ -170,10 +177,10 @@ ask(float *stage, struct source *from, const float *a, const float *b, int m,
             begin_tile<S>(from, a, b, m, n, o, x);
         }
     }
-    __pipeline_commit(); // an empty group counts, too
+    __pipeline_commit(); // empty groups count, too
 }
 
-/* Load a thread's rows of a, four k of each. */
+/* Load a thread's rows of a, four steps of k of each. */
 template <class S>
 static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
                                               const float *a_s) {
@@ -195,7 +202,7 @@ static __device__ __forceinline__ float part(const float4 &four, int i) {
     return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;
 }
 
-/* acc += column i of a_r times b_r, to and fro along the columns. */
+/* Add column i of a_r times b_r to acc, back and forth along the columns. */
 template <int TM, int TN>
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float4 a_r[TM], int i,
@@ -209,7 +216,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
         }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_pipeline(float *c, const float *a, const float *b, int m, int n,
@@ -243,11 +250,12 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                 for (int i = 0; i < ROUND; i++) {
                     const int here = i + 1 < ROUND;
                     if (!here && next == S::BK) {
-                        // This stage is in registers: continue with the next.
+                        // All of this stage is in registers, so continue with
+                        // the next stage.
                         __pipeline_wait_prior(S::STAGES - 2);
                         __syncthreads();
                         ask<S>(ring + at, &from, a, b, m, n, k, o, x);
-                        // After the last stage there is none: reread it.
+                        // The last stage has no successor and is read again.
                         if (left > S::BK || tile + (int)gridDim.x < o.tiles)
                             stage = (stage + 1) % S::STAGES;
                         at = stage * S::STAGE;
@@ -274,14 +282,15 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     }
 }
 
-/* ---- which shape --------------------------------------------------------- */
+/* ---- choosing a shape ---------------------------------------------------- */
 
 template <class S> static struct order order_of(const struct product *q) {
     const int down = CEIL_DIV(q->m, S::BM), across = (q->n - 1) / S::BN + 1;
     return {down, across, down * across * q->batch};
 }
 
-/* Return how many of its blocks a multiprocessor holds, 0 if none fits. */
+/* Return the number of blocks of this shape that a multiprocessor holds, 0 if
+ * none fits. */
 template <class S> static int blocks_of(void) {
     const auto kernel = matmul_pipeline<S>;
     int blocks = 0;
@@ -294,9 +303,9 @@ template <class S> static int blocks_of(void) {
     return blocks;
 }
 
-/* A shape's speed relative to Large: with full multiprocessors, and for one
- * block that has a multiprocessor to itself. The first three are fitted to runs
- * on an H200; the last two are guessed from their loads per multiply-add. */
+/* A shape's speed relative to Large: with full multiprocessors, and with a
+ * single block on a multiprocessor. The first three are fitted to runs on an
+ * H200; the last two are estimated from their loads per multiply-add. */
 struct speed {
     double full, one;
 };
@@ -304,13 +313,14 @@ static const struct speed large_speed = {1.0, 1.0}, medium_speed = {0.96, 0.42},
                           small_speed = {0.86, 0.35}, tall_speed = {0.62, 0.2},
                           wide_speed = {0.75, 0.2};
 
-/* Return how long the busiest multiprocessor takes with `blocks` at once,
- * measured in elements of c at Large's rate. */
+/* Return the time of the busiest multiprocessor if `blocks` run at the same
+ * time, measured in elements of c at Large's rate. */
 template <class S>
 static double cost(const struct product *q, int blocks, struct speed speed) {
     if (blocks == 0) return 1e300;
     const int tiles = CEIL_DIV(order_of<S>(q).tiles, matmul_multiprocessors());
-    const int last = tiles % blocks; // in the last round; all others are full
+    const int last = tiles % blocks; // tiles in the last round; all other
+                                     // rounds are full
     double time = (tiles - last) / speed.full;
     if (last)
         time += last / speed.full > 1 / speed.one ? last / speed.full
@@ -333,10 +343,11 @@ static int launch_shape(const struct product *q, cudaStream_t stream) {
 typedef Shape<128, 256, 32, 8, 16, 3, 1> Large;
 typedef Shape<64, 128, 16, 8, 16, 3, 4> Medium;
 typedef Shape<64, 64, 16, 8, 8, 3, 6> Small;
-typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for 32 columns ...
-typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or rows
+typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for products of up to 32 columns
+                                             // ...
+typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or of up to 32 rows
 
-enum { LARGE_RATE = 197000 }; // multiply-adds per us and SM
+enum { LARGE_RATE = 197000 }; // multiply-adds per us and multiprocessor
 
 double matmul_pipeline_us(const struct product *q) {
     const double costs[] = {cost<Large>(q, Large::BLOCKS, large_speed),

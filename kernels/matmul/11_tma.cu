@@ -1,10 +1,10 @@
-/* 11_tma.cu -- matmul: one thread requests whole tiles, and no block waits for
- * the last round.
+/* 11_tma.cu -- matmul: one thread requests whole tiles, and the last round is
+ * divided among all blocks.
  *
- * Before:  in the pipeline rung every thread computes addresses and copies its
- *          16 bytes at a time: instructions that are no multiply-adds. Its
- *          tiles come in rounds of one per multiprocessor, and the last round
- *          is not full.
+ * Before:  in the pipeline rung every thread computes addresses and copies 16
+ *          bytes at a time, which takes instructions from the multiply-adds.
+ *          Tiles are processed in rounds of one per multiprocessor, and the
+ *          last round is not full.
  * Idea:    1. The tensor memory accelerator (TMA) copies boxes. Thread 0
  *             requests them, and a barrier that counts bytes signals their
  *             arrival: ../common/hopper.cuh describes the ring. TMA fills in
@@ -12,24 +12,24 @@
  *          2. a keeps its layout, rows along k: TMA swizzles its 16-byte
  *             chunks, so that a thread reads four steps of k at once without
  *             conflicts.
- *          3. The multiply-adds run to and fro, in an order that the compiler
- *             must keep: multiply() in tma_multiply.cuh.
+ *          3. The multiply-adds run back and forth, in an order that the
+ *             compiler must keep: see multiply() in tma_multiply.cuh.
  *          4. The last round's tiles are cut along k: see tma_work.cuh.
  * Prediction: of 536 instructions for four steps of k, 512 are multiply-adds:
- *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
- *          of 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds,
- *          which took 7: 15 %.
+ *          95 % of the peak at most. Gain from cutting: 4096 has 512 tiles,
+ *          3.88 rounds of 132, which took 4: 3 %. 5120x256x5120 has 6.06
+ *          rounds, which took 7: 15 %.
  * Measured: H200: 4096^3 55.9 TFLOP/s; cuBLAS reaches 51.4. Through rung tuned
  *          8192^3 56.1 (51.3), 5120x256x5120, as tma_pairs, 49.3 (40.9). 55 of
  *          1024 multiply-adds wait for a bank, counted in SASS. Tried, H200,
  *          TFLOP/s of an earlier version: not cut -> cut 4096 52.9 -> 53.9,
- *          8192 52.9 -> 54.5, 5120x256x5120 44.7 -> 45.3, where k is too short
- *          for the pieces to pay. With a fence in each step of multiply() 53.9
- *          at 4096; with one a_r and fewer addresses instead of fences 55.6;
- *          with half of a_r read later and one fence: the present speed. Some
- *          orders in which 29 to 49 wait were slower.
- * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
- *          them: most multiprocessors have a piece of one at best.
+ *          8192 52.9 -> 54.5, 5120x256x5120 44.7 -> 45.3; its k is too short
+ *          for much gain. With a fence in each step of multiply() 53.9 at 4096;
+ *          with one a_r and fewer addresses instead of fences 55.6; with half
+ *          of a_r read later and one fence: the present speed. Some orders with
+ *          29 to 49 waiting multiply-adds were slower.
+ * Limit:   tiles of 256 x 128 read least. A c of 1024 x 1024 has only 32 of
+ *          them, so most multiprocessors get a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 /* nvcc: -Xptxas=-O1 */
@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                const struct extras x, const struct work w) {
     extern __shared__ char raw_s[];
     __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
-    struct box box = {};          // thread 0's next box to load
+    struct box box = {};          // the next box that thread 0 loads
     __shared__ unsigned before_s; // for add_pieces()
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         clear(acc);
         for (int left = piece.last - piece.first; left > 0; left--) {
             const int slot = ring.slot;
-            // The stage before this one is filled next.
+            // Fill the stage that precedes this one in the ring.
             if (threadIdx.x == 0)
                 fill_stage<S>(&box, ring, slot ? slot - 1 : S::STAGES - 1,
                               slot ? ring.parity ^ 1 : ring.parity, &a_map,
@@ -107,7 +107,7 @@ static int tma_launch(const struct product *q, cudaStream_t stream) {
                          q->extras, w);
 }
 
-typedef shape<8, 1, 1, 4, 1> large; // 256 x 128, one block a multiprocessor
+typedef shape<8, 1, 1, 4, 1> large; // 256 x 128, one block per multiprocessor
 typedef shape<4, 1, 1, 3, 2> pairs; // 128 x 128, two: one stores while the
                                     // other multiplies
 
@@ -115,7 +115,7 @@ MATMUL_RUNG(tma, "the tensor memory accelerator fills the ring", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<large>,
             tma_scratch<large>)
 
-/* Outside the ladder; 40_tuned.cu uses these. */
+/* These are not on the ladder; 40_tuned.cu uses them. */
 MATMUL_RUNG(tma_pairs, "two smaller tiles a multiprocessor", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<pairs>,
             tma_scratch<pairs>)

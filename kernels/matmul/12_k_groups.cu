@@ -1,14 +1,15 @@
 /* 12_k_groups.cu -- matmul: small tiles whose k is divided among groups of
  * warps.
  *
- * Before:  256 x 128 is the tile that reads least, but c of 1024 x 1024 has 32
- *          of them, for 132 multiprocessors.
- * Idea:    with tiles of 64 x 128 there are 128. Two warps would suffice for
- *          one, but would leave the multipliers waiting. So there are four
- *          groups of two, and each takes a quarter of every stage's k. In the
- *          end each group adds up a quarter of the rows from all four. 1025 x
- *          1025 has 153 such tiles, one round and 21 tiles: these are cut along
- *          k, six blocks a tile, so that the second round is short.
+ * Before:  tiles of 256 x 128 read least, but a c of 1024 x 1024 has only 32 of
+ *          them for 132 multiprocessors.
+ * Idea:    tiles of 64 x 128 make 128. Two warps would suffice for a tile, but
+ *          would leave the multipliers waiting. So there are four groups of two
+ *          warps, and each takes a quarter of every stage's k. At the end each
+ *          group adds up a quarter of the rows from all four groups. 1025 x
+ *          1025 has 153 such tiles, one round and 21 tiles: the 21 are cut
+ *          along k and shared by six blocks each, so that the second round is
+ *          short.
  * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
  *          32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.
@@ -16,9 +17,9 @@
  *          tuned: 1024^3 47 us, 1025^3, cut, 75 (cuBLAS 69), 1023^3, where a
  *          and b are copied, 54 (54). Tried: a fence in each step, 44.8 TFLOP/s
  *          at 1024.
- * Limit:   a stage of 64 x 128 has a quarter of the work of one of 256 x 128,
- *          and costs as much waiting: 48.3 TFLOP/s at 4096, where tma reaches
- *          55.9.
+ * Limit:   a stage of 64 x 128 has a quarter of the work of a stage of 256 x
+ *          128 but costs as much waiting: 48.3 TFLOP/s at 4096, where tma
+ *          reaches 55.9.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 /* nvcc: -Xptxas=-O1 */
@@ -28,14 +29,13 @@ typedef shape<2, 1, 4, 8, 1> small; // 64 x 128
 typedef small S;
 
 enum {
-    OWN_ROWS = TM / S::GROUPS, // those of its rows that a thread adds up
+    OWN_ROWS = TM / S::GROUPS, // rows of the tile that a thread adds up
     GROUP_THREADS = S::THREADS / S::GROUPS,
-    HANDED = OWN_ROWS * TN, // numbers that a thread passes to another
+    HANDED = OWN_ROWS * TN, // sums that a thread passes to another
 };
 
-/* Return where thread `own.group`'s numbers for group `to` are stored,
- * GROUP_THREADS apart. Every group has a place for the numbers that each group
- * passes to it. */
+/* Return where the sums that thread `own.group` hands to group `to` are stored,
+ * GROUP_THREADS apart. Every group has a place for the sums from each group. */
 static __device__ __forceinline__ float *handed(float *sums_s, int to,
                                                 int from) {
     return sums_s + (to * S::GROUPS + from) * HANDED * GROUP_THREADS +
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
 #pragma unroll
     for (int from = 0; from < S::GROUPS; from++) {
         const float *const place = handed(sums_s, own.group, from);
-        float sums_r[HANDED]; // all loaded before the first is added
+        float sums_r[HANDED]; // load all before adding the first
 #pragma unroll
         for (int i = 0; i < HANDED; i++) sums_r[i] = place[i * GROUP_THREADS];
 #pragma unroll
@@ -68,8 +68,8 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
     }
 }
 
-/* store_rows() for rows of c that start at any address: it goes through warp_s,
- * 512 bytes of shared memory. */
+/* Do the same as store_rows() for rows of c that start at any address, through
+ * warp_s, 512 bytes of shared memory. */
 static __device__ __forceinline__ void
 store_odd(float *c, int m, int n, int row0, int col0, const struct own &own,
           float sums[OWN_ROWS][TN], float *warp_s, const struct extras &x) {
@@ -84,7 +84,7 @@ store_odd(float *c, int m, int n, int row0, int col0, const struct own &own,
                           warp_s, x);
 }
 
-/* Return the block's tile, or its piece of one; uncut tiles come first. */
+/* Return the block's tile, or its piece of a tile; uncut tiles come first. */
 static __device__ __forceinline__ struct piece
 piece_of_block(const struct work &w) {
     const int cut = (int)blockIdx.x - w.whole;
@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     __shared__ unsigned before_s; // for add_pieces()
     __shared__ __align__(16) float out_s[S::WARPS * 128];
     const struct piece piece = piece_of_block(w);
-    struct box box = {}; // thread 0's next box to load
+    struct box box = {}; // the next box that thread 0 loads
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         __syncwarp();
         if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring.empty[slot]);
     }
-    __syncthreads(); // no thread reads the ring any more: it now holds the sums
+    __syncthreads(); // no thread reads the ring any more: reuse it for the sums
     float sums[OWN_ROWS][TN];
     add_groups(sums, acc, own, ring.stages);
     if (piece.last - piece.first < w.steps &&
@@ -157,13 +157,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 }
 
 enum {
-    MOST_PIECES = 8, // of a tile; one block adds them
-    LEAST_STEPS = 2, // of a piece
-    WORTH = 1000000, // minimum of saved multiply-adds, to pay for adding pieces
+    MOST_PIECES = 8, // maximum number of pieces of a tile; one block adds them
+    LEAST_STEPS = 2, // minimum number of steps in a piece
+    WORTH = 1000000, // minimum of saved multiply-adds that pays for adding
+                     // pieces
 };
 
-/* One block per tile; but the tiles of the last round are cut along k into
- * enough pieces to keep all multiprocessors busy. */
+/* Divide c into one tile per block. The tiles of the last round are cut along k
+ * into enough pieces to keep all multiprocessors busy. */
 static struct work small_work(const struct product *q) {
     struct work w = divide(q, S::BM, S::BN, BK, 1, 0);
     const int sms = matmul_multiprocessors(), left = w.tiles % sms;

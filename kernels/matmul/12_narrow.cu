@@ -3,20 +3,20 @@
  *
  * Before:      a block's tile of c is 64 or 128 columns wide. With n = 10, most
  *              of it is beyond the edge, and its multiply-adds are wasted.
- * Idea:        with so few columns every number of a is used n times, always by
- *              the same thread, so a needs no shared memory: it streams past
- *              once, in order. LANES neighbours walk along ROWS rows of it in
- *              quads of four floats and keep ROWS x COLS sums each. Shared
- *              memory holds the piece of b that they need, with k along its
- *              rows. At the end the lanes' sums are added.
+ * Idea:        with so few columns, each number of a is used n times, always by
+ *              the same thread. So a needs no shared memory and streams past
+ *              once, in order. LANES neighbouring threads walk along ROWS rows
+ *              of a in quads of four floats and keep ROWS x COLS sums each.
+ *              Shared memory holds the piece of b that they need, with k along
+ *              its rows. At the end the lanes' sums are added.
  * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 39 us at the 4.1 TB/s
- *              that a copy reaches. Its 0.4 G multiply-adds take 13 us in that
- *              time, b's loads from shared memory (one for 4 ROWS
- *              multiply-adds) less.
+ *              that a copy reaches. The 0.4 G multiply-adds take 13 us of that
+ *              time, and b's loads from shared memory (one for 4 ROWS
+ *              multiply-adds) take less.
  * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (22). The
  *              same kernel with 16-bit numbers: 32 (46) and 10 (10).
- * Limit:       memory, while COLS is small; columns beyond 16 form further
- *              strips, and each reads a again.
+ * Limit:       memory while COLS is small. Columns beyond 16 form further
+ *              strips, each of which reads a again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
@@ -25,14 +25,15 @@
 
 enum { THREADS = 256 };
 
-/* The 16 bytes of a row that a lane takes at a time. */
+/* The 16 bytes of a row that a lane loads at a time. */
 template <typename T> struct sixteen {
     enum { EACH = 16 / (int)sizeof(T) };
     typedef struct numbers<T, EACH> numbers;
 };
 
-/* Take EACH numbers of a row: neighbours from `k` on, or every LANES-th if rows
- * do not start at multiples of 16 bytes. Zeros from `end` on. */
+/* Load EACH numbers of a row: neighbours from `k` on, or every LANES-th number
+ * if rows do not start at multiples of 16 bytes. Numbers from `end` on are
+ * zeros. */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ typename sixteen<T>::numbers
 take(const T *row, int k, int end) {
@@ -47,8 +48,9 @@ take(const T *row, int k, int end) {
     return found;
 }
 
-/* Return the position in a row of b_s of number i of a step of EACH LANES of k:
- * the first four of lane 0, of lane 1, ..., the next four of lane 0, ... */
+/* Return the position in a row of b_s of number i in a step of EACH * LANES of
+ * k. The row has the first four numbers of lane 0, of lane 1, ..., then the
+ * next four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;
@@ -56,10 +58,10 @@ static __device__ __forceinline__ int place(int i) {
     return (own / 4 * LANES + lane) * 4 + own % 4;
 }
 
-/* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
- * memory with k along the rows, in the order that take() uses. Beyond the edges
- * it writes zeros, up to the end of a step. A thread takes all columns of a k,
- * so the indices need no division. */
+/* Copy rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, to shared
+ * memory with k along the rows, in the order that take() uses. Beyond the
+ * edges, write zeros up to the end of a step. A thread copies all columns for a
+ * k, so the indices need no division. */
 template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
@@ -77,7 +79,7 @@ stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
     }
 }
 
-/* Return the sum over groups of LANES lanes to every lane. */
+/* Return the sum over a group of LANES lanes to each of its lanes. */
 template <int LANES>
 static __device__ __forceinline__ float lanes_sum(float value) {
     for (int distance = LANES / 2; distance > 0; distance /= 2)
@@ -85,7 +87,8 @@ static __device__ __forceinline__ float lanes_sum(float value) {
     return value;
 }
 
-/* COLS columns of c (m,n) = a (m,k) @ b (k,n); a's rows are adjacent. */
+/* Compute COLS columns of c (m,n) = a (m,k) @ b (k,n); a's rows are
+ * adjacent. */
 template <typename T, int COLS, int ROWS, int LANES, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS,
                                          sixteen<T>::EACH *COLS <= 40 ? 3 : 2)
@@ -101,10 +104,11 @@ static __global__ void __launch_bounds__(THREADS,
         GROUPS = THREADS / LANES,
         HEIGHT = GROUPS * ROWS,
     };
-    // The pitch is 4 more than a multiple of 32: 8 columns in 8 x 4 banks.
+    // The pitch is 4 more than a multiple of 32, so 8 columns use 8 x 4
+    // different banks.
     __shared__ __align__(16) float b_s[COLS][DEPTH + 4];
     float (*const c_s)[COLS] =
-        (float (*)[COLS]) & b_s[0][0]; // once b is used up
+        (float (*)[COLS]) & b_s[0][0]; // reuse b_s when b has been read
     own_matrix(&c, &a, &b, x);
     c += blockIdx.y * step_part;
     const int strips = (n - 1) / COLS + 1, group = threadIdx.x / LANES;
@@ -139,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS,
         }
         typename sixteen<T>::numbers a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
-            a_r[r] = next[r]; // the next step's loads are in flight meanwhile
+            a_r[r] = next[r]; // meanwhile, the next step's loads are in flight
             next[r] =
                 take<T, LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }
@@ -157,7 +161,7 @@ static __global__ void __launch_bounds__(THREADS,
                 }
             }
     }
-    pdl_trigger();   // the kernel that adds the parts may start
+    pdl_trigger();   // let the kernel that adds the parts start
     __syncthreads(); // no thread reads b any more
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -169,7 +173,7 @@ static __global__ void __launch_bounds__(THREADS,
         }
     __syncthreads();
     for (int i = threadIdx.x; i < HEIGHT * COLS; i += THREADS) {
-        // Neighbouring threads store neighbouring elements.
+        // Let neighbouring threads store neighbouring elements.
         const int r = on_side ? i % HEIGHT : i / COLS;
         const int j = on_side ? i / HEIGHT : i % COLS;
         const size_t row = row0 + r, col = (size_t)col0 + j;
@@ -178,13 +182,13 @@ static __global__ void __launch_bounds__(THREADS,
     }
 }
 
-/* ---- which of them, and with how many blocks ----------------------------- */
+/* ---- choosing the kernel and the number of blocks ------------------------ */
 
-/* The rows that a block takes, and its kernel. */
+/* The size of the part that a block computes, and its kernel. */
 template <typename T> struct shape {
     int cols, rows, lanes;
     void (*kernels[2])(float *, const T *, const T *, int, int, int, int,
-                       size_t, int, int, struct extras); /* [vectors] */
+                       size_t, int, int, struct extras); // [vectors]
 };
 #define SHAPE(cols, rows, lanes)                          \
     {                                                     \
@@ -226,7 +230,8 @@ template <typename T> double matmul_narrow_us(const struct product *q) {
     const struct shape<T> *const s = shape_of<T>(q);
     const double numbers =
         (double)q->m * q->k * q->batch * CEIL_DIV(q->n, s->cols);
-    // Bytes, and multiply-adds, per microsecond and multiprocessor.
+    // The rates in bytes and in multiply-adds per microsecond and
+    // multiprocessor.
     const double read = numbers * sizeof(T) / 26e3,
                  sums = numbers * s->cols / 85e3;
     return 3.5 + fmax(read, sums) / matmul_multiprocessors();
@@ -259,7 +264,7 @@ static int launch(const struct product *q, cudaStream_t stream) {
     return matmul_short_run<T>(&side, 1, stream);
 }
 
-/* Functions that 12_short.cu and 40_tuned.cu use. */
+/* Instantiate the functions that 12_short.cu and 40_tuned.cu use. */
 #define NARROW(T)                                                     \
     template int matmul_narrow_run<T>(const struct product *, int,    \
                                       cudaStream_t);                  \
@@ -273,7 +278,7 @@ MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<float>,
             scratch<float>)
 
-/* Outside the ladder; 40_tuned.cu uses these. */
+/* These are not on the ladder; 40_tuned.cu uses them. */
 MATMUL_RUNG(narrow_fp16, "few columns: a streams past b in shared memory",
             "fp16", WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<__half>,
             scratch<__half>)

@@ -1,20 +1,20 @@
 /* 12_short.cu -- matmul for few rows: short and wide (10x784x50000), down to a
  * vector times a matrix.
  *
- * Before:      12_narrow.cu's case, transposed: a tile of 64 rows for m = 10.
- * Idea:        now b streams past once. Its rows run along n, so a thread takes
- *              four columns and walks down k. No sum has to be added across
- *              lanes, and all lanes need the same numbers of a, which shared
- *              memory delivers to a whole warp at once. Since n / 4 threads are
- *              too few, the warps of a block divide k and add their sums at the
- *              end.
+ * Before:      this is the transpose of the case of 12_narrow.cu: with m = 10,
+ *              a tile has 64 rows.
+ * Idea:        this time b streams past once. Its rows run along n, so a thread
+ *              takes four columns and walks down k. No sums are added across
+ *              lanes. All lanes need the same numbers of a, which shared memory
+ *              broadcasts to the warp. Since n / 4 threads are too few, the
+ *              warps of a block divide k and add their sums at the end.
  * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 39 us.
  * Measured:    H200: 10x784x50000 61 us (cuBLAS 87), 1x4096x4096 20 (18). With
  *              16-bit numbers 1x4096x4096 11 (9.3 to 10). Tried: 10x784x50000
- *              in 16 bits 54, so rung tuned takes another, 31 (23). A division
- *              to find which number of a to stage cost 10 us of 72.
- * Limit:       memory, while m is small; rows beyond 16 form further strips,
- *              and each reads b again.
+ *              in 16 bits took 54 us, so rung tuned picks another rung, 31
+ *              (23). A division in the staging of a cost 10 us of 72.
+ * Limit:       memory while m is small. Rows beyond 16 form further strips,
+ *              each of which reads b again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 /* g++: -O1 */
 #include "awkward_sizes.h"
@@ -33,9 +33,9 @@ template <typename T> struct flight {
     enum { DEEP = 16 / (int)sizeof(T), STEP = WARPS * DEEP };
 };
 
-/* Load the thread's next DEEP rows of b from k0 on, columns `col` ..: four
- * neighbours, or every 32nd if rows do not start at multiples of a quad's
- * bytes. Zeros from row `length` and column n on. */
+/* Load the thread's next DEEP rows of b from k0 on, columns from `col` on: four
+ * neighbours, or every 32nd column if rows do not start at multiples of a
+ * quad's bytes. Elements from row `length` or column n on are zeros. */
 template <typename T>
 static __device__ __forceinline__ void
 load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
@@ -55,8 +55,9 @@ load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
     }
 }
 
-/* A piece of a in shared memory, transposed: DEPTH of k, PITCH floats from one
- * to the next, so that 8 lanes write 16 bytes each to different banks. */
+/* A piece of a in shared memory, transposed, with DEPTH steps of k. Steps are
+ * PITCH floats apart, so that 8 lanes write 16 bytes each to different
+ * banks. */
 template <int ROWS> struct piece {
     enum {
         DEPTH = ROWS > 12 ? 256 : 512,
@@ -65,9 +66,10 @@ template <int ROWS> struct piece {
     };
 };
 
-/* Put columns k0 .. k0 + DEPTH of rows row0 .. of a (m,length) into shared
- * memory, k down the rows. Beyond the edges it writes zeros, up to the end of a
- * step. A thread takes all rows of a k, so the indices need no division. */
+/* Copy columns k0 .. k0 + DEPTH of rows of a (m,length), from row0 on, to
+ * shared memory with k down the rows. Beyond the edges, write zeros up to the
+ * end of a step. A thread copies all rows for a k, so the indices need no
+ * division. */
 template <typename T, int ROWS>
 static __device__ __forceinline__ void
 stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
@@ -86,7 +88,7 @@ stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
     }
 }
 
-/* ROWS rows of c (m,n) = a (m,k) @ b (k,n); b's rows are adjacent. */
+/* Compute ROWS rows of c (m,n) = a (m,k) @ b (k,n); b's rows are adjacent. */
 template <typename T, int ROWS>
 static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     matmul_short(float *c, const T *a, const T *b, int m, int n, int k,
@@ -122,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
         }
         struct numbers<T, QUAD> b_r[DEEP];
         for (int d = 0; d < DEEP; d++) b_r[d] = next[d];
-        // The next step's loads are in flight meanwhile.
+        // Keep the next step's loads in flight meanwhile.
         load(next, b, k0 + STEP + warp * DEEP, length, col, n, vectors,
              x.pitch_b);
 #pragma unroll
@@ -133,7 +135,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
                     sums[r][i] += a_r * (float)b_r[d].at[i];
             }
     }
-    pdl_trigger(); // the kernel that adds the parts may start
+    pdl_trigger(); // let the kernel that adds the parts start
 #pragma unroll
     for (int r0 = 0; r0 < ROWS; r0 += TOGETHER) {
 #pragma unroll
@@ -154,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     }
 }
 
-/* ---- which of them, and with how many blocks ----------------------------- */
+/* ---- choosing the kernel and the number of blocks ------------------------ */
 
 template <typename T> struct shape {
     int rows;
@@ -183,7 +185,8 @@ template <typename T> static double blocks_of(const struct product *q) {
 template <typename T> static struct k_parts parts_of(const struct product *q) {
     const double blocks = blocks_of<T>(q);
     const int sms = matmul_multiprocessors();
-    // More than two rounds of blocks, so that the last one is not half empty.
+    // Start more than two rounds of blocks, so that a half-empty last round
+    // costs little.
     const double wanted = blocks > 2 * sms ? 6 * sms : 4 * sms;
     return matmul_k_parts(q, blocks, wanted, flight<T>::STEP,
                           4 * flight<T>::STEP);
@@ -193,7 +196,7 @@ template <typename T> size_t matmul_short_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of<T>(q).parts);
 }
 
-/* Whether one load can fetch a thread's four columns. */
+/* Return whether one load can fetch a thread's four columns. */
 template <typename T> static int vectors_of(const struct product *q) {
     return has_vectors<T>(q->b, q->extras.pitch_b, q->extras.step_b, q->n,
                           q->batch, QUAD);
@@ -203,8 +206,8 @@ template <typename T> double matmul_short_us(const struct product *q) {
     const struct shape<T> *const s = shape_of<T>(q);
     const double numbers =
         (double)q->n * q->k * q->batch * CEIL_DIV(q->m, s->rows);
-    // Bytes (or numbers, one by one), and multiply-adds, per microsecond and
-    // multiprocessor.
+    // The rates in bytes (or in numbers, if these are loaded one by one) and in
+    // multiply-adds per microsecond and multiprocessor.
     const double read =
         vectors_of<T>(q) ? numbers * sizeof(T) / 30e3 : numbers / 3e3;
     const double sums = numbers * s->rows / 70e3;
@@ -235,7 +238,7 @@ static int launch(const struct product *q, cudaStream_t stream) {
     return matmul_narrow_run<T>(&side, 1, stream);
 }
 
-/* Functions that 12_narrow.cu and 40_tuned.cu use. */
+/* Instantiate the functions that 12_narrow.cu and 40_tuned.cu use. */
 #define SHORT(T)                                                     \
     template int matmul_short_run<T>(const struct product *, int,    \
                                      cudaStream_t);                  \
@@ -249,7 +252,7 @@ MATMUL_RUNG(short, "few rows: b streams past a in shared memory", "fp32",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<float>,
             scratch<float>)
 
-/* Outside the ladder; 40_tuned.cu uses these. */
+/* These are not on the ladder; 40_tuned.cu uses them. */
 MATMUL_RUNG(short_fp16, "few rows: b streams past a in shared memory", "fp16",
             WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<__half>,
             scratch<__half>)

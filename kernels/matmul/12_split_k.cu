@@ -1,19 +1,19 @@
 /* 12_split_k.cu -- matmul for small m and n: k is divided among the blocks.
  *
- * Before:      64x100000x64 is one tile of c: one multiprocessor of 132 works.
- *              At 512x512x512 there are 16 tiles of 128 x 128.
- * Idea:        small tiles, and more blocks than tiles: each takes a part of k
- *              and stores its sums as a separate matrix. A second kernel adds
- *              these in a fixed order (partials.cu), so the result has the same
- *              bits each time, which atomic additions would not give. Operands
- *              may be transposed and at any address. Numbers that run along k
- *              are copied one by one to their places in a transposed tile, by
- *              cp.async and so without registers.
+ * Before:      at 64x100000x64, c is a single tile, so one multiprocessor of
+ *              132 works. At 512x512x512 there are 16 tiles of 128 x 128.
+ * Idea:        use small tiles and more blocks than tiles. Each block takes a
+ *              part of k and stores its sums as a separate matrix. A second
+ *              kernel adds these in a fixed order (partials.cu). So the result
+ *              has the same bits each time, which atomic additions would not
+ *              guarantee. Operands may be transposed and at any address.
+ *              Numbers that run along k are copied one by one to their places
+ *              in a transposed tile, by cp.async and so without registers.
  * Prediction:  the partial sums cost 8 bytes per element and part. 64x65536x64
- *              in 256 parts: 8 MB (mostly L2) beside 34 MB of a and b: 10 us.
- *              512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 %
- *              of the 4.5 us that its multiply-adds take at least, plus a
- *              launch.
+ *              in 256 parts moves 8 MB (mostly in L2) in addition to 34 MB of a
+ *              and b: 10 us. 512x512x512 in 4 parts: 256 blocks on 132
+ *              multiprocessors reach 60 % of the rate at which the
+ *              multiply-adds would take 4.5 us, plus a launch.
  * Measured:    H200: 64x65536x64 29 us (cuBLAS 27), 512x512x512 14.9 (12.4),
  *              1000 batches of 32x32x32 4.7 (torch.bmm 5.5).
  * Limit:       a part must be deep enough to be worth a launch and the loading
@@ -26,16 +26,17 @@
 
 enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
-/* The layout of an operand: tile rows (of a; of b its columns) and k. */
+/* The layout of an operand, in rows of its tiles (for b, these are columns) and
+ * k. */
 struct view {
-    const float *array; /* the block's first tile row and first k */
+    const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
-    int rows, length; /* how many are left from there on */
+    int rows, length; /* rows and steps of k from there to the end */
     int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
-    int vectors;      /* whether 16 bytes may be copied at once */
+    int vectors;      /* whether 16 bytes may be copied at a time */
 };
 
-/* Copy COUNT floats of a tile, 1 or 4; write zeros if they do not exist. */
+/* Copy COUNT floats of a tile, 1 or 4; write zeros instead unless `there`. */
 template <int COUNT>
 static __device__ __forceinline__ void copy(float *to, const float *from,
                                             bool there) {
@@ -45,16 +46,16 @@ static __device__ __forceinline__ void copy(float *to, const float *from,
         for (int i = 0; i < COUNT; i++) to[i] = 0.0f;
 }
 
-/* Copy a tile to to[k][row], zeros beyond the edges. A tile that is entirely
- * INSIDE needs no bounds checks. */
+/* Copy a tile to to[k][row], with zeros beyond the edges. A tile that is
+ * entirely INSIDE needs no bounds checks. */
 template <int ROWS, int THREADS, bool INSIDE>
 static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
-        // 8 lanes take neighbours along k, 4 neighbouring rows: they read 32
-        // contiguous bytes of memory, and a pitch of 4 banks spreads them over
-        // 32 banks.
+        // Groups of 8 lanes take neighbours along k, and the 4 groups take
+        // neighbouring rows. Each group reads 32 contiguous bytes of memory,
+        // and a pitch of 4 banks spreads the lanes over 32 banks.
         enum { AT_ONCE = THREADS / 8 };
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
         const float *from = v.array + first * v.pitch + (size_t)(k0 + lane);
@@ -97,19 +98,19 @@ static __device__ __forceinline__ void load(float (*to)[ROWS + PAD],
         load_tile<ROWS, THREADS, false>(to, v, k0);
 }
 
-/* A block's tile of c is BM x BN. A thread computes TM x TN of it, in pieces of
- * 4 x 4 that are TY pieces apart (TX horizontally). So the elements that a
- * warp's lanes read at a time are adjacent. */
+/* A block's tile of c is BM x BN. A thread computes TM x TN elements of it, in
+ * pieces of 4 x 4 that are TY pieces apart (TX horizontally). So the elements
+ * that a warp's lanes read at the same time are adjacent. */
 template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     enum {
         THREADS = BM * BN / (TM * TN),
-        TX = 32 / TY, // a warp's lanes in a row
+        TX = 32 / TY, // number of lanes of a warp along a row
         WM = TY * TM, // rows and columns of a warp
         WN = TX * TN,
     };
 };
 
-/* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
+/* Compute one part of k of c (m,n) = a (m,k) @ b (k,n). */
 template <int BM, int BN, int TM, int TN, int TY>
 static __global__ void
 __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
@@ -157,8 +158,10 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         __pipeline_commit();
     }
     for (int tile = 0; tile < tiles; tile++) {
-        __pipeline_wait_prior(STAGES - 2); // this thread's copies are done ...
-        __syncthreads(); // ... all are, and the previous tile has been read
+        __pipeline_wait_prior(STAGES - 2); // this thread's copies are complete
+                                           // ...
+        __syncthreads(); // ... those of all threads are, and the previous tile
+                         // has been read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
             load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
@@ -168,7 +171,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // If k is short, such as 17, half of the last tile would be zeros.
+            // If k is short, such as 17, half of the last tile would be zeros,
+            // so skip them.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)
@@ -181,7 +185,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
                 for (int j = 0; j < TN; j++) sums[i][j] += a_r[i] * b_r[j];
         }
     }
-    pdl_trigger(); // the kernel that adds the parts may start
+    pdl_trigger(); // let the kernel that adds the parts start
     static_assert(T::TX == 8, "a warp is 4 pieces high and 8 wide");
     const bool vectors = takes_vectors(c, n);
     if (!vectors) __syncthreads(); // no thread reads the tiles any more
@@ -200,7 +204,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         }
 }
 
-/* ---- which of them, and with how many blocks ----------------------------- */
+/* ---- choosing the kernel and the number of blocks ------------------------ */
 
 struct shape {
     int rows, cols, threads;
@@ -214,8 +218,9 @@ static const struct shape small = SHAPE(32, 32, 4, 4, 4);
 static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
 static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
-/* Small tiles if larger ones would leave multiprocessors idle even with k in
- * parts; 8 x 4 results per thread if a tile ends before its ring is full. */
+/* Return small tiles if larger ones would leave multiprocessors idle even with
+ * k in parts, and 8 x 4 results per thread if a tile ends before its ring is
+ * full. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)
@@ -244,7 +249,8 @@ double matmul_split_k_us(const struct product *q) {
     const struct k_parts cut = parts_of(q);
     const double blocks = tiles_of(q) * cut.parts * q->batch;
     const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
-    // Multiply-adds and bytes per us and SM; n odd: number by number.
+    // The rates in multiply-adds and in bytes per microsecond and
+    // multiprocessor; if n is no multiple of 4, numbers move one by one.
     const double rate = q->n % 4 ? 108e3 : 165e3;
     const double stored = q->n % 4 ? 12e3 : 16e3;
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;

@@ -1,11 +1,12 @@
 /* 20_wmma_fp16.cu -- matmul on tensor cores by wmma, fp16 in, float out.
  *
- * Before:      the ordinary cores do 128 multiply-adds of floats in a cycle and
- *              multiprocessor, and the code that feeds them is tuned already.
- * Idea:        tensor cores multiply small matrices: one call of a warp
- *              multiplies 16 x 16 x 16, a and b in 16 bits, sums in float. fp16
- *              has half the bytes of float, too. wmma_tile.cuh describes how a
- *              block and its warps divide the work.
+ * Before:      the ordinary cores do 128 multiply-adds of floats per cycle and
+ *              multiprocessor, and the code that feeds them is already tuned.
+ * Idea:        tensor cores multiply small matrices: one call by a warp
+ *              multiplies 16 x 16 x 16, with a and b in 16 bits and sums in
+ *              float. In addition, fp16 has half the bytes of float.
+ *              wmma_tile.cuh describes how a block and its warps divide the
+ *              work.
  * Prediction:  at 4096 blocks read 2.1 GB from L2, 0.4 ms. The tensor cores of
  *              an H200 need 0.21 ms by mma.sync. The two overlap only where
  *              other blocks fill the gaps: about 300 TFLOP/s, half of cuBLAS
@@ -24,7 +25,7 @@ struct fp16_numbers {
     static __device__ __forceinline__ uint4 ready(uint4 eight) { return eight; }
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_fp16(float *c, const __half *a, const __half *b, int m, int n,
                      int k, struct extras x) {

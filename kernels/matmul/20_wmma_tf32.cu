@@ -1,15 +1,17 @@
 /* 20_wmma_tf32.cu -- matmul on tensor cores by wmma, float in, tf32 inside.
  *
- * Before:      20_wmma_bf16.cu requires operands that were converted before.
+ * Before:      20_wmma_bf16.cu requires operands that have already been
+ *              converted.
  * Idea:        tf32 is float with 10 bits of mantissa, as many as fp16 has: the
  *              arrays stay float, and the tensor cores read the upper 19 bits.
- *              Mere truncation errs by up to 2^-10, always towards 0; so each
- *              number is rounded once, on its way to shared memory.
- * Prediction:  half as many multiply-adds in a cycle as with 16 bits, and twice
- *              the bytes: half of fp16, 150 TFLOP/s.
+ *              Truncation alone would err by up to 2^-10, always towards 0, so
+ *              each number is rounded once on its way to shared memory.
+ * Prediction:  half as many multiply-adds per cycle as with 16 bits, and twice
+ *              the bytes: half the speed of fp16, 150 TFLOP/s.
  * Measured:    H200, 4096^3: 57 TFLOP/s, 0.14 of cuBLAS.
- * Limit:       that of 20_wmma_fp16.cu; and 192 registers leave room for only
- *              one block, which waits at every barrier. Needs sm_80.
+ * Limit:       the same as that of 20_wmma_fp16.cu. In addition, 192 registers
+ *              leave room for only one block, which waits at every barrier.
+ *              Needs sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
@@ -29,7 +31,7 @@ struct tf32_numbers {
     }
 };
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_tf32(float *c, const float *a, const float *b, int m, int n,
                      int k, struct extras x) {

@@ -2,13 +2,14 @@
  * products in tf32.
  *
  * Before:      21_mma_tf32.cu keeps 11 bits of each factor.
- * Idea:        x = hi + lo, both tf32, represents x to 22 bits, and a b is hi
- *              hi + hi lo + lo hi up to 2^-22. Splitting costs three
+ * Idea:        the sum of hi and lo, both tf32, represents x to 22 bits. Then a
+ *              b is hi hi + hi lo + lo hi up to 2^-22. Splitting costs three
  *              instructions per number, in registers: it writes nothing, and
- *              the loads are those of tf32. Tensor cores truncate towards zero
- *              as they add, so errors grow with k. Therefore the sums of a
- *              stage (32 of k) go to ordinary registers, which round. A warp
- *              computes 64 x 32, since its sums take twice the registers.
+ *              the loads are the same as for tf32. Tensor cores truncate
+ *              towards zero as they add, so errors grow with k. Therefore the
+ *              sums of a stage (32 of k) go to ordinary registers, which round.
+ *              A warp computes 64 x 32, since its sums take twice the
+ *              registers.
  * Prediction:  a third of the speed of tf32, less the splitting: 75 TFLOP/s,
  *              1.5 times cuBLAS in fp32.
  * Measured:    H200, 4096^3: 56 TFLOP/s, 1.08 times cuBLAS in fp32, and a
@@ -16,7 +17,7 @@
  * Limit:       the rate of mma.sync. Needs sm_80.
  * Error:       2^-22 of each product, plus the truncation in each sum of 32:
  *              less than fp32 loses.
- * Beyond:      if hi or lo is infinite, the result is a NaN that may be wrong:
+ * Beyond:      if hi or lo is infinite, the result may be NaN by mistake, so
  *              such elements are computed again (recompute.cuh).
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
@@ -30,7 +31,7 @@ static __device__ __forceinline__ void split(uint32_t *hi, uint32_t *lo,
     *lo = __float_as_uint(round_tf32(x - upper));
 }
 
-/* sums += a b of a step, small products first. */
+/* Add the products of a step to the sums, small products first. */
 template <class S>
 static __device__ __forceinline__ void
 multiply_three(float sums[S::DOWN][S::ACROSS][4],
@@ -45,8 +46,8 @@ multiply_three(float sums[S::DOWN][S::ACROSS][4],
         uint32_t b_hi[2], b_lo[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) split(&b_hi[r], &b_lo[r], f.b[j][r]);
-        // Column by column: neighbouring products do not wait for each other's
-        // sums.
+        // Go column by column: neighbouring products then do not wait for each
+        // other's sums.
 #pragma unroll
         for (int i = 0; i < S::DOWN; i++) mma_tf32(sums[i][j], a_lo[i], b_hi);
 #pragma unroll
@@ -56,7 +57,7 @@ multiply_three(float sums[S::DOWN][S::ACROSS][4],
     }
 }
 
-/* totals += sums; then clear the sums. */
+/* Add the sums to the totals, then clear the sums. */
 template <class S>
 static __device__ __forceinline__ void
 promote(float totals[S::DOWN][S::ACROSS][4],
@@ -72,8 +73,7 @@ promote(float totals[S::DOWN][S::ACROSS][4],
             }
 }
 
-/* Recompute the NaNs among those of this warp's elements that are inside c
- * (m,n). */
+/* Recompute those of this warp's elements that are NaN and inside c (m,n). */
 template <class S>
 static __device__ __forceinline__ void
 redo_warp(float totals[S::DOWN][S::ACROSS][4], const float *a, const float *b,
@@ -96,7 +96,7 @@ redo_warp(float totals[S::DOWN][S::ACROSS][4], const float *a, const float *b,
             }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_3xtf32(float *c, const float *a, const float *b, int m, int n,

@@ -1,16 +1,16 @@
 /* 21_mma_bf16.cu -- matmul on tensor cores by mma.sync, bfloat16 in, float out.
  *
- * Before:      20_wmma_bf16.cu stops and waits as 20_wmma_fp16.cu does.
- * Idea:        21_mma_fp16.cu with another instruction: the numbers have as
- *              many bits, and only the tensor cores interpret them.
- * Prediction:  the speed of fp16.
+ * Before:      20_wmma_bf16.cu stops and waits like 20_wmma_fp16.cu.
+ * Idea:        21_mma_fp16.cu with another instruction: the numbers have the
+ *              same size, and only the tensor cores interpret their bits.
+ * Prediction:  the same speed as fp16.
  * Measured:    H200, 4096^3: 454 TFLOP/s, 0.60 of cuBLAS.
- * Limit:       that of 21_mma_fp16.cu. Needs sm_80.
+ * Limit:       the same as that of 21_mma_fp16.cu. Needs sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "mma_tile.cuh"
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_bf16(float *c, const __nv_bfloat16 *a, const __nv_bfloat16 *b,

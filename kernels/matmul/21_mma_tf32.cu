@@ -3,16 +3,17 @@
  * Before:      20_wmma_tf32.cu rounds on the way to shared memory, which
  *              asynchronous copies cannot do.
  * Idea:        21_mma_fp16.cu with floats, rounded in registers between loading
- *              and multiplying: each number several times instead of once, by
- *              cores that have little else to do. b's fragments are loaded word
- *              by word, since ldmatrix transposes 16-bit numbers only.
+ *              and multiplying: each number is rounded several times instead of
+ *              once, by cores that have little else to do. b's fragments are
+ *              loaded word by word, since ldmatrix transposes 16-bit numbers
+ *              only.
  * Prediction:  for 32 instructions of 1024 multiply-adds a warp loads 4 x 512
  *              bytes of a and 16 x 128 of b: 32 cycles of shared memory, 44
  *              with the copies, while the tensor cores take 53 (322 TFLOP/s by
- *              mma.sync, measured). 260 TFLOP/s, 0.65 of cuBLAS.
+ *              mma.sync, measured). Hence 260 TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 203 TFLOP/s, 0.50 of cuBLAS. Tried: without the
- *              rounding 210 at 4096.
- * Limit:       that of 21_mma_fp16.cu. Needs sm_80.
+ *              rounding, 210.
+ * Limit:       the same as that of 21_mma_fp16.cu. Needs sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
@@ -22,7 +23,7 @@ static __device__ __forceinline__ uint32_t to_tf32(uint32_t bits) {
     return __float_as_uint(round_tf32(__uint_as_float(bits)));
 }
 
-/* Round to tf32; the tensor cores would truncate. */
+/* Round the fragments to tf32, since the tensor cores would truncate. */
 template <class S>
 static __device__ __forceinline__ struct fragments<S>
 rounded(struct fragments<S> f) {
@@ -37,7 +38,7 @@ rounded(struct fragments<S> f) {
     return f;
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_mma_tf32(float *c, const float *a, const float *b, int m, int n,

@@ -4,31 +4,34 @@
  * Before:  mma.sync needs its operands in registers: every warp loads them from
  *          shared memory itself, and waits.
  * Idea:    wgmma reads both operands from shared memory, where TMA has put them
- *          in the required order. A warpgroup requests 64 x 256 x 16 at a time
- *          and handles only its sums. wgmma_tile.cuh describes who loads and
- *          which tile comes next. 16-bit numbers may have either layout, a as
+ *          in the required order. A warpgroup issues 64 x 256 x 16 at a time
+ *          and handles only its sums. wgmma_tile.cuh describes the loads and
+ *          the order of the tiles. 16-bit numbers may have either layout, a as
  *          (m,k) or (k,m), b as (k,n) or (n,k): nothing is copied.
  * Prediction: at 4096 there are 512 tiles of 128 x 256 for 132 multiprocessors:
- *          4 turns of 64 stages of 1024 cycles, 132 us at 1.98 GHz, and 64 MB
- *          of c on top, 16 us at 4.1 TB/s.
+ *          4 turns of 64 stages of 1024 cycles take 132 us at 1.98 GHz. Storing
+ *          64 MB of c takes another 16 us at 4.1 TB/s.
  * Measured: H200, cool, over cuBLAS with the same operands: 4096^3 182 us,
- *          0.99; 8192^3, by tuned_bf16, 1403 us, 1.01. a stored (k,m): 4096
- *          0.996, and with a copied first, before, 0.85; 1024 0.71 and 0.53.
- *          Tried, in a run where these were 177 and 1363 us: without any stores
- *          169 and 1354. A loop without branches: 0.2 %. Reading every other
- *          tile's k from its end: 0.3 %. Consumers that take turns, so that one
- *          stores while the other multiplies, gain nothing: the pipe is busier,
- *          the clock slower. Clusters of four, a quarter fewer bytes from L2:
- *          0.83 and 0.94 of cuBLAS, since only 30 of them fit.
- * Limit:   power: 1.69 GHz where 1.98 are allowed. Tried: 120 blocks instead of
- *          132 take 5 % less for a round. And the stores' bytes.
+ *          0.99; 8192^3, by tuned_bf16, 1403 us, 1.01. With a stored (k,m):
+ *          4096 0.996, and 0.85 when an earlier version copied a first; 1024
+ *          0.71 and 0.53. Tried, in a run where these were 177 and 1363 us:
+ *          without any stores, 169 and 1354. A loop without branches gains 0.2
+ *          %, and reading every other tile's k from its end 0.3 %. Consumers
+ *          that take turns, so that one stores while the other multiplies, gain
+ *          nothing: the pipe is busier, but the clock is slower. Clusters of
+ *          four read a quarter fewer bytes from L2 but reach 0.83 and 0.94 of
+ *          cuBLAS, since only 30 of them fit.
+ * Limit:   power, as the GPU runs at 1.69 GHz of 1.98; 120 blocks instead of
+ *          132 take 5 % less time for a round. The bytes of the stores are a
+ *          second limit.
  * Error:   products are exact; the tensor cores truncate as they add: a few
  *          2^-24 of the largest addend for each instruction.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN; A_BY_K, B_BY_K: whether a is stored (m,k), b (n,k). */
+/* Tiles of BM x BN. A_BY_K and B_BY_K: whether a is stored (m,k) and b
+ * (n,k). */
 template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
     typedef T element;
     typedef operand<T, BM, A_BY_K> a;
@@ -40,14 +43,14 @@ template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
         STAGES = BN_ >= 192 ? 4 : 6,
-        BOXES = 2,            // of c, for each consumer
-        OUT = STAGES * STAGE, // where they are stored
+        BOXES = 2,            // boxes of c for each consumer
+        OUT = STAGES * STAGE, // byte offset of these boxes
         RING = OUT + 2 * BOXES * OUT_BYTES,
         SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
-/* The work of a consumer warpgroup: OWN_ROWS of every piece. */
+/* Do the work of a consumer warpgroup: OWN_ROWS rows of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
@@ -55,8 +58,8 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     place<S::STAGES> at;
     const int consumer =
         __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP - 1, 0);
-    // Few instructions a stage: each takes power from the tensor cores. 64 rows
-    // of a have the same number of bytes in either layout.
+    // Each instruction takes power from the tensor cores, so a stage has few.
+    // 64 rows of a have the same number of bytes in either layout.
     const uint64_t a_0 =
         wgmma_tile(stages + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
     const uint64_t b_0 = wgmma_tile(stages + S::a::BYTES, S::b::APART);
@@ -77,7 +80,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                     wgmma_step(b, q * S::b::K_STEP), step > p.first || q > 0);
             wgmma_commit();
             // This stage's products run while the threads wait for the next
-            // stage; those of the previous one are done.
+            // stage. Those of the previous stage are complete.
             wgmma_wait<1>();
             if (before >= 0) release(&empty[before], t.cluster);
             before = at.stage;
@@ -89,7 +92,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma(float *c, const __grid_constant__ tensor_map a_map,
@@ -112,7 +115,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
-/* Complete the tiles whose k was in parts, from their sums. */
+/* Complete the tiles whose k was divided into parts, from the parts' sums. */
 template <int BN>
 static __global__ void __launch_bounds__(ADDERS)
     matmul_wgmma_add(float *c, int groups, struct tiles t, struct extras x) {
@@ -121,7 +124,7 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- launching ----------------------------------------------------------- */
 
-/* For b stored (k,n), and (n,k). */
+/* The properties for b stored (k,n), then for b stored (n,k). */
 static const struct making how[2] = {
     {2, 64, 1, 256, 1, {520.0, 730.0, 850.0, 1024.0}},
     {2, 64, 1, 256, 1, {460.0, 520.0, 850.0, 1024.0}}};

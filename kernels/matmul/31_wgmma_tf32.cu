@@ -2,57 +2,59 @@
  * tf32: rung wgmma_tf32.
  *
  * Before:  rung wgmma_bf16 takes 16-bit numbers, with 8 bits of mantissa.
- * Idea:    the same kernel. tf32 keeps 10 bits of mantissa in a float's place:
- *          a stage's 128 bytes of a row are 32 of k instead of 64, and take as
- *          long. TMA rounds to the nearest as it loads; the tensor cores would
- *          truncate, which doubles the error. In shared memory, tf32 tiles must
- *          have k along their rows. b stored (n,k) fulfils this; for b stored
- *          (k,n) the kernel computes
+ * Idea:    use the same kernel. tf32 keeps 10 bits of mantissa in the space of
+ *          a float. So a stage's 128 bytes of a row are 32 steps of k instead
+ *          of 64, and take as long. TMA rounds to the nearest as it loads,
+ *          while the tensor cores would truncate, which doubles the error. In
+ *          shared memory, tf32 tiles must have k along their rows. b stored
+ *          (n,k) meets this requirement; for b stored (k,n) the kernel computes
  *
  *            c^T = b^T a^T
  *
  *          where a has k along its rows, and b^T passes through registers,
  *          which accept any layout: turned_fragments() of wgmma_tile.cuh.
- * Prediction: half of wgmma_bf16's speed, for either layout of b. Shared
- *          memory: a stage of b^T is 16 KB to load, 128 cycles of 1024 without
- *          bank conflicts (256 with two-way ones), as many as wgmma itself
- *          would take for it. a's 64 KB take 512, TMA's 48 KB 384: full.
+ * Prediction: half of wgmma_bf16's speed, for either layout of b. Shared memory
+ *          is fully busy: loading a stage of b^T, 16 KB, takes 128 of 1024
+ *          cycles without bank conflicts (256 with two-way conflicts), as many
+ *          as wgmma itself would take. The 64 KB of a take 512 cycles, and
+ *          TMA's 48 KB take 384.
  * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
  *            b stored (k,n)    b stored (n,k): by tuned_tf32, as 8192
  *   4096      339  1.00         338  1.00
  *   8192     2662  1.00        2668  1.00
- *          Tried, in a run where 4096 took 328 and 8192 2566: with a copy of b
- *          first 372 and 2786. c^T by clusters of two blocks is slower here:
- *          332 and 2607. Tiles of 128 columns: 412 for (k,n), 372 for (n,k) at
- *          4096. And 5120x256x5120: 63, 0.85.
- * Limit:   shared memory, and the limit described in wgmma_store.cuh:
- *          5120x256x5120 has only eight stages per tile to hide its stores.
+ *          Tried, in a run where 4096 took 328 and 8192 2566: copying b first
+ *          takes 372 and 2786. Computing c^T by clusters of two blocks takes
+ *          332 and 2607. At 4096, tiles of 128 columns take 412 for (k,n) and
+ *          372 for (n,k). 5120x256x5120 takes 63, 0.85.
+ * Limit:   shared memory and the stores (see wgmma_store.cuh): 5120x256x5120
+ *          has only eight stages per tile to hide its stores.
  * Error:   2^-11 of each factor, so at most 2^-10 of the sum of absolute
  *          products (rms 3e-4 of random ones).
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. TURNED: of c^T, whose a is b^T, stored (k,n). */
+/* Tiles of BM x BN. TURNED: they are tiles of c^T, whose a is b^T, stored
+ * (k,n). */
 template <int BN_, int TURNED_> struct shape {
     typedef operand<float, BM, !TURNED_> a;
     typedef operand<float, BN_, 1> b;
     enum {
         BN = BN_,
         TURNED = TURNED_,
-        SETS = TURNED_ ? 2 : 1, // of registers for a
+        SETS = TURNED_ ? 2 : 1, // sets of registers for a
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
         STAGES = BN_ >= 192 ? 4 : 6,
-        BOXES = 2,            // of c, for each consumer
-        OUT = STAGES * STAGE, // where they are stored
+        BOXES = 2,            // boxes of c for each consumer
+        OUT = STAGES * STAGE, // byte offset of these boxes
         RING = OUT + 2 * BOXES * OUT_BYTES,
         SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
-/* Start the products of a stage. a_r: for a turned stage, the registers that
- * the products read. */
+/* Start the products of a stage. a_r: the registers from which the products of
+ * a turned stage read a. */
 template <class S>
 static __device__ __forceinline__ void
 ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
@@ -71,7 +73,7 @@ ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
     wgmma_commit();
 }
 
-/* The work of a consumer warpgroup: OWN_ROWS of every piece. */
+/* Do the work of a consumer warpgroup: OWN_ROWS rows of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
@@ -81,7 +83,8 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
         const struct piece p = piece_at(t, i, S::BN);
         float acc[S::BN / 2];
-        // Products read their registers until they are done: two sets.
+        // Products read their registers until they are complete, so there are
+        // two sets.
         uint32_t a_r[S::SETS][4][4];
         int before = -1;
         for (int step = p.first; step < p.last; step += S::SETS)
@@ -93,7 +96,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                 ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
                        a_s + S::a::BYTES, step + j > p.first);
                 // This stage's products run while the threads wait for the next
-                // stage; those of the previous one are done.
+                // stage. Those of the previous stage are complete.
                 wgmma_wait<1>();
                 if (before >= 0) release(&empty[before], t.cluster);
                 before = at.stage;
@@ -105,7 +108,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_tf32(float *c, const __grid_constant__ tensor_map a_map,
@@ -128,7 +131,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
-/* Complete the tiles whose k was in parts, from their sums. */
+/* Complete the tiles whose k was divided into parts, from the parts' sums. */
 template <int BN, int TURNED>
 static __global__ void __launch_bounds__(ADDERS)
     matmul_wgmma_tf32_add(float *c, int groups, struct tiles t,
@@ -143,14 +146,16 @@ static const struct making straight = {4,   32, 1,
 static const struct making sideways = {4,   32, 2,
                                        256, 0,  {500.0, 850.0, 850.0, 1024.0}};
 
-/* Return q's tiles; *as: q, or matmul_on_its_side(it). */
+/* Return q's tiles. *as receives the product that is computed: q or
+ * matmul_on_its_side(q). */
 static struct tiles tiles_of(const struct product *q, struct product *as) {
     *as = q->trans_b ? *q : matmul_on_its_side(q);
     return best_tiles(as, q->trans_b ? &straight : &sideways,
                       matmul_multiprocessors());
 }
 
-/* q: the product, or matmul_on_its_side(it); `c`: the product itself. */
+/* Launch the kernel for `q`, which is the product `c` itself or
+ * matmul_on_its_side(c). */
 template <class S>
 static int launch_shape(const struct product *q, const struct product *c,
                         struct tiles t, cudaStream_t stream) {

@@ -1,29 +1,30 @@
-/* 32_wgmma_3xtf32.cu -- matmul in fp32's accuracy on the tensor cores of sm_90:
- * rung wgmma_3xtf32.
+/* 32_wgmma_3xtf32.cu -- matmul with the accuracy of fp32 on the tensor cores of
+ * sm_90: rung wgmma_3xtf32.
  *
  * Before:  tf32 has 10 bits of mantissa, fp32 has 23.
- * Idea:    x = hi + lo, where hi is the part of x that tf32 holds and lo = x -
- *          hi exactly (13 bits left). Then a b = lo hi + hi lo + hi hi + (lo
- *          lo, dropped): three products on tensor cores, which are eight times
- *          as fast as the ordinary cores. wgmma reads a from registers, where
- *          it is split on the way. No code computes its hi: tensor cores ignore
- *          the low 13 bits, so x itself serves as hi. b comes from shared
- *          memory: TMA rounds it to hi. A preceding pass writes lo to the
- *          scratch memory, since otherwise m / 128 blocks would each compute it
+ * Idea:    split x into hi + lo, where hi is the part of x that tf32 holds and
+ *          lo = x - hi exactly (13 bits). Then a b = lo hi + hi lo + hi hi +
+ *          (lo lo, dropped). These are three products on tensor cores, which
+ *          are eight times as fast as the ordinary cores. wgmma reads a from
+ *          registers, where it is split on the way. There, x itself serves as
+ *          hi, since tensor cores ignore the low 13 bits. b comes from shared
+ *          memory: TMA rounds it to hi. A preceding pass writes the lo of b to
+ *          the scratch memory; otherwise m / 128 blocks would each compute it
  *          again. Tensor cores truncate downwards where fp32 rounds, so the
  *          sums of 32 of k are added up in ordinary registers.
- * Error:   of the sum of absolute products: lo lo is below 2^-21. Of lo's 13
- *          bits tf32 holds 11 from the first 1 on, so less than 3 * 2^-23 of
- *          each factor is lost. 12 sums of tensor cores lose less than 2^-21
- *          each, of 32 products only; k / 32 additions, 2^-24 each. At most
+ * Error:   relative to the sum of absolute products, lo lo is below 2^-21. Of
+ *          lo's 13 bits, tf32 holds 11 from the first 1 on, so less than 3 *
+ *          2^-23 of each factor is lost. The 12 sums by tensor cores lose less
+ *          than 2^-21 each, of 32 products only, and the k / 32 additions lose
+ *          2^-24 each. The total is at most
  *             2^-17 + k / 32 * 2^-24
  *          Infinities make lo a NaN, so elements whose result is NaN are
  *          computed again, one by one.
- * Prediction: a stage is 3 * 512 cycles of the tensor cores, 4096 takes 794 us
- *          at 1.98 GHz, 3.4 times as fast as fp32; the pass reads and writes 64
- *          MB of b, 32 us. Shared memory delivers 128 bytes a cycle. wgmma
- *          reads b for each product, 96 KB a stage; with TMA's 48 and a's 16 it
- *          is busy for 1280 of 1536 cycles.
+ * Prediction: a stage takes 3 * 512 cycles of the tensor cores, so 4096 takes
+ *          794 us at 1.98 GHz, 3.4 times as fast as fp32. The pass reads and
+ *          writes 64 MB of b in 32 us. Shared memory delivers 128 bytes a
+ *          cycle. wgmma reads b for each product, 96 KB a stage; with TMA's 48
+ *          KB and a's 16 KB, shared memory is busy for 1280 of 1536 cycles.
  * Measured: H200, cool, b stored (n,k), over cuBLAS fp32: 4096 1002 us, 2.64;
  *          8192 7756 us, 2.65, since its 31.03 rounds of tiles are cut along k.
  *          The tensor pipe is busy 97 % of the kernel (ncu, 4096). Errors
@@ -34,18 +35,19 @@
  *           by the pass, hi cut out of b by wgmma      2.62  2.66
  *           by the pass, hi rounded by TMA: as it is   2.74  2.78
  *           the last without the pass                  2.83  2.83
- *          Zero bits save power, which explains the third line's gain. Sums of
- *          64 of k: as fast, error 5.8e-7. b stored (k,n) is copied first.
- *          Tried: splitters that transpose b as well: 2.03; c^T = b^T a^T as
- *          rung wgmma_tf32 does: 2.23 and 2.29. Halves of lo from two blocks of
- *          a cluster: 2.37. Both consumers in turns, so that one stores while
- *          the other multiplies: 2.33.
- * Limit:   power: rung wgmma_tf32 three times would be no faster. And the pass.
+ *          Zero bits save power, which explains the gain in the third line.
+ *          Sums over 64 steps of k are as fast, with an error of 5.8e-7. b
+ *          stored (k,n) is copied first. Also tried: splitting warps that
+ *          transpose b as well, 2.03; c^T = b^T a^T as in rung wgmma_tf32, 2.23
+ *          and 2.29; halves of lo from the two blocks of a cluster, 2.37;
+ *          consumers that take turns storing and multiplying, 2.33.
+ * Limit:   power, since running rung wgmma_tf32 three times would be no faster,
+ *          and the pass.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. A stage holds a, hi of b, lo of b. */
+/* Tiles of BM x BN. A stage holds a, hi of b, and lo of b. */
 template <int BN_> struct shape {
     typedef operand<float, BM, 1> a;
     typedef operand<float, BN_, 1> b;
@@ -54,8 +56,8 @@ template <int BN_> struct shape {
         LOADED = (int)a::BYTES + 2 * (int)b::BYTES,
         STAGE = LOADED,
         STAGES = BN_ == 128 ? 4 : 6,
-        BOXES = 2,            // of c, for each consumer
-        OUT = STAGES * STAGE, // where they are stored
+        BOXES = 2,            // boxes of c for each consumer
+        OUT = STAGES * STAGE, // byte offset of these boxes
         RING = OUT + 2 * BOXES * OUT_BYTES,
         SHARED = 1024 + RING + 2 * STAGES * 8,
     };
@@ -63,8 +65,9 @@ template <int BN_> struct shape {
 
 /* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for the
  * four products, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2 q or
- * 2 q + 1 of rows g: the swizzle puts the eight chunks into different banks. x
- * itself serves as hi: the tensor cores ignore the low 13 bits. */
+ * 2 q + 1 of rows g, and the swizzle puts the eight chunks into different
+ * banks. x itself serves as hi, since the tensor cores ignore the low 13
+ * bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -83,7 +86,7 @@ split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
         }
 }
 
-/* part = the products of a stage. */
+/* Compute the products of a stage, which become `part`. */
 template <class S>
 static __device__ __forceinline__ void
 multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s) {
@@ -103,7 +106,8 @@ multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s) {
     wgmma_wait<0>();
 }
 
-/* Recompute in fp32 the elements of the calling thread's part that are NaN. */
+/* Recompute in fp32 those elements of the calling thread's part that are
+ * NaN. */
 template <int COUNT>
 static __device__ __forceinline__ void
 mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
@@ -130,7 +134,7 @@ mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
     }
 }
 
-/* The work of a consumer warpgroup: OWN_ROWS of every piece. */
+/* Do the work of a consumer warpgroup: OWN_ROWS rows of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, const float *a, const float *b,
@@ -157,8 +161,8 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
- */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored
+ * (n,k). */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
@@ -183,7 +187,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
-/* Complete the tiles whose k was in parts, from their sums. */
+/* Complete the tiles whose k was divided into parts, from the parts' sums. */
 template <int BN>
 static __global__ void __launch_bounds__(ADDERS)
     matmul_wgmma_3xtf32_add(float *c, int groups, struct tiles t,
@@ -193,17 +197,19 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- lo of b ------------------------------------------------------------- */
 
-/* Return x minus its value rounded by TMA; NaN if that value is infinite, so
- * that mend() notices it in the sum. */
+/* Return x minus its value as rounded by TMA, or NaN if that value is infinite,
+ * so that mend() notices it in the sum. */
 static __device__ __forceinline__ float low_part(float x) {
     const float hi = even_tf32(x);
     return x - hi + 0.0f * hi;
 }
 
-enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 }; // threads; rows of each
+/* The block of the pass has LOW_WIDE x LOW_HIGH threads, each with LOW_ROWS
+ * rows. */
+enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 };
 
-/* lo (rows,pitch) of b (rows,pitch_b), k numbers of each row. Each thread has
- * eight loads in flight at the same time. */
+/* Compute lo (rows,pitch) of b (rows,pitch_b) for k numbers of each row. Each
+ * thread keeps eight loads in flight. */
 static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
     matmul_low_parts(float *lo, const float *b, int rows, int k, size_t pitch,
                      size_t pitch_b, size_t step_b) {
@@ -224,8 +230,9 @@ static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
         if (row0 + i < rows) lo[(row0 + i) * pitch] = low_part(x[i]);
 }
 
-/* Return the layout of lo in the scratch memory, behind the sums of parts: that
- * of b, but with rows of a multiple of 16 bytes and no gaps between them. */
+/* Return the layout of lo in the scratch memory, after the sums of the parts.
+ * It is the layout of b, but rows are a multiple of 16 bytes and have no gaps
+ * between them. */
 static struct tensor low_array(const struct product *q, size_t sums) {
     const size_t pitch = (size_t)CEIL_DIV(q->k, 4) * 4, step = pitch * q->n;
     const int moves = q->batch > 1 && q->extras.step_b;

@@ -1,21 +1,22 @@
-/* 40_tuned.cu -- matmul: the rungs that pick a rung, one for each precision.
+/* 40_tuned.cu -- matmul: rungs that select another rung, one for each
+ * precision.
  *
- * Before:  every kernel is the fastest somewhere: large tiles read least, small
- *          ones leave no multiprocessor idle, and a c of ten columns suits
- *          neither.
- * Idea:    estimate for each how many microseconds it would take, from the
- *          tiles of the busiest multiprocessor, and take the fastest. The rates
- *          are measured (H200), the counts are exact. An estimate that is 5 %
- *          off costs 5 % where two are equal, and nothing elsewhere. A tf32
- *          product may use floats that were not rounded: if memory takes the
- *          time, the rungs of fp32 are as fast, and exact.
+ * Before:  every kernel is the fastest for some sizes. Large tiles read least,
+ *          small ones leave no multiprocessor idle, and a c of ten columns
+ *          suits neither.
+ * Idea:    estimate the time of each rung in microseconds from the tiles of the
+ *          busiest multiprocessor, and take the fastest. The rates are measured
+ *          (H200), the counts are exact. An estimate that is 5 % off costs at
+ *          most 5 %, where two rungs are nearly equal, and nothing elsewhere. A
+ *          tf32 product may use floats that were not rounded: if memory sets
+ *          the pace, the fp32 rungs are as fast and more exact.
  * Prediction: as fast as the best rung at every size, except for the 5 % of an
  *          estimate and for copies of operands in a layout that no rung takes.
  * Measured: H200: 1024^3 47.3 us, k_groups alone 47.4; 4096^3 55.8 TFLOP/s, tma
- *          alone 55.9; in bf16 182 us as wgmma_bf16, in tf32 339 as wgmma_tf32.
+ *          alone 55.9; bf16 182 us, like wgmma_bf16; tf32 339, like wgmma_tf32.
  *          Compared with the best of cuBLAS: see README.md.
- * Limit:   a rule covers only the cases it was made for: python -m weft bench
- *          matmul --rungs tuned shows where it is wrong.
+ * Limit:   a rule covers only the cases for which it was made: python -m weft
+ *          bench matmul --rungs tuned shows where it is wrong.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size" */
 #include "awkward_sizes.h"
 #include "matmul.h"
@@ -27,22 +28,24 @@
 
 enum {
     RATE = 200000,      // multiply-adds per us of a busy multiprocessor
-    START_US = 6,       // launch, first loads, last stores
-    PIECE_US = 9,       // to add one piece of a cut tile to the others
-    SMALL_PIECE_US = 3, // the same in k_groups
-    STORE_US = 4,       // launch and first loads of kernels that mostly store
-    ADD_US = 3,         // to add parts of k
-    COPY_US = 3,        // to copy operands, besides their bytes
-    COPIED = 3000       // bytes a nanosecond, read and written
+    START_US = 6,       // time of the launch, the first loads and the last
+                        // stores
+    PIECE_US = 9,       // time to add one piece of a cut tile to the others
+    SMALL_PIECE_US = 3, // time to add such a piece in k_groups
+    STORE_US = 4,       // time of launch and first loads of kernels that mostly
+                        // store
+    ADD_US = 3,         // time to add the parts of k
+    COPY_US = 3,        // fixed time to copy operands; COPIED gives the rest
+    COPIED = 3000       // bytes read and written per nanosecond
 };
 
 static double tiles_of(const struct product *q, int bm, int bn) {
     return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
 }
 
-/* Return the time of q's tiles if `blocks` of them run on a multiprocessor at
- * once, together at `full` of RATE and one alone at `one`. If `cut`, the tiles
- * of the last round are cut along k. */
+/* Return the time of q's tiles in microseconds. `blocks` of them run on a
+ * multiprocessor at the same time, together at `full` of RATE; a single block
+ * runs at `one`. If `cut`, the tiles of the last round are cut along k. */
 static double tiles_us(const struct product *q, int bm, int bn, int blocks,
                        double full, double one, int cut) {
     const double tile_us = (double)bm * bn * q->k / RATE;
@@ -53,7 +56,7 @@ static double tiles_us(const struct product *q, int bm, int bn, int blocks,
     const double crowded = ceil(left) * tile_us / full;
     const double alone = tile_us / one;
     const double uncut = crowded > alone ? crowded : alone;
-    // A tile is cut into four pieces at most.
+    // A tile is cut into at most four pieces.
     const double fair = left * tile_us / full;
     const double quarter = tile_us / full / 4;
     const double count = blocks > 4 * left ? 4 : ceil(blocks / left);
@@ -70,7 +73,7 @@ static double tma_pairs_us(const struct product *q) {
 }
 
 static double k_groups_us(const struct product *q) {
-    // Every tile starts a new block.
+    // Every tile starts a new block, so each adds a fixed time.
     const double each = 3.0, start = 2.0;
     const double tile_us = each + 64.0 * 128.0 * q->k / RATE / 0.96;
     const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);
@@ -83,14 +86,15 @@ static double k_groups_us(const struct product *q) {
 
 /* ---- tensor cores -------------------------------------------------------- */
 
-/* Return the time to read a and b, numbers of `element` bytes, at `rate` bytes
- * a nanosecond. */
+/* Return the time in microseconds to read a and b, numbers of `element` bytes,
+ * at `rate` bytes per nanosecond. */
 static double reads_us(const struct product *q, int element, double rate) {
     const double numbers = (double)q->m * q->k + (double)q->k * q->n;
     return numbers * q->batch * element / (1000 * rate);
 }
 
-/* The time by mma.sync, whose large tiles reach `full` times RATE. */
+/* Return the time in microseconds by mma.sync, whose large tiles reach `full`
+ * times RATE. */
 static double mma_us(const struct product *q, double full) {
     const double large = tiles_us(q, 128, 256, 1, full, full, 0);
     const double medium = tiles_us(q, 128, 128, 2, 0.95 * full, 0.6 * full, 0);
@@ -101,15 +105,16 @@ static double mma_16_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 2, 2900), mma_us(q, 8.5));
 }
 static double mma_tf32_us(const struct product *q) {
-    const double rate = q->n <= 16 ? 2600 : 4000; // a is tall, few columns read
-                                                  // it
+    const double rate = q->n <= 16 ? 2600 : 4000; // a is tall, and few columns
+                                                  // read it
     return fmax(START_US + reads_us(q, 4, rate), mma_us(q, 3.8));
 }
 static double mma_3xtf32_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 1.05));
 }
 
-/* Tiles have 128 rows; with far fewer rows, zeros fill the shared memory. */
+/* Return the time of wgmma in microseconds, with 16-bit numbers. Tiles have 128
+ * rows; with far fewer rows, most of shared memory is filled with zeros. */
 static double wgmma_16_us(const struct product *q) {
     const double rate = q->m <= 64 ? 1600 : 3000;
     return fmax(STORE_US + reads_us(q, 2, rate), matmul_wgmma_bf16_us(q));
@@ -128,18 +133,19 @@ static double wmma_tf32_us(const struct product *q) {
     return tiles_us(q, 128, 128, 2, 1.0, 0.6, 0);
 }
 
-/* ---- which --------------------------------------------------------------- */
+/* ---- the choice
+ * ----------------------------------------------------------- */
 
-/* The precisions that a choice may serve. */
+/* The precisions that a rung may serve. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
-enum { CUT = 32 }; // its k may be cut: parts_of()
+enum { CUT = 32 }; // its k may be cut: see parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
-/* The rungs that can be picked, the precisions they serve, and their maximum
+/* The rungs that can be selected, the precisions they serve, and their maximum
  * rows and columns. The rungs for short or narrow matrices assume that they
- * read the matrix only once. The last two columns are the speed of storing c,
- * bytes a nanosecond, with rows at multiples of 16 bytes and elsewhere; 0 if
- * `us` includes it. */
+ * read the matrix only once. The last two columns are the rates of storing c in
+ * bytes per nanosecond, with rows at multiples of 16 bytes and at other
+ * addresses; 0 if `us` includes the stores. */
 #define CHOICES(CHOICE)                                                       \
     CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
     CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 600)                            \
@@ -175,21 +181,24 @@ static const struct choice {
     double stored, stored_odd;
 } choices[] = {CHOICES(ROW)};
 
-/* Return the time to copy the operands whose layout the rung does not take. */
+/* Return the time in microseconds to copy the operands whose layout the rung
+ * does not take. */
 static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
     return bytes ? COPY_US + 2.0 * bytes / (1000 * COPIED) : 0.0;
 }
 
-/* Return the time to store c, which may exceed that of the sums. */
+/* Return the time in microseconds to store c, which may exceed the time of the
+ * sums. */
 static double stores_us(const struct product *q, const struct choice *choice) {
     const double rate = q->n % 4 ? choice->stored_odd : choice->stored;
     const double bytes = 4.0 * q->m * q->n * q->batch;
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* Return the device's compute capability times ten; the CPU target runs all. */
+/* Return the device's compute capability times ten. The CPU target reports one
+ * that runs all rungs. */
 static int capability(void) {
 #ifdef __CUDACC__
     return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +
@@ -216,7 +225,8 @@ static int parts_of(const struct product *q, const struct choice *choice) {
 }
 
 /* Return the parts as a batch of separate products, for rungs that cannot cut
- * k: part i has columns and rows from i * k / parts on, and plain sums. */
+ * k. Part i has the columns of a and rows of b from i * k / parts on, and
+ * stores plain sums. */
 static struct product parts_as_batch(const struct product *q, int parts) {
     size_t step_part;
     struct product batch = matmul_part_of(q, parts, &step_part);
@@ -228,7 +238,7 @@ static struct product parts_as_batch(const struct product *q, int parts) {
     return batch;
 }
 
-/* Estimate how long a choice would take, copies included. */
+/* Estimate the time in microseconds of a choice, copies included. */
 static double choice_us(const struct product *q, const struct choice *choice) {
     struct product packed = *q;
     matmul_pack_plan(&packed, choice->rung, (void *)256);

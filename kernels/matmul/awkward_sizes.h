@@ -1,6 +1,6 @@
-/* awkward_sizes.h -- products for which a big tile is wrong, and the code that
- * their rungs share: c has few columns (12_narrow.cu), few rows (12_short.cu),
- * or few of both (12_split_k.cu).
+/* awkward_sizes.h -- code shared by the rungs for products that do not suit
+ * large tiles: c has few columns (12_narrow.cu), few rows (12_short.cu), or few
+ * of both (12_split_k.cu).
  *
  * If c has too few blocks for all multiprocessors, k is cut into parts. Each
  * part stores its sums in the scratch memory as a separate matrix, and a second
@@ -12,35 +12,39 @@
 
 #include <string.h>
 
-/* How k is cut: part i is [i * depth, (i + 1) * depth); the last ends at k. */
+/* How k is cut: part i is [i * depth, (i + 1) * depth), and the last part ends
+ * at k. */
 struct k_parts {
     int parts, depth;
 };
 
-/* Cut q's k for a kernel of `blocks` blocks per part, so that there are about
- * `wanted` blocks. A part has whole steps and at least `least` of k. */
+/* Cut q's k for a kernel of `blocks` blocks per part into enough parts for
+ * about `wanted` blocks. A part has whole steps of `step` and at least `least`
+ * of k. */
 struct k_parts matmul_k_parts(const struct product *q, double blocks,
                               double wanted, int step, int least);
 
-/* Return the bytes of scratch memory for that many parts of c; 0 for one. */
+/* Return the bytes of scratch memory for `parts` parts of c, or 0 for a single
+ * part. */
 size_t matmul_partials_bytes(const struct product *q, int parts);
 
 /* Return q as the kernel of a part receives it: with more than one part it
- * stores plain sums in the scratch memory. *step_part: elements from part to
- * part. */
+ * stores plain sums in the scratch memory. *step_part receives the number of
+ * elements from part to part. */
 struct product matmul_part_of(const struct product *q, int parts,
                               size_t *step_part);
 
-/* c = finish(the parts' sums); does nothing for one part. */
+/* Compute c = finish(the sum of the parts); does nothing for one part. Returns
+ * a weft_status. */
 int matmul_add_partials(const struct product *q, int parts,
                         cudaStream_t stream);
 
 /* Return the number of the current device's multiprocessors. */
 int matmul_multiprocessors(void);
 
-/* Estimate the microseconds that the product takes by each of the three rungs,
- * from rates measured on an H200 and this device's multiprocessors. 40_tuned.cu
- * picks a rung by them. */
+/* Estimate the time in microseconds of the product by each of the three rungs,
+ * from rates measured on an H200 and this device's number of multiprocessors.
+ * 40_tuned.cu selects a rung by them. */
 template <typename T> double matmul_narrow_us(const struct product *q);
 template <typename T> double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);
@@ -68,8 +72,9 @@ static inline struct product matmul_on_its_side(const struct product *q) {
 
 /* Compute the product with the kernel of 12_narrow.cu, which needs a
  * untransposed, or of 12_short.cu, which needs b untransposed; with `on_side` c
- * is stored transposed. The other two return the scratch memory that they need.
- * T: the type of a and b, float, __half or __nv_bfloat16. */
+ * is stored transposed. The other two functions return the bytes of scratch
+ * memory that they need. T is the type of a and b: float, __half or
+ * __nv_bfloat16. */
 template <typename T>
 int matmul_narrow_run(const struct product *q, int on_side,
                       cudaStream_t stream);
@@ -78,7 +83,7 @@ int matmul_short_run(const struct product *q, int on_side, cudaStream_t stream);
 template <typename T> size_t matmul_narrow_scratch(const struct product *q);
 template <typename T> size_t matmul_short_scratch(const struct product *q);
 
-/* Whether one load can fetch `each` numbers at the start of every row of
+/* Return whether one load can fetch `each` numbers at the start of every row of
  * `along` numbers, in every matrix. */
 template <typename T>
 static inline int has_vectors(const void *array, size_t pitch, size_t step,
@@ -88,7 +93,7 @@ static inline int has_vectors(const void *array, size_t pitch, size_t step,
 }
 
 /* Launch kernel(c, a, b, m, n, k, depth, step_part, flags..., extras) for all
- * parts of k, then add up the parts; with `on_side` c is stored transposed. */
+ * parts of k, then add up the parts. With `on_side` c is stored transposed. */
 template <class... P, class... A>
 static int launch_parts(const char *name, void (*kernel)(P...), dim3 grid,
                         int threads, const struct product *q,
@@ -105,16 +110,16 @@ static int launch_parts(const char *name, void (*kernel)(P...), dim3 grid,
 
 /* ---- in a kernel --------------------------------------------------------- */
 
-/* Some numbers of a row, in registers, in the order of memory. */
+/* COUNT numbers of a row, in registers, in the order of memory. */
 template <typename T, int COUNT> struct numbers {
     T at[COUNT];
 
-    /* Start with zeros, which add nothing to a sum of products. */
+    /* Initialise with zeros, which add nothing to a sum of products. */
     __device__ __forceinline__ numbers() {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) at[i] = T(0.0f);
     }
-    /* Load them by one instruction of 8 or 16 bytes. */
+    /* Load the numbers with one instruction of 8 or 16 bytes. */
     __device__ __forceinline__ void load(const T *from) {
         if constexpr (sizeof(at) == 16) {
             const float4 bits = load16_ahead((const float *)from);
@@ -126,8 +131,8 @@ template <typename T, int COUNT> struct numbers {
     }
 };
 
-/* Load COUNT numbers of one k, `apart` from each other, zeros from the
- * `there`-th on. All loads are in flight before the first is waited for. */
+/* Load COUNT numbers of one k, `apart` from each other; from the `there`-th on
+ * they are zeros. All loads are in flight before the first is waited for. */
 template <int COUNT, typename T>
 static __device__ __forceinline__ void
 load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {
@@ -136,7 +141,8 @@ load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {
         to[i] = i < there ? (float)from[i * apart] : 0.0f;
 }
 
-/* store() element (row,col) of the kernel's result (m,n). */
+/* Store element (row,col) of the kernel's result (m,n), which is c or its
+ * transpose. */
 static __device__ __forceinline__ void
 store_either_way(float *c, int m, int n, size_t row, size_t col, float sum,
                  int on_side, const struct extras &x) {

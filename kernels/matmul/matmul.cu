@@ -1,8 +1,9 @@
-/* matmul.cu -- the ladder: its rungs, and how a call reaches one.
+/* matmul.cu -- the ladder: the list of its rungs, and the path from a call to a
+ * rung.
  *
- * Every rung is a separate file beside this one and opens with what was slow
- * before it, its idea, and what limits it now: the difference between two
- * neighbours is the lesson.
+ * Every rung is a separate file in this folder. It opens with the bottleneck of
+ * the previous rung, the idea, and the limit that remains: the difference
+ * between two neighbouring rungs is the lesson.
  *
  *     00 to 09             plain C, then fp32 on a GPU from slow to fast
  *     10_pipeline, 11_tma  ... copies that run ahead; large products
@@ -37,7 +38,8 @@
 
 #include <limits.h>
 
-#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py has its own list
+#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py defines a separate
+                      // list
 #define MATMUL_LADDER(RUNG) \
     RUNG(ijk)               \
     RUNG(ikj)               \
@@ -94,18 +96,18 @@ __attribute__((constructor)) static void register_rungs(void) {
 }
 
 /* The limits of a grid: at most MAX_GRID blocks in y and in z. A rung whose
- * blocks take at least 16 rows of c is safe with SLAB rows. */
+ * blocks take at least 16 rows of c stays within them for up to SLAB rows. */
 enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
 
-/* The maximum n and k: kernels round them up to whole tiles and steps, in an
+/* The maximum of n and k: kernels round them up to whole tiles and steps, in an
  * int. */
 enum { LONGEST = INT_MAX - 4095 };
 
-/* Return one of the call's options; options may be NULL. */
+/* Return the value of one of the call's options; `options` may be NULL. */
 #define OPTION(options, field, otherwise) \
     ((options) ? (options)->field : (otherwise))
 
-/* Collect the arguments of weft_matmul(); nothing is refused here. */
+/* Collect the arguments of weft_matmul() without checking them. */
 static struct product product_of(float *c, const void *a, const void *b, int m,
                                  int n, int k,
                                  const struct weft_matmul_options *options) {
@@ -126,7 +128,7 @@ static struct product product_of(float *c, const void *a, const void *b, int m,
     return q;
 }
 
-/* Refuse a batch with a negative stride. */
+/* Reject a batch with a negative stride. */
 #define CHECK_STRIDE(x)                                                \
     WEFT_REQUIRE((ptrdiff_t)q->extras.step_##x >= 0,                   \
                  "%s: stride_%s = %td, want at least 0", __func__, #x, \
@@ -148,7 +150,7 @@ static int check_arguments(const struct product *q) {
     CHECK_COUNT(c, (double)m * n);
     WEFT_REQUIRE(n <= LONGEST && k <= LONGEST,
                  "weft_matmul: n = %d, k = %d, want at most %d", n, k, LONGEST);
-    if (batch == 1) return WEFT_OK; // then the steps are not used
+    if (batch == 1) return WEFT_OK; // the steps are then not used
     const ptrdiff_t step_a = (ptrdiff_t)q->extras.step_a;
     const ptrdiff_t step_b = (ptrdiff_t)q->extras.step_b;
     const ptrdiff_t step_c = (ptrdiff_t)q->extras.step_c;
@@ -159,11 +161,12 @@ static int check_arguments(const struct product *q) {
     return WEFT_OK;
 }
 
-/* Return the bytes that matmul.cu and the rung need together, copies first. */
+/* Return the bytes that matmul.cu and the rung need together, those for copies
+ * first. */
 static size_t room_for(const struct product *q,
                        const struct matmul_rung *rung) {
     // The rung receives its operands in their final layout, with a placeholder
-    // as the copies' address: only their layout matters here, not their
+    // as the address of the copies. Only their layout matters, not their
     // contents.
     struct product packed = *q;
     const size_t copies = matmul_pack_bytes(q, rung);
@@ -200,7 +203,7 @@ int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
     CHECK_ARRAY(bytes);
     const struct product q = product_of(NULL, a, b, m, n, k, options);
     WEFT_TRY(check_arguments(&q));
-    // A smaller slab may need more, if the rung chooses by the size.
+    // A smaller slab may need more bytes, if the rung chooses by the size.
     const size_t element = matmul_element(ladder[rung]);
     *bytes = 0;
     for (int item = 0; item < q.batch; item += MAX_GRID)
@@ -208,7 +211,7 @@ int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
             const struct product slab = slab_of(&q, row, item, element);
             const size_t wants = room_for(&slab, ladder[rung]);
             if (wants > *bytes) *bytes = wants;
-            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+            if (m - row <= SLAB) break; // row + SLAB may not fit into an int
         }
     return WEFT_OK;
 }
@@ -240,7 +243,7 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                          __func__, room);
             WEFT_TRY(
                 launch(slab, ladder[rung], room, weft_cuda_stream(stream)));
-            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+            if (m - row <= SLAB) break; // row + SLAB may not fit into an int
         }
     return WEFT_OK;
 }

@@ -1,4 +1,4 @@
-/* matmul.h -- declarations that the rungs of the matmul ladder share.
+/* matmul.h -- declarations shared by the rungs of the matmul ladder.
  *
  * A rung is one file: its kernel, the function that launches it, and at the end
  * its line of the table,
@@ -15,44 +15,47 @@
 #define WEFT_MATMUL_H
 #include "common/launch.cuh"
 
-/* A kernel's arguments besides the arrays and their sizes. */
+/* The arguments of a kernel besides the arrays and their sizes. */
 struct extras {
     size_t step_a, step_b, step_c; /* elements from one matrix of a batch to the
-                                      next; block z takes the z-th */
+                                      next; block z takes matrix z */
     size_t pitch_a, pitch_b; /* elements from one stored row to the next: k and
-                                n, unless rows were padded; c's pitch is n */
+                                n unless rows were padded; c's pitch is n */
     float alpha, beta;       /* with beta 0 the old c is never read */
-    const float *bias;       /* (n), or NULL */
-    int relu;                /* 1: finally, negative results become 0 */
+    const float *bias;       /* (n); NULL: no bias */
+    int relu;                /* 1: negative results finally become 0 */
 };
 
 /* One call of weft_matmul() that has passed the checks. */
 struct product {
     float *c;
-    const void *a, *b; /* float; 16-bit floats for the bf16 and fp16 rungs */
+    const void *a, *b; /* float, or 16-bit floats for the bf16 and fp16 rungs */
     int m, n, k;
-    int trans_a, trans_b; /* 0 unless the rung takes that transposed layout */
+    int trans_a, trans_b; /* 1: stored transposed; only if the rung takes that
+                           * layout */
     int batch;            /* at least 1 */
     struct extras extras;
-    void *scratch; /* as many bytes as the rung's scratch() returned */
+    void *scratch; /* at least the number of bytes that the rung's scratch()
+                    * returned */
 };
 
-/* The layout of a and b that a rung needs. If they have another one, matmul.cu
- * has them copied first (pack.h): transposed, padded, or both. */
+/* The layout of a and b that a rung needs. If they have a different layout,
+ * matmul.cu first copies them (pack.h): transposed, padded, or both. */
 enum needs {
     PLAIN = 0,   /* a (m,k) and b (k,n), any address, rows without gaps */
-    ANY_A = 1,   /* takes a stored (k,m) as well: q->trans_a */
-    ANY_B = 2,   /* takes b stored (n,k) as well: q->trans_b */
-    B_BY_N = 4,  /* needs b stored (n,k), always: q->trans_b is 1 */
-    ALIGNED = 8, /* needs addresses, pitches, batch steps in 16 bytes */
+    ANY_A = 1,   /* also accepts a stored (k,m): q->trans_a */
+    ANY_B = 2,   /* also accepts b stored (n,k): q->trans_b */
+    B_BY_N = 4,  /* requires b stored (n,k): q->trans_b is always 1 */
+    ALIGNED = 8, /* requires addresses, pitches and batch steps in multiples of
+                  * 16 bytes */
 };
 
-/* A rung: its line of weft_rungs(), and how matmul.cu launches it. */
+/* A rung: its entry in weft_rungs(), and how matmul.cu launches it. */
 struct matmul_rung {
     struct weft_rung line;
     int needs;
     int (*launch)(const struct product *q, cudaStream_t stream);
-    size_t (*scratch)(const struct product *q); /* bytes; NULL: none */
+    size_t (*scratch)(const struct product *q); /* in bytes; NULL: needs none */
 };
 
 #define MATMUL_RUNG(name, idea, precision, targets, sm, needs, launch, \
@@ -64,7 +67,8 @@ struct matmul_rung {
         launch,                                                        \
         scratch};
 
-/* Return the grid of blocks of `rows` x `cols` of c, with the batch in z. */
+/* Return the grid for blocks of `rows` x `cols` elements of c, with the batch
+ * in z. */
 static inline dim3 matmul_grid(const struct product *q, int rows, int cols) {
     return dim3((unsigned)CEIL_DIV(q->n, cols), (unsigned)CEIL_DIV(q->m, rows),
                 (unsigned)q->batch);
@@ -72,7 +76,7 @@ static inline dim3 matmul_grid(const struct product *q, int rows, int cols) {
 
 /* ---- in a kernel --------------------------------------------------------- */
 
-/* Move the three pointers to the block's own matrix of the batch. */
+/* Move the three pointers to the block's matrix of the batch. */
 template <typename T>
 static __device__ __forceinline__ void
 own_matrix(float **c, const T **a, const T **b, const struct extras &x) {
@@ -83,7 +87,7 @@ own_matrix(float **c, const T **a, const T **b, const struct extras &x) {
 
 /* Return element (row,col) of a matrix (rows,cols), or 0 outside it, which adds
  * nothing to a sum of products. Rows and columns are below 2^32, so an address
- * costs one 32-bit multiplication; size_t would cost three. */
+ * costs one 32-bit multiplication; with size_t it would cost three. */
 static __device__ __forceinline__ float load_or_zero(const float *from,
                                                      int rows, int cols,
                                                      unsigned row,
@@ -93,8 +97,9 @@ static __device__ __forceinline__ float load_or_zero(const float *from,
                : 0.0f;
 }
 
-/* Return the four elements from (row,col) on, col a multiple of 4. The matrix's
- * rows are `pitch` floats apart and end in zeros, as ALIGNED guarantees. */
+/* Return the four elements from (row,col) on, where col is a multiple of 4. The
+ * matrix's rows are `pitch` floats apart and end in zeros, as ALIGNED
+ * guarantees. */
 static __device__ __forceinline__ float4 load4_or_zero(const float *from,
                                                        size_t pitch, int rows,
                                                        int cols, unsigned row,
@@ -105,8 +110,8 @@ static __device__ __forceinline__ float4 load4_or_zero(const float *from,
 }
 
 /* Return the final value of an element of c. `sum`: the sum of the products;
- * `old`: its previous value (read by the caller if beta is not 0); `col`: its
- * column. */
+ * `old`: the element's previous value (read by the caller if beta is not 0);
+ * `col`: the element's column. */
 static __device__ __forceinline__ float finish(float sum, float old, size_t col,
                                                const struct extras &x) {
     float value = x.alpha * sum;
@@ -123,17 +128,18 @@ static __device__ __forceinline__ void store(float *c, int n, size_t row,
     *out = finish(sum, x.beta != 0.0f ? *out : 0.0f, col, x);
 }
 
-/* Whether rows of c start at multiples of 16 bytes, as store4()'s vectors
- * need. */
+/* Return whether rows of c start at multiples of 16 bytes, as store4()'s
+ * vectors require. */
 static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
     return n % 4 == 0 && (size_t)c % 16 == 0;
 }
 
 /* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns
- * from (row,col) on; rows may start at any address. Lane l holds columns 4 (l %
+ * from (row,col) on. Rows may start at any address. Lane l holds columns 4 (l %
  * 8) .. of row l / 8. If it stored these itself, each of the four would be 16
- * bytes from the next lane's, four times the traffic. So the lanes exchange
- * them through warp_s, 512 bytes of shared memory, and store whole rows. */
+ * bytes from the next lane's, which costs four times the traffic. So the lanes
+ * exchange them through warp_s, 512 bytes of shared memory, and store whole
+ * rows. */
 static __device__ __forceinline__ void
 store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
               const float sums[4], float *warp_s, const struct extras &x) {
@@ -154,7 +160,7 @@ store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
     __syncwarp(); // ... and have been read
 }
 
-/* Store the four elements from (row,col) on, those that are inside c. */
+/* Store those of the four elements from (row,col) on that are inside c. */
 static __device__ __forceinline__ void store4(float *c, int m, int n,
                                               size_t row, size_t col,
                                               const float sums[4],

@@ -1,20 +1,21 @@
-/* mma_tile.cuh -- code that the mma rungs share: tiles in a ring of stages,
- * their fragments, and how sums leave the registers.
+/* mma_tile.cuh -- code shared by the mma rungs: tiles in a ring of stages,
+ * their fragments, and the stores of the sums.
  *
  * A stage is 128 bytes of k of every row of a (64 numbers of 16 bits, 32 of
- * tf32) and the same k of b: STEPS = 4 steps of 32 bytes in any precision, each
- * one instruction deep.
+ * tf32) and the same k of b. In any precision it has STEPS = 4 steps of 32
+ * bytes, each the depth of one instruction.
  *
  * Ring:    all threads start the copies of the stage that is STAGES - 1 ahead
- *          (cp.async: not through registers). One barrier per stage ensures
- *          that the next one is complete and the previous one free.
+ *          (by cp.async, which bypasses registers). One barrier per stage
+ *          ensures that the next one is complete and the previous one free.
  * Banks:   a row of a is 128 bytes, all 32 banks, and a matrix of ldmatrix is
- *          the same 16 bytes of 8 rows: 8 wavefronts. If sixteen c of row r is
- *          kept at c ^ (r % 8), it is 1, so 4 for an ldmatrix_x4, the minimum
- *          for 512 bytes. The same holds for b's rows of 16 bits. ldmatrix
- *          cannot transpose tf32: lane (g,t) reads the word at row t, column g,
- *          and 4 rows collide in 8 banks: 4 wavefronts. With c at c ^ 2 (r %
- *          4): 1.
+ *          the same 16 bytes of 8 rows, which would take 8 wavefronts. If
+ *          16-byte piece c of row r is stored at c ^ (r % 8), it takes 1. An
+ *          ldmatrix_x4 then takes 4, the minimum for 512 bytes. The same holds
+ *          for b's rows of 16 bits. ldmatrix cannot transpose tf32, so lane
+ *          (g,t) reads the word at row t, column g. Then 4 rows collide in 8
+ *          banks and take 4 wavefronts. With piece c at c ^ 2 (r % 4), they
+ *          take 1.
  * Ahead:   the fragments of the next step are loaded before this step's
  *          products begin, into the other half of `fragments`. */
 #ifndef WEFT_MMA_TILE_CUH
@@ -26,8 +27,9 @@
 
 enum { LINE = 128, SIXTEEN = 16, STEPS = 4, STRIP = 8 };
 
-/* Numbers of type T. A block computes BM x BN of c, a warp WM x WN of that,
- * with STAGES stages; BLOCKS blocks share a multiprocessor. */
+/* Numbers of type T. A block computes BM x BN elements of c, and each of its
+ * warps WM x WN of these, with STAGES stages. BLOCKS blocks share a
+ * multiprocessor. */
 template <class T_, int BM_, int BN_, int WM_, int WN_, int STAGES_,
           int BLOCKS_>
 struct mma_shape {
@@ -43,17 +45,17 @@ struct mma_shape {
         THREADS = BM / WM * WARPS_N * 32,
         EACH = SIXTEEN / (int)sizeof(T), // numbers in 16 bytes
         BK = LINE / (int)sizeof(T),
-        K = BK / STEPS, // in a step
+        K = BK / STEPS, // steps of k per instruction
         ROW_B = BN * (int)sizeof(T),
         STAGE_A = BM * LINE,
-        STAGE = STAGE_A + BK * ROW_B, // bytes
+        STAGE = STAGE_A + BK * ROW_B, // size in bytes
         BYTES = STAGES * STAGE,
-        LINES = THREADS / 8,               // rows of a copied at once
-        SIXTEENS_B = BN / EACH,            // in a row of b
-        ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at once
+        LINES = THREADS / 8,               // rows of a copied at a time
+        SIXTEENS_B = BN / EACH,            // 16-byte pieces in a row of b
+        ROWS_B = THREADS / SIXTEENS_B,     // rows of b copied at a time
         SWIZZLED = sizeof(T) == 2 ? 8 : 4, // rows of b after which the swizzle
                                            // repeats
-        DOWN = WM / 16,                    // instructions of a warp
+        DOWN = WM / 16,                    // instructions per warp
         ACROSS = WN / 8,                   //
     };
     static_assert(BM % LINES == 0 && BK % ROWS_B == 0, "whole copies");
@@ -61,16 +63,18 @@ struct mma_shape {
                   "a thread's copies are swizzled alike");
 };
 
-/* Return where sixteen c of row r of b's tile is stored in its row. */
+/* Return the position at which 16-byte piece `sixteen` of row `row` of b's tile
+ * is stored in its row. */
 template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
     return sizeof(typename S::T) == 2 ? sixteen ^ row % 8
                                       : sixteen ^ row % 4 * 2;
 }
 
-/* ---- which tile ---------------------------------------------------------- */
+/* ---- the block's tile ---------------------------------------------------- */
 
-/* Find the block's tile: STRIP tiles down, then the next column of those, so
- * that concurrent blocks share rows and columns in the L2 cache. */
+/* Find the block's tile. Tiles are numbered STRIP tiles down, then the next
+ * column of those, so that concurrent blocks share rows and columns in the L2
+ * cache. */
 template <class S>
 PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
     const int down = CEIL_DIV(m, S::BM), across = (n - 1) / S::BN + 1;
@@ -83,13 +87,13 @@ PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
 
 /* ---- the ring ------------------------------------------------------------ */
 
-/* A thread's copies: its first sixteen bytes of a and of b. */
+/* A thread's copies: its first 16-byte pieces of a and of b. */
 template <class S> struct copies {
     typedef typename S::T T;
-    const T *a, *b;    // in the next stage to copy
-    unsigned row, k_a; // of a: its row in the matrix, and its k
-    unsigned k_b, col; // of b
-    int to_a, to_b;    // bytes into a stage
+    const T *a, *b;    // addresses in the next stage to copy
+    unsigned row, k_a; // of a: the thread's row in the matrix, and its first k
+    unsigned k_b, col; // of b: its first k and its column
+    int to_a, to_b;    // offsets in bytes into a stage
 
     __device__ __forceinline__ copies(const T *a_0, const T *b_0, int row0,
                                       int col0, const struct extras &x) {
@@ -106,7 +110,7 @@ template <class S> struct copies {
         to_b = S::STAGE_A + deep * S::ROW_B +
                swizzled_b<S>(deep, sixteen_b) * SIXTEEN;
     }
-    /* Start copying a stage and advance to the next one; outside the matrices
+    /* Start copying a stage and advance to the next one. Outside the matrices
      * the copies write zeros. Past the end of k there is nothing to copy. */
     __device__ __forceinline__ void ask(char *stage, unsigned m, unsigned n,
                                         unsigned k, const struct extras &x) {
@@ -134,7 +138,7 @@ template <class S> struct fragments {
     uint32_t a[S::DOWN][4], b[S::ACROSS][2];
 };
 
-/* Where a lane reads: bytes into a stage. */
+/* The byte offsets into a stage at which a lane reads. */
 template <class S> struct places {
     int a, b[4];
 
@@ -143,20 +147,21 @@ template <class S> struct places {
         const int row = warp / S::WARPS_N * S::WM + lane % 16;
         const int col = warp % S::WARPS_N * S::WN;
         a = row * LINE + (lane / 16 ^ row % 8) * SIXTEEN;
-        // The places of four neighbours differ in bits that are swizzled, so
-        // each is stored; the next four are 128 bytes further.
+        // The offsets of four neighbours differ in bits that are swizzled, so
+        // each is stored. The next four are 128 bytes further on.
         for (int i = 0; i < 4; i++)
             b[i] = S::STAGE_A + (sizeof(typename S::T) == 2
                                      ? pairs(lane, col + i * 16)
                                      : words(lane, col + i * 8));
     }
-    /* 16 bits: lane l passes row l % 16 of columns col .. col + 7, or of the
-     * next 8: two neighbouring fragments. */
+    /* Return the offset for 16-bit numbers: lane l addresses row l % 16 of
+     * columns col .. col + 7, or of the next 8, for two neighbouring
+     * fragments. */
     static __device__ __forceinline__ int pairs(int lane, int col) {
         return lane % 16 * S::ROW_B +
                swizzled_b<S>(lane % 16, col / 8 + lane / 16) * SIXTEEN;
     }
-    /* tf32: lane (g,t) reads row t, then row t + 4. */
+    /* Return the offset for tf32: lane (g,t) reads row t, then row t + 4. */
     static __device__ __forceinline__ int words(int lane, int col) {
         const int at = col + lane / 4, t = lane % 4;
         return t * S::ROW_B + swizzled_b<S>(t, at / 4) * SIXTEEN + at % 4 * 4;
@@ -191,9 +196,9 @@ PTX_INLINE void load(struct fragments<S> *f, const char *stage,
 
 /* ---- a block ------------------------------------------------------------- */
 
-/* For every step of k, in order, pass this warp's fragments to take(fragments,
- * number of the step in its stage). Its work on one step overlaps with the
- * loads of the next. */
+/* Call take(fragments, step in its stage) with this warp's fragments for every
+ * step of k, in order. The work of take() on one step overlaps with the loads
+ * of the next. */
 template <class S, class Take>
 PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
                               const struct extras &x, const Take &take) {
@@ -202,7 +207,7 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
 #pragma unroll
     for (int s = 0; s < S::STAGES - 1; s++) {
         if (s < stages) from.ask(ring + s * S::STAGE, m, n, k, x);
-        __pipeline_commit(); // an empty group counts, too
+        __pipeline_commit(); // empty groups count, too
     }
     __pipeline_wait_prior(S::STAGES - 2);
     __syncthreads(); // the first stage is complete
@@ -215,14 +220,16 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) {
-                // This stage is in registers: continue with the next.
+                // All of this stage is in registers, so continue with the next
+                // stage.
                 __pipeline_wait_prior(S::STAGES - 2);
                 __syncthreads();
                 free = stage;
                 if (s + 1 < stages)
                     stage = stage + S::STAGE == end ? ring : stage + S::STAGE;
             }
-            // After the last stage this loads its first step again, unused.
+            // After the last stage this loads the first step again, and nothing
+            // uses it.
             load<S>(&f[(step + 1) % 2], stage, at, (step + 1) % STEPS);
             if (step == 0) {
                 if (s + S::STAGES - 1 < stages) from.ask(free, m, n, k, x);
@@ -234,8 +241,8 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
 }
 
 /* Store one instruction's sums (16,8) to c from (row,col) on. Two lanes that
- * hold neighbouring pairs of two rows exchange, so that each has four of one
- * row. */
+ * hold neighbouring pairs of two rows exchange them, so that each lane has four
+ * sums of one row. */
 PTX_INLINE void store_sums(float *c, int m, int n, size_t row, size_t col,
                            const float sums[4], const struct extras &x) {
     const int lane = threadIdx.x % 32;
@@ -265,7 +272,8 @@ PTX_INLINE void store_warp(float *c, int m, int n, int row0, int col0,
             store_sums(c, m, n, row + i * 16, col + j * 8, sums[i][j], x);
 }
 
-/* sums += a b, for all of a warp's fragments; mma is one of ptx.cuh's. */
+/* Add a b to the sums for all of a warp's fragments. `mma` is a function of
+ * ptx.cuh. */
 template <class S, class Mma>
 PTX_INLINE void multiply(float sums[S::DOWN][S::ACROSS][4],
                          const struct fragments<S> &f, const Mma &mma) {
@@ -273,7 +281,8 @@ PTX_INLINE void multiply(float sums[S::DOWN][S::ACROSS][4],
     for (int i = 0; i < S::DOWN; i++)
 #pragma unroll
         for (int j = 0; j < S::ACROSS; j++) {
-            // To and fro, so that each shares an operand with the one before.
+            // Back and forth, so that each product shares an operand with the
+            // previous one.
             const int across = i % 2 ? S::ACROSS - 1 - j : j;
             mma(sums[i][across], f.a[i], f.b[across]);
         }
@@ -285,8 +294,8 @@ template <class S> static double tiles_of(const struct product *q) {
     return (double)CEIL_DIV(q->m, S::BM) * ((q->n - 1) / S::BN + 1);
 }
 
-/* Return how long the busiest multiprocessor works, in elements of c at the
- * rate of the largest shape; `rate` is this shape's rate relative to that. */
+/* Return the time of the busiest multiprocessor, in elements of c at the rate
+ * of the largest shape; `rate` is this shape's rate relative to that. */
 template <class S> static double cost_of(const struct product *q, double rate) {
     if (S::BYTES > device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return 1e300;
@@ -297,7 +306,8 @@ template <class S> static double cost_of(const struct product *q, double rate) {
 
 enum best { LARGE, MEDIUM, SMALL };
 
-/* Return which of three shapes finishes first, by the measured rates. */
+/* Return which of three shapes finishes first, according to the measured
+ * rates. */
 template <class L, class M, class S>
 static enum best best_of(const struct product *q) {
     const double large = cost_of<L>(q, 1.0), medium = cost_of<M>(q, 0.95),

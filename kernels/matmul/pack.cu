@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    LANES = 32, // threads in a row
+    LANES = 32, // threads along a row
     WARPS = 8,
-    AT_ONCE = 4,      // rows that a thread has in flight
-    SIDE = 2 * LANES, // of a tile that is transposed
+    AT_ONCE = 4,      // rows that a thread loads at the same time
+    SIDE = 2 * LANES, // side of a square tile that is transposed
     ROUNDS = SIDE * SIDE / (LANES * WARPS),
     MAX_GRID = 65535,
     ROOM_STEP = 256
@@ -18,16 +18,16 @@ enum {
 /* A copy: `batch` matrices of rows x cols elements. */
 struct copy {
     const void *from;
-    size_t pitch, step; /* elements from row to row, matrix to matrix */
+    size_t pitch, step; /* elements from row to row and from matrix to matrix */
     void *to;
     size_t to_pitch, to_step;
-    int rows, cols, batch; /* of `from` */
-    int transposed;        /* `to` has cols rows of `rows` elements */
-    size_t bytes;          /* of all of `to`; 0: there is nothing to copy */
+    int rows, cols, batch; /* size of `from` */
+    int transposed;        /* 1: `to` has `cols` rows of `rows` elements */
+    size_t bytes;          /* size of `to`; 0: there is nothing to copy */
 };
 
-/* The blocks for each matrix of a copy; `down` of them take turns if more are
- * needed. */
+/* The blocks for each matrix of a copy. If more than `down` are needed, these
+ * take turns. */
 struct blocks {
     unsigned across, down;
 };
@@ -43,9 +43,10 @@ static struct blocks blocks_of(const struct copy *p) {
             (unsigned)(down < MAX_GRID ? down : (size_t)MAX_GRID)};
 }
 
-/* to (rows,to_pitch) = from (rows,cols), zeros behind it: columns from col0 on,
- * rows from row0 on in steps of `further`. Rows that need this start at any
- * address, so numbers are copied one by one, but several at a time. */
+/* Copy from (rows,cols) to to (rows,to_pitch), with zeros after each row:
+ * columns from col0 on, and rows from row0 on in steps of `further`. Rows that
+ * need this copy start at any address, so numbers are copied one by one, but
+ * several are in flight. */
 template <typename T>
 static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
                                                  const T *from, size_t col0,
@@ -67,10 +68,10 @@ static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
     }
 }
 
-/* to (cols,to_pitch) = from (rows,cols) transposed, zeros behind it: columns
- * from col0 on, rows as above. A tile is read along its rows and written along
- * its columns, 256 bytes of floats each; the pitch of SIDE + 1 spreads a column
- * over 32 banks. */
+/* Copy from (rows,cols), transposed, to to (cols,to_pitch), with zeros after
+ * each row: columns from col0 on, rows as above. A tile is read along its rows
+ * and written along its columns, 256 bytes of floats each. The pitch of SIDE +
+ * 1 spreads a column over 32 banks. */
 template <typename T>
 static __device__ __forceinline__ void
 copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,
@@ -98,7 +99,8 @@ copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,
     }
 }
 
-/* Both operands' copies, a's blocks first. One launch for two saves 2 us. */
+/* The copies of both operands, with a's blocks first. One launch for two copies
+ * saves 2 us. */
 struct both {
     struct copy copies[2];
     struct blocks blocks[2];
@@ -141,23 +143,24 @@ static int launch_copies(const struct copy *a, const struct copy *b,
         pack_both<T>, both);
 }
 
-/* ---- which operands, and where to --------------------------------------- */
+/* ---- the operands to copy, and their places
+ * ------------------------------- */
 
 size_t matmul_element(const struct matmul_rung *rung) {
-    // "fp16" and "bf16" end in an element's number of bits.
+    // The names "fp16" and "bf16" end in the number of bits of an element.
     const char *precision = rung->line.precision;
     return strcmp(precision, "fp16") && strcmp(precision, "bf16") ? 4 : 2;
 }
 
-/* Whether an operand has the alignment that a rung with ALIGNED needs. */
+/* Return whether an operand has the alignment that ALIGNED requires. */
 static int is_aligned(const void *array, size_t pitch, size_t step, int batch,
                       size_t element) {
     return (size_t)array % 16 == 0 && pitch * element % 16 == 0 &&
            (batch == 1 || step * element % 16 == 0);
 }
 
-/* Return the copy that an operand (rows,cols as stored) needs; bytes 0:
- * none. */
+/* Return the copy that an operand (rows,cols as stored) needs; its `bytes` is 0
+ * if none is needed. */
 static struct copy plan(const void *from, size_t pitch, size_t step, int rows,
                         int cols, int batch, int transposed, int aligned,
                         size_t element) {
@@ -169,7 +172,7 @@ static struct copy plan(const void *from, size_t pitch, size_t step, int rows,
                      0,
                      rows,
                      cols,
-                     step ? batch : 1, // all the same: one is enough
+                     step ? batch : 1, // identical matrices need only one copy
                      transposed,
                      0};
     if (!transposed &&

@@ -1,5 +1,4 @@
-/* partials.cu -- k in parts: how it is cut, and how the parts' sums become
-   c. */
+/* partials.cu -- k in parts: dividing it, and adding the parts' sums into c. */
 #include "awkward_sizes.h"
 
 enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };
@@ -23,7 +22,7 @@ struct k_parts matmul_k_parts(const struct product *q, double blocks,
     return {(int)CEIL_DIV((size_t)q->k, depth), (int)depth};
 }
 
-/* Return the number of elements of all of q's results together. */
+/* Return the total number of elements of all of q's results. */
 static size_t elements(const struct product *q) {
     return (size_t)q->m * q->n * q->batch;
 }
@@ -47,9 +46,9 @@ struct product matmul_part_of(const struct product *q, int parts,
     return part;
 }
 
-/* c (m,n) = finish(sum of `parts` matrices `step_part` apart). A thread adds
- * every blockDim.y-th part of an element; the threads of row 0 add these
- * sums. */
+/* Compute c (m,n) = finish(the sum of `parts` matrices that are `step_part`
+ * apart). A thread adds every blockDim.y-th part of an element, then the
+ * threads of row 0 add these sums. */
 static __global__ void matmul_partials(float *c, const float *sums, int m,
                                        int n, int parts, size_t step_part,
                                        struct extras x) {

@@ -1,16 +1,17 @@
-/* tma_launch.cuh -- how rungs 11 and 12 launch their kernels. */
+/* tma_launch.cuh -- code that launches the kernels of rungs 11 and 12. */
 #ifndef WEFT_MATMUL_TMA_LAUNCH_CUH
 #define WEFT_MATMUL_TMA_LAUNCH_CUH
 #include "awkward_sizes.h"
 #include "tma_multiply.cuh"
 
-/* Return how many blocks of S the device holds at once. */
+/* Return the number of blocks of S that the device holds at the same time. */
 template <class S> static inline int blocks_at_once(void) {
     return matmul_multiprocessors() * S::BLOCKS;
 }
 
-/* Adding up pieces took about 6 us a piece on an H200: the time in which a
- * multiprocessor does this many multiply-adds. */
+/* The minimum of saved multiply-adds that pays for a piece. Adding a piece took
+ * about 6 us on an H200, in which time a multiprocessor does this many
+ * multiply-adds. */
 enum { WORTH_CUTTING = 1200000 };
 
 template <class S> static inline struct work work_of(const struct product *q) {
@@ -22,7 +23,8 @@ template <class S> static inline size_t tma_scratch(const struct product *q) {
     return work_bytes(&w, S::BM, S::BN, blocks_at_once<S>());
 }
 
-/* Make the maps of q's operands for tiles of shape S. */
+/* Make the TMA maps of q's operands for tiles of shape S. Returns a
+ * weft_status. */
 template <class S>
 static inline int map_operands(const struct product *q, tensor_map *a_map,
                                tensor_map *b_map) {

@@ -1,15 +1,16 @@
-/* tma_multiply.cuh -- how a thread multiplies a stage, in rungs 11 and 12.
+/* tma_multiply.cuh -- a thread's multiply-adds of a stage in rungs 11 and 12.
  *
- * A warp computes 32 x 128 of c, a thread 8 x 16 of these. For each step of k a
- * thread reads 16 numbers of b, and for each four steps four numbers of each of
- * its 8 rows of a: 24 loads of 16 bytes for 512 multiply-adds. */
+ * A warp computes 32 x 128 elements of c, and each thread 8 x 16 of these. For
+ * each step of k a thread reads 16 numbers of b. For every four steps it reads
+ * four numbers of each of its 8 rows of a. Together these are 24 loads of 16
+ * bytes for 512 multiply-adds. */
 #ifndef WEFT_MATMUL_TMA_MULTIPLY_CUH
 #define WEFT_MATMUL_TMA_MULTIPLY_CUH
 #include "tma_tile.cuh"
 
-/* The thread computes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
- * tile. Lanes 0 to 7 of a warp differ in col, so they read the same numbers of
- * a (broadcast) and 128 contiguous bytes of b. */
+/* The elements that the thread computes: rows row + 8 i, columns col + 32 (j /
+ * 4) + j % 4 of the tile. Lanes 0 to 7 of a warp differ in col, so they read
+ * the same numbers of a (broadcast) and 128 contiguous bytes of b. */
 struct own {
     int row, col, group;
 };
@@ -19,7 +20,7 @@ template <class S> static __device__ __forceinline__ struct own own_part() {
     const int in_group = warp % (S::WARPS / S::GROUPS);
     const int warp_m = in_group % S::ROWS_OF_WARPS;
     const int warp_n = in_group / S::ROWS_OF_WARPS;
-    // Two warps share 64 rows: a thread's rows are 8 apart, so that row % 8, by
+    // Two warps share 64 rows. A thread's rows are 8 apart, so that row % 8, by
     // which their chunks are swizzled, is the same for all.
     return {warp_m / 2 * 64 + warp_m % 2 * 4 + lane / 8,
             warp_n * WARP_COLS + lane % 8 * 4,
@@ -27,7 +28,7 @@ template <class S> static __device__ __forceinline__ struct own own_part() {
 }
 
 #if PTX_TWIN
-typedef size_t address; // in shared memory
+typedef size_t address; // an address in shared memory
 PTX_INLINE address address_of(const void *shared) { return (address)shared; }
 #else
 typedef unsigned address;
@@ -48,9 +49,9 @@ PTX_INLINE float4 read4(address at) {
 #endif
 }
 
-/* Where a thread reads in a stage. Its first row's quad q of a, four steps
- * along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the chunks of a row by
- * exclusive or. Row r of b is at b + r * BN * 4. */
+/* The addresses at which a thread reads in a stage. Quad q of its first row of
+ * a, four steps along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the
+ * chunks of a row by exclusive or. Row r of b is at b + r * BN * 4. */
 struct places {
     address a, b;
 };
@@ -77,10 +78,10 @@ static __device__ __forceinline__ float part(const float4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* Return the q-th column of row i in step kk of a quad. The order runs to and
- * fro, so that a row begins with the column where the previous one ended. That
- * column must be even where kk is, so the last two of a row may be swapped: see
- * multiply(). */
+/* Return the q-th column of row i in step kk of a quad. The order runs back and
+ * forth, so that a row begins with the column where the previous one ended.
+ * That column must be even where kk is even, so the last two of a row may be
+ * swapped: see multiply(). */
 PTX_INLINE constexpr int column_of(int i, int q, int kk) {
     const int j = i % 2 ? TN - 1 - q : q;
     if (kk % 2 == 0) return j >= TN - 2 ? 2 * TN - 3 - j : j;
@@ -89,11 +90,12 @@ PTX_INLINE constexpr int column_of(int i, int q, int kk) {
 
 /* Do one step of k: TM x TN multiply-adds, in exactly this order. The register
  * file has two banks, of even and odd registers, and an instruction that reads
- * two of one bank waits a cycle. A row's number of a stays cached through the
- * row, so the banks of b and of the sum must differ. The compiler ensures that:
- * column j of b is in bank j % 2, its sums in the other. At the end of a row
- * the number of b stays cached instead. The new number of a, in bank kk % 2,
- * must not share the sum's bank: so j % 2 == kk % 2 there. */
+ * two registers of one bank waits a cycle. A row's number of a stays cached
+ * through the row, so the banks of b and of the sum must differ. The compiler
+ * ensures that: column j of b is in bank j % 2, its sums are in the other. At
+ * the end of a row, the number of b stays cached instead. Then the new number
+ * of a, in bank kk % 2, must not share the sum's bank, so j % 2 == kk % 2 is
+ * required there. */
 template <class After>
 static __device__ __forceinline__ void
 multiply(float acc[TM][TN], const float4 a_r[TM], const float4 b_r[TN / 4],
@@ -131,20 +133,21 @@ static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
 }
 
 /* Multiply all steps of the stage at `at` that belong to the thread's group.
- * a_r[0] and b_r[0] hold the operands of the first step. At the end they hold
- * those of the first step of the stage that next() returns, and `at` is that
- * stage's place.
+ * a_r[0] and b_r[0] hold the operands of the first step. On return they hold
+ * the operands of the first step of the stage that next() returns, and `at` is
+ * the place of that stage.
  *
  * The operands of the next step are loaded during this step's multiply-adds. A
- * single group has one a_r. It reads half of its rows when their last
- * multiply-adds are done, into the registers that these leave, which gives
- * ptxas more choice in placing the sums. The other half follows when the next
- * quad begins, long before its rows are due. Several groups wait for a stage
- * four times as often, and read all of it ahead, into a second a_r.
+ * single group has one a_r. It reloads half of the rows after their last
+ * multiply-adds, which gives ptxas more choice in placing the sums. The other
+ * half follows when the next quad begins, long before these rows are needed.
+ * Several groups wait for a stage four times as often, and read all rows ahead
+ * into a second a_r.
  *
- * pdl_trigger() serves as a fence: ptxas moves no multiply-add across it. (A
- * kernel that it allows to start early waits in pdl_wait().) One per pass was
- * faster than none with one group, and faster than one per step with more. */
+ * pdl_trigger() serves as a fence across which ptxas moves no multiply-add. (A
+ * kernel that it lets start early waits in pdl_wait().) One fence per pass was
+ * faster than none with one group, and faster than one per step with several
+ * groups. */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
@@ -154,8 +157,8 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
     const address first = own.group * QUADS * QUAD_BYTES;
     const address end = first + QUADS * QUAD_BYTES;
     address quad = first;
-    // Two quads are about 17 KB of code. Four, 34 KB, took 6 % longer: they do
-    // not fit in the instruction cache.
+    // Two quads are about 17 KB of code. Four quads, 34 KB, took 6 % longer
+    // because they do not fit in the instruction cache.
 #pragma unroll 1
     do {
         const struct places here = {at->a ^ quad, at->b + quad * S::BN};
@@ -203,16 +206,16 @@ static __device__ __forceinline__ void clear(float acc[TM][TN]) {
         for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 }
 
-/* Store ROWS rows of the thread's part of the tile at (row0,col0): `row` and
- * every 8th behind it. */
+/* Store ROWS rows of the thread's part of the tile at (row0,col0): row `row`
+ * and every 8th row after it. */
 template <class S, int ROWS>
 static __device__ __forceinline__ void
 store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
            float acc[ROWS][TN], const struct extras &x) {
     const size_t col = (size_t)col0 + own.col;
     size_t row = (size_t)row0 + own.row;
-    // Without this product, the sums would have to be four in a row throughout,
-    // in the banks of b.
+    // Without this product, the sums would have to be in four consecutive
+    // registers throughout, in the banks of b.
     struct extras rest = x;
     rest.alpha = 1.0f;
 #pragma unroll
@@ -232,9 +235,9 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
                                    acc[i][j + 3]));
         return;
     }
-    // At an edge, or with more to do than alpha: this is much code, so it
-    // exists once, and the rows move to the front, since registers have no
-    // index.
+    // This path handles edges and operations beyond alpha. It is much code, so
+    // it exists only once. The rows move to the front because registers cannot
+    // be indexed.
 #pragma unroll 1
     for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll

@@ -1,6 +1,6 @@
-/* tma_tile.cuh -- a tile of c whose factors TMA loads: code that rungs 11 and
- * 12 share. It has the shape and the ring of stages; tma_multiply.cuh has the
- * rest. */
+/* tma_tile.cuh -- the shape of tiles and the ring of stages that TMA fills,
+ * shared by rungs 11 and 12; tma_multiply.cuh has the rest of their common
+ * code. */
 #ifndef WEFT_MATMUL_TMA_TILE_CUH
 #define WEFT_MATMUL_TMA_TILE_CUH
 #include "common/hopper.cuh"
@@ -8,16 +8,17 @@
 #include "tma_work.cuh"
 
 enum {
-    BK = 32, // a row of the tile of a is 128 bytes, as a swizzle needs
+    BK = 32, // a row of a's tile is 128 bytes, as the swizzle requires
     TM = 8,  // rows and columns of c per thread
     TN = 16,
-    QUAD = 4,       // steps of k of a that a thread reads at once
-    WARP_ROWS = 32, // of c, computed by a warp
+    QUAD = 4,       // steps of k of a that a thread reads at a time
+    WARP_ROWS = 32, // rows of c that a warp computes
     WARP_COLS = 128,
 };
 
-/* A block's tile, computed by WARPS_M x WARPS_N warps in each of GROUPS groups
- * that take turns along k; STAGES tiles of a and b are in flight. */
+/* The shape of a block's tile, computed by WARPS_M x WARPS_N warps in each of
+ * GROUPS groups that take turns along k. STAGES tiles of a and of b are in
+ * flight. */
 template <int WARPS_M, int WARPS_N, int GROUPS_, int STAGES_, int BLOCKS_>
 struct shape {
     enum {
@@ -25,7 +26,7 @@ struct shape {
         BN = WARP_COLS * WARPS_N,
         GROUPS = GROUPS_,
         STAGES = STAGES_,
-        BLOCKS = BLOCKS_, // per multiprocessor
+        BLOCKS = BLOCKS_, // blocks per multiprocessor
         ROWS_OF_WARPS = WARPS_M,
         WARPS = WARPS_M * WARPS_N * GROUPS,
         THREADS = 32 * WARPS,
@@ -38,7 +39,7 @@ struct shape {
 
 /* ---- the ring ---------------------------------------------------------- */
 
-/* One stage holds BM x BK of a, swizzled, and behind it BK x BN of b. */
+/* A stage holds BM x BK of a, swizzled, followed by BK x BN of b. */
 template <class S> struct ring {
     float *stages;
     mbarrier *full, *empty;
@@ -65,16 +66,18 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     fence_barrier_init();
 }
 
-/* The next load of thread 0, which fills the ring. All threads reserve the
- * registers for it, scarce as they are: from shared memory these numbers would
- * arrive late, and with them every stage. */
+/* The next load of thread 0, which fills the ring. All threads reserve scarce
+ * registers for this struct. If it were in shared memory, its fields, and with
+ * them every stage, would arrive late. */
 struct box {
-    int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
+    int k0, steps, row0, col0; /* number of steps of BK left, and the
+                                * position */
     int z_a, z_b;
-    int piece, pieces; /* its index, and the number of the block's pieces */
+    int piece, pieces; /* index of the piece, and number of the block's
+                        * pieces */
 };
 
-/* Set the box to the first of a piece. */
+/* Set the box to the first one of a piece. */
 template <class S>
 static __device__ __forceinline__ void
 open_box(struct box *box, const struct piece &piece, const struct work &w,
@@ -88,7 +91,7 @@ open_box(struct box *box, const struct piece &piece, const struct work &w,
     box->z_b = x.step_b ? at.z : 0;
 }
 
-/* Set the box to the block's first. */
+/* Set the box to the block's first one. */
 template <class S>
 static __device__ __forceinline__ void
 first_box(struct box *box, const struct work &w, const struct extras &x) {
@@ -98,7 +101,7 @@ first_box(struct box *box, const struct work &w, const struct extras &x) {
 }
 
 /* Fill stage `slot` as soon as it is empty, if there is anything left to load;
- * `parity` is that of the stage's use. */
+ * `parity` is the parity of the stage's use. */
 template <class S>
 static __device__ __forceinline__ void
 fill_stage(struct box *box, const struct ring<S> &r, int slot, unsigned parity,

@@ -1,10 +1,10 @@
-/* tma_work.cuh -- which tiles of c a block computes, for rungs 11 and 12.
+/* tma_work.cuh -- the assignment of tiles of c to blocks in rungs 11 and 12.
  *
  * There are as many blocks as the device runs at once, and each takes every
  * gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks leave
  * 116, for which 16 multiprocessors would wait. Those tiles are cut along k, so
- * that all blocks get the same number of their steps. A tile is then computed
- * in pieces, and the block that finishes last adds them up, always in the same
+ * that all blocks get the same number of steps. A tile is then computed in
+ * pieces, and the block that finishes last adds them up, always in the same
  * order.
  *
  * Source:  Osama et al., "Stream-K", PPoPP 2023 (its "hybrid" form). */
@@ -14,25 +14,25 @@
 
 #include <limits.h>
 
-/* How c is divided; the same for all blocks. */
+/* The division of c, the same for all blocks. */
 struct work {
-    int tiles_m, tiles_n; /* of one matrix of the batch */
-    int tiles;            /* of all */
-    int steps;            /* along k, per tile */
-    int whole;            /* this many first tiles are not cut */
-    int units;            /* steps of those that are cut */
-    int sharers;          /* this many first blocks share them */
-    float *partials;      /* sums of pieces */
-    unsigned *arrived;    /* for each cut tile: pieces that are done */
+    int tiles_m, tiles_n; /* tiles of one matrix of the batch */
+    int tiles;            /* tiles of all matrices */
+    int steps;            /* steps along k per tile */
+    int whole;            /* number of leading tiles that are not cut */
+    int units;            /* total number of steps of the tiles that are cut */
+    int sharers;          /* number of leading blocks that share them */
+    float *partials;      /* sums of the pieces */
+    unsigned *arrived;    /* number of finished pieces of each cut tile */
 };
 
-/* Steps first .. last - 1 of one tile. */
+/* Steps `first` to `last` - 1 of one tile. */
 struct piece {
     int tile, first, last;
 };
 
-/* Return where the share of block `block` in the units starts. It ends where
- * the next block's starts, and has at least one unit. */
+/* Return the first unit of block `block`'s share. The share ends where the next
+ * block's begins, and has at least one unit. */
 static __device__ __forceinline__ int share(const struct work &w, int block) {
     return w.units * block / w.sharers;
 }
@@ -47,8 +47,8 @@ static __device__ __forceinline__ int whole_tiles(const struct work &w) {
     return left > 0 ? CEIL_DIV(left, (int)gridDim.x) : 0;
 }
 
-/* Return how many pieces the block computes: its whole tiles, then those of its
- * share. */
+/* Return the number of pieces that the block computes: its whole tiles, then
+ * the pieces of its share. */
 static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     const int block = blockIdx.x;
     if (block >= w.sharers) return whole_tiles(w);
@@ -56,7 +56,7 @@ static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     return whole_tiles(w) + (end - 1) / w.steps - unit / w.steps + 1;
 }
 
-/* Return the i-th of them. */
+/* Return the i-th of these pieces. */
 static __device__ __forceinline__ struct piece piece_at(const struct work &w,
                                                         int i) {
     const int cut = i - whole_tiles(w);
@@ -69,7 +69,7 @@ static __device__ __forceinline__ struct piece piece_at(const struct work &w,
 }
 
 /* The place of a tile. Concurrent blocks take tiles of a band of BAND rows of
- * tiles, column by column: the parts of a and b that they read overlap more,
+ * tiles, column by column. So the parts of a and b that they read overlap more,
  * and stay in the L2 cache. */
 struct place {
     int row0, col0, z;
@@ -90,9 +90,9 @@ static __device__ __forceinline__ struct place place_of(int tile,
 
 /* ---- pieces of tiles that were cut ------------------------------------- */
 
-/* Return a piece's sums: COUNT for each thread, those of neighbouring threads
- * adjacent. Along the steps, each next piece is one block or one tile further,
- * or both. */
+/* Return the address of a piece's sums: COUNT for each thread, with those of
+ * neighbouring threads adjacent. Along the steps, each next piece is one block
+ * or one tile further on, or both. */
 template <int COUNT>
 static __device__ __forceinline__ float *partial_of(const struct work &w,
                                                     int block, int tile) {
@@ -102,7 +102,8 @@ static __device__ __forceinline__ float *partial_of(const struct work &w,
 
 /* Store this thread's part of a piece, computed by block `own` of the sharers.
  * Returns true for the last of the tile's pieces, which receives the total
- * sums. All threads of the block call it, with a word of shared memory. */
+ * sums. All threads of the block must call this function, with a word of shared
+ * memory. */
 template <int ROWS, int COLS>
 static __device__ __forceinline__ bool
 add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
@@ -113,7 +114,7 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         mine[(size_t)i * blockDim.x] = acc[i / COLS][i % COLS];
-    __threadfence(); // the sums become visible before the arrival
+    __threadfence(); // make the sums visible before the arrival
     __syncthreads();
     const int cut = p.tile - w.whole;
     if (threadIdx.x == 0) *before_s = atomicAdd(&w.arrived[cut], 1u);
@@ -126,8 +127,8 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
     for (int i = 0; i < COUNT; i++) acc[i / COLS][i % COLS] = 0.0f;
     for (int block = first; block <= last; block++) {
         const float *const part = partial_of<COUNT>(w, block, p.tile);
-        // At -O1 ptxas leaves each addition right behind its load. So a batch
-        // is loaded before the first of it is added.
+        // At -O1, ptxas leaves each addition right behind its load. So a batch
+        // is loaded before any of it is added.
 #pragma unroll
         for (int first_i = 0; first_i < COUNT; first_i += BATCH) {
             float part_r[BATCH];
@@ -144,8 +145,8 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
 
 /* ---- on the host ------------------------------------------------------- */
 
-/* Divide q's c into tiles of bm x bn for `blocks` blocks. They cut the last
- * round's tiles into at most four pieces, or five if a share continues in the
+/* Divide q's c into tiles of bm x bn for `blocks` blocks. They cut the tiles of
+ * the last round into at most four pieces, or five if a share continues in the
  * next tile. One block adds the pieces, which costs the time of `worth`
  * multiply-adds per piece. If cutting saves less, the tiles stay whole. */
 static inline struct work divide(const struct product *q, int bm, int bn,
@@ -160,7 +161,8 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
-    if ((units + 1) * sharers > INT_MAX) return w; // enough rounds without
+    // With so many rounds, cutting gains nothing.
+    if ((units + 1) * sharers > INT_MAX) return w;
     const double saved = (w.steps - units / sharers) * bm * bn * bk;
     if (saved < worth * CEIL_DIV(sharers, left)) return w;
     w.whole = w.tiles - left;
@@ -169,7 +171,8 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     return w;
 }
 
-/* Return the bytes of the tickets and of the partial sums that follow them. */
+/* Return the bytes of the arrival counters and of the partial sums that follow
+ * them. */
 static inline size_t work_bytes(const struct work *w, int bm, int bn,
                                 int blocks) {
     if (!w->units) return 0;
@@ -178,7 +181,8 @@ static inline size_t work_bytes(const struct work *w, int bm, int bn,
            (blocks + cut) * bm * bn * sizeof(float);
 }
 
-/* Make *w use `scratch`, of work_bytes(). */
+/* Make *w use `scratch`, an array of work_bytes() bytes. Returns a
+ * weft_status. */
 static inline int work_place(struct work *w, void *scratch,
                              cudaStream_t stream) {
     if (!w->units) return WEFT_OK;

@@ -1,4 +1,4 @@
-/* wgmma.cuh -- the tensor cores of sm_90 as one warpgroup uses them.
+/* wgmma.cuh -- the tensor cores of sm_90, used by one warpgroup.
  *
  *     c (64,N) += a (64,16 or 8) @ b (16 or 8,N)
  *
@@ -19,28 +19,30 @@
  *
  * A tile in shared memory has rows of 128 bytes, 8 of which form a group of
  * 1024; it starts at a multiple of 1024. The 16-byte chunk j of row r is at
- * place j ^ (r % 8) of its row, so that eight rows' chunks j are in different
- * banks: "128-byte swizzle", which TMA writes. k runs along a row; for 16-bit
- * numbers m (n) may run along it instead, 64 to a tile, one tile behind the
- * other.
+ * place j ^ (r % 8) of its row, so that the chunks j of eight rows are in
+ * different banks. TMA writes this "128-byte swizzle". k runs along a row. For
+ * 16-bit numbers m (for b, n) may run along it instead, with 64 to a tile and
+ * one tile after the other.
  *
- * On the CPU target each thread computes its own part of c from shared memory,
- * k after k, in wgmma_wait() and no sooner; that waits for the other threads,
- * too.
+ * On the CPU target each thread computes its part of c from shared memory, k
+ * after k. It does so only in wgmma_wait(), which also waits for the other
+ * threads.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
 #define WEFT_WGMMA_CUH
 #include "../common/hopper.cuh"
 
-// Only the architecture-specific target has wgmma: sm_90a, not sm_90 or sm_100.
+// Whether the target has wgmma. Only architecture-specific targets have it:
+// sm_90a, not sm_90 or sm_100.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define WGMMA_HERE 1
 #else
 #define WGMMA_HERE 0
 #endif
 
-/* Where its rungs run: a library for another GPU lists them without code. */
+/* The targets on which the rungs run. A library for another GPU lists them
+ * without code. */
 #if defined(__CUDACC__) && __CUDA_ARCH_LIST__ != 900
 #define WGMMA_TARGETS WEFT_CPU
 #else
@@ -52,27 +54,29 @@ enum { WGMMA_ROW = 128, WGMMA_GROUP = 8 * WGMMA_ROW };
 /* ---- the place of a tile ------------------------------------------------- */
 
 /* Return the descriptor that wgmma() needs for the tile at `at`, in shared
- * memory. `apart`: if m (n) runs along the rows, bytes from one tile of 64 to
- * the next. */
+ * memory. `apart`: if m (for b, n) runs along the rows, the distance in bytes
+ * from one tile of 64 to the next. */
 PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
 #if PTX_TWIN
     return (uint64_t)at | (uint64_t)apart / 16 << 48;
 #else
     const uint64_t start = __cvta_generic_to_shared(at);
-    return (start & 0x3ffff) >> 4             // all of these count 16 bytes
+    return (start & 0x3ffff) >> 4             // these fields count in units of
+                                              // 16 bytes
            | (uint64_t)apart / 16 << 16       // "leading dimension"
            | (uint64_t)WGMMA_GROUP / 16 << 32 // "stride": the next 8 rows
            | (uint64_t)1 << 62;               // 128-byte swizzle
 #endif
 }
 
-/* Return the tile that starts `bytes` further on: 32 for the next numbers along
- * a row, 2 WGMMA_GROUP for the next 16 rows. */
+/* Return the descriptor of the tile that starts `bytes` further on: 32 for the
+ * next numbers along a row, 2 WGMMA_GROUP for the next 16 rows. */
 PTX_INLINE uint64_t wgmma_step(uint64_t tile, int bytes) {
 #if PTX_TWIN
     return tile + (uint64_t)bytes;
 #else
-    // The start is in the lower half: 32 bits take fewer instructions.
+    // The start is in the lower half. Adding to 32 bits takes fewer
+    // instructions.
     return (tile & 0xffffffff00000000) |
            ((uint32_t)tile + (uint32_t)bytes / 16);
 #endif
@@ -94,11 +98,11 @@ PTX_INLINE void wgmma_commit() {
 #endif
 }
 
-/* Wait until at most the newest N groups of this warpgroup run. */
+/* Wait until at most the N newest groups of this warpgroup are running. */
 template <int N> PTX_INLINE void wgmma_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::PRODUCTS, N);
-    // One thread may report for all that a tile has been read.
+    // One thread may then report for all of them that a tile has been read.
     named_barrier(15 - (int)threadIdx.x / 128, 128);
 #elif WGMMA_HERE
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -112,12 +116,12 @@ static inline float wgmma_number(const __nv_bfloat16 *x) {
     return __bfloat162float(*x);
 }
 static inline float wgmma_number(const __half *x) { return __half2float(*x); }
-static inline float wgmma_number(const float *x) { // without the low bits
+static inline float wgmma_number(const float *x) { // drops the low 13 bits
     return __uint_as_float(__float_as_uint(*x) & 0xffffe000u);
 }
 
-/* Return the address of number `k` of row `row` of a tile; BY_K: k runs along
- * the rows. */
+/* Return the address of number `k` of row `row` of a tile. BY_K: whether k runs
+ * along the rows. */
 template <typename T, int BY_K>
 static inline const T *wgmma_place(uint64_t tile, int row, int k) {
     const int along = BY_K ? k : row % 64, down = BY_K ? row : k;
@@ -132,7 +136,8 @@ static inline float wgmma_at(uint64_t tile, int row, int k) {
     return wgmma_number(wgmma_place<T, BY_K>(tile, row, k));
 }
 
-/* Compute the calling thread's part; a_r: its two rows of a, k numbers each. */
+/* Compute the calling thread's part. a_r: the thread's two rows of a, with K
+ * numbers each. */
 template <typename T, int B_BY_K, int K, int COUNT>
 static inline void wgmma_twin(float (&c)[COUNT], const float (&a_r)[2][K],
                               uint64_t b, int keep) {
@@ -158,7 +163,7 @@ static inline void wgmma_twin(float (&c)[COUNT], uint64_t a, uint64_t b,
     wgmma_twin<T, B_BY_K, K>(c, a_r, b, keep);
 }
 
-/* In the watch build: record that a product reads `rows` rows of a tile, from
+/* Record in the watch build that a product reads `rows` rows of a tile, from
  * `row` on. */
 template <typename T, int BY_K>
 static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
@@ -172,7 +177,7 @@ static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
                                ~(uint64_t)15));
 }
 
-/* The product that a thread has issued and performs when it waits. */
+/* A product that a thread has issued and performs when it waits. */
 template <typename T, int A_BY_K, int B_BY_K, int COUNT>
 struct wgmma_asked : simt::Later {
     float (*c)[COUNT];
@@ -204,7 +209,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
               asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
 }
 
-/* The same with a in registers: four lanes hold two rows between them. */
+/* Issue the same product with a in registers: four lanes hold two rows between
+ * them. */
 template <int COUNT>
 PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
                             int keep) {
@@ -228,8 +234,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 /* ---- the products on the GPU --------------------------------------------- */
 
 #if WGMMA_HERE
-/* The accumulators are N / 2 operands of the asm, here in tens: "%30, %31, ..."
- * in its text and "+f"(c[30]), "+f"(c[31]), ... behind it. */
+/* The accumulators are N / 2 operands of the asm, generated in tens: "%30, %31,
+ * ..." in its text and "+f"(c[30]), "+f"(c[31]), ... after it. */
 #define WGMMA_TEN(t)                                                   \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t \
     "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -259,14 +265,15 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 #define WGMMA_REGISTERS_128(c, i) \
     WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_64(c, i + 64)
 
-/* With operand `keep` 0, c = a b instead of c += a b. */
+/* The text of the asm. With operand `keep` 0 it computes c = a b instead of c
+ * += a b. */
 #define WGMMA_TEXT(what, text, operands, keep)                          \
     "{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync." \
     "aligned." what " {" text "}, " operands ";}"
 
-/* Define wgmma_16<A_BY_K, B_BY_K>() for one 16-bit type, wgmma_8() for tf32,
- * with COUNT accumulators; the other operands are numbers COUNT (A), COUNT + 1
- * (B), ... */
+/* Define wgmma_16<A_BY_K, B_BY_K>() for one 16-bit type, or wgmma_8() for tf32,
+ * with COUNT accumulators. The numbers of the other operands are COUNT (A),
+ * COUNT + 1 (B), ... */
 #define WGMMA_DEFINE_16(type, COUNT, shape, types, A, B, C, D, E)              \
     template <int A_BY_K, int B_BY_K>                                          \
     PTX_INLINE void wgmma_ask(type, float (&c)[COUNT], uint64_t a, uint64_t b, \
@@ -306,9 +313,9 @@ WGMMA_DEFINE(128, "m64n256", "%128", "%129", "%130", "%131", "%132", "%133")
 
 /* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256 ---------- */
 
-/* T: __nv_bfloat16 or __half (k = 16), or float: tf32 (k = 8), whose low 13
- * bits the tensor cores ignore. A_BY_K, B_BY_K: whether k runs along the rows
- * of a's and b's tiles, as tf32 requires. */
+/* T is __nv_bfloat16 or __half (k = 16), or float for tf32 (k = 8), whose low
+ * 13 bits the tensor cores ignore. A_BY_K, B_BY_K: whether k runs along the
+ * rows of a's and b's tiles, as tf32 requires. */
 template <typename T, int A_BY_K, int B_BY_K, int COUNT>
 PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
     static_assert(sizeof(T) == 2 || (A_BY_K && B_BY_K), "tf32: k by rows");
@@ -317,13 +324,13 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #elif WGMMA_HERE
     wgmma_ask<A_BY_K, B_BY_K>(T(), c, a, b, keep);
 #else
-    __trap(); // the launcher refuses the device before
+    __trap(); // unreachable: the launcher rejects such a device
 #endif
 }
 
-/* tf32 with a (64,8) in registers: warp w, lane 4 g + t holds rows 16 w + g and
- * 8 further on, at column t in a[0] and a[1], at column t + 4 in a[2] and a[3].
- * They must not change until wgmma_wait(). */
+/* Multiply in tf32 with a (64,8) in registers. Warp w, lane 4 g + t holds rows
+ * 16 w + g and 8 further on: column t in a[0] and a[1], column t + 4 in a[2]
+ * and a[3]. The registers must not change until wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

@@ -1,5 +1,5 @@
-/* wgmma_launch.cuh -- how wide a wgmma rung's tiles are, which of them are
- * computed in parts, and how the rung is launched. */
+/* wgmma_launch.cuh -- the width of a wgmma rung's tiles, their division into
+ * parts, and the launch of the rung. */
 #ifndef WEFT_WGMMA_LAUNCH_CUH
 #define WEFT_WGMMA_LAUNCH_CUH
 #include "awkward_sizes.h"
@@ -8,14 +8,15 @@
 
 /* Properties of a rung's kernels. */
 struct making {
-    int element;      /* bytes of a number */
-    int bk, grain;    /* k in a stage; stages that are taken together */
-    int widest;       /* columns of a tile: 64, 128, ... */
-    int clusters;     /* whether tiles of that width come in pairs */
-    double stages[4]; /* cycles of a stage with 64, 128, 192, 256 columns */
+    int element;      /* size of a number in bytes */
+    int bk, grain;    /* steps of k in a stage; stages that are taken
+                       * together */
+    int widest;       /* maximum columns of a tile: 64, 128, ... */
+    int clusters;     /* whether tiles of that width form clusters of two */
+    double stages[4]; /* cycles per stage with 64, 128, 192, 256 columns */
 };
 
-/* Return q in tiles of BM x width, none of them in parts. */
+/* Return q divided into whole tiles of BM x width, none of them in parts. */
 static inline struct tiles
 cut(const struct product *q, const struct making *how, int width, int cluster) {
     struct tiles t = {};
@@ -24,7 +25,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     t.down = CEIL_DIV(q->m, BM * cluster);
     t.across = CEIL_DIV(q->n, width);
     t.count = t.whole = t.down * t.across * q->batch;
-    // A loop that may end in the middle makes ptxas wait after each product.
+    // Make the number of stages a multiple of the grain: if a loop may end in
+    // the middle, ptxas adds a wait after each product.
     t.k_steps = CEIL_DIV(q->k, how->bk * how->grain) * how->grain;
     t.strip = 16 / cluster;
     t.cluster = cluster;
@@ -34,7 +36,7 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     return t;
 }
 
-/* Return t with the tiles of the last round (of `slots` per round) in at most
+/* Return t with the tiles of the last round, of `slots` per round, in at most
  * `parts` parts each. */
 static inline struct tiles in_parts(struct tiles t, int slots, int parts,
                                     int grain) {
@@ -44,15 +46,15 @@ static inline struct tiles in_parts(struct tiles t, int slots, int parts,
     return t;
 }
 
-/* Return the bytes of the parts' sums. */
+/* Return the number of bytes of the parts' sums. */
 static inline size_t sums_bytes(const struct tiles &t) {
     const size_t each = (size_t)BM * t.width * t.cluster * sizeof(float);
     return (t.count - t.whole) * (size_t)t.parts * each;
 }
 
-/* Return the cycles of a stage. TMA takes 4 for a row of 128 bytes that starts
- * in the middle of 32, as every other one does if the pitch is an odd multiple
- * of 16. */
+/* Return the cycles of a stage. TMA takes 4 cycles for a row of 128 bytes that
+ * starts in the middle of a 32-byte sector. Every other row does so if the
+ * pitch is an odd multiple of 16. */
 static inline double stage_cycles(const struct product *q,
                                   const struct tiles &t,
                                   const struct making *how) {
@@ -64,12 +66,12 @@ static inline double stage_cycles(const struct product *q,
 }
 
 /* Estimate the cycles of a product, at 1.7 GHz, as measured on an H200. Tiles
- * of 256 columns need the fewest loads, those of 64 twice the bytes for each
- * product; but with few tiles, multiprocessors are idle. */
+ * of 256 columns need the fewest loads, those of 64 columns twice the bytes for
+ * each product; but with few tiles, multiprocessors are idle. */
 static inline double cycles(const struct product *q, const struct tiles &t,
                             const struct making *how, int sms) {
     const int slots = sms / t.cluster;
-    const double start = 2000 + 16.0 * t.width; // and storing
+    const double start = 2000 + 16.0 * t.width; // includes the stores
     const double stage = stage_cycles(q, t, how);
     const double rounds = CEIL_DIV(t.whole, slots);
     const double whole = rounds * (t.k_steps * stage + start);
@@ -79,8 +81,9 @@ static inline double cycles(const struct product *q, const struct tiles &t,
     return whole + cut_rounds * (t.part_steps * stage + start) + add;
 }
 
-/* Return the cluster size. A cluster pays if blocks compute many long tiles; it
- * waits for the slower of two. The CPU target has none. */
+/* Return the cluster size, 1 or 2. A cluster pays if blocks compute many long
+ * tiles, since it waits for the slower of two blocks. The CPU target has no
+ * clusters. */
 static inline int best_cluster(const struct product *q,
                                const struct making *how, int width, int sms) {
     const struct tiles t = cut(q, how, width, 1);
@@ -90,8 +93,9 @@ static inline int best_cluster(const struct product *q,
                : 1;
 }
 
-/* Return the fastest of all widths and numbers of parts: parts for a round or
- * two, or up to 8, since several rounds waste less of the last one. */
+/* Return the fastest combination of width and number of parts. Parts are tried
+ * for a round or two, or up to 8 parts, since with several rounds the last one
+ * wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -116,12 +120,13 @@ static inline struct tiles best_tiles(const struct product *q,
     return best;
 }
 
-/* Return a rung's matmul_wgmma_..._us(): launches, plus the time to read and
- * write a, b and c if that is longer. */
+/* Return the time in microseconds that a rung's matmul_wgmma_..._us() reports:
+ * the launches, plus the computation or, if longer, the time to read and write
+ * a, b and c. */
 static inline double best_us(const struct product *q,
                              const struct making *how) {
     const int sms = matmul_multiprocessors();
-    const double per_us = 30e3 * sms; // bytes of memory
+    const double per_us = 30e3 * sms; // bytes of memory traffic per microsecond
     const double a = (double)q->m * q->k, b = (double)q->k * q->n;
     const double bytes = (a + b) * how->element + 4.0 * q->m * q->n;
     const double memory = bytes * q->batch / per_us;
@@ -129,9 +134,9 @@ static inline double best_us(const struct product *q,
     return 2.5 + (makes > memory ? makes : memory);
 }
 
-/* Whether the library may call the kernels at all. A library for another GPU
- * spares the compiler their many shapes: launchers test it with `if
- * constexpr`. */
+/* Whether the library may call the kernels at all. Launchers test it with `if
+ * constexpr`, so that a library for another GPU does not compile their many
+ * shapes. */
 enum { WGMMA_RUNS = (WGMMA_TARGETS & WEFT_TARGET) != 0 };
 
 static inline int no_wgmma(void) {
@@ -139,7 +144,8 @@ static inline int no_wgmma(void) {
 }
 
 /* Launch a rung's kernel on as many blocks as there are multiprocessors, or
- * pieces. It may begin before the previous kernel ends: it calls pdl_wait(). */
+ * pieces if these are fewer. The kernel may begin before the previous one ends,
+ * so it calls pdl_wait(). */
 template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
                         const struct tiles &t, size_t shared,
@@ -152,7 +158,8 @@ static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
     return launch_kernel(how, kernel, arguments...);
 }
 
-/* If tiles were cut, launch `add` next: the kernel that calls add_sums(). */
+/* If tiles were cut, launch `add`, the kernel that calls add_sums(). Returns a
+ * weft_status. */
 static inline int add_parts(const struct product *q, const struct tiles &t,
                             void (*add)(float *, int, struct tiles,
                                         struct extras),

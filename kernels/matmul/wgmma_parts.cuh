@@ -1,43 +1,43 @@
 /* wgmma_parts.cuh -- tiles whose k is divided among several blocks.
  *
- * Before:  64x65536x64 is one tile of c: one multiprocessor of 132 works. At
- *          3000^3 there are 2.2 rounds of tiles, and the third takes as long as
- *          the others.
- * Idea:    the tiles of the last round, if it is not full, are cut along k into
- *          parts, each of which is a piece of work as a tile is. A part's sums
- *          go to the scratch memory in the order of the registers, 16 bytes a
- *          thread, those of neighbours adjacent. A second kernel adds them,
- *          always in the same order, and does what remains to be done for c.
+ * Before:  at 64x65536x64, c is a single tile, so one multiprocessor of 132
+ *          works. At 3000^3 there are 2.2 rounds of tiles, and the third takes
+ *          as long as the others.
+ * Idea:    if the last round is not full, its tiles are cut along k into parts,
+ *          each of which is a unit of work like a tile. A part's sums go to the
+ *          scratch memory in the order of the registers, 16 bytes per thread,
+ *          with those of neighbours adjacent. A second kernel adds them, always
+ *          in the same order, and applies the remaining operations to c.
  * Predict: 64x65536x64 of bf16: 128 parts, 4 us for 16 MB of a and b, 1 for 2
  *          MB of sums in the L2 cache, 2 for the second launch.
  * Measured: H200, bf16, us, before and now: 64x65536x64 267 and 8.8,
  *          256x16384x256 71 and 12.0, 33x8191x257 (its copies included) 44 and
  *          15; 3000^3 110 in three rounds and 96. If the first kernel lets the
- *          second begin before its own end, the second one's blocks crowd the
+ *          second begin early, the blocks of the second crowd the
  *          multiprocessors where no block of the first runs: 11 us instead of
  *          8.8.
- * Limit:   that launch: a short product is better off with idle
- *          multiprocessors. At 256x16384x256 the sums, 4 MB. */
+ * Limit:   the second launch, since a short product is faster with idle
+ *          multiprocessors. At 256x16384x256, the 4 MB of sums. */
 #ifndef WEFT_WGMMA_PARTS_CUH
 #define WEFT_WGMMA_PARTS_CUH
 #include "wgmma_store.cuh"
 
 enum {
-    CONSUMERS = 2 * WARPGROUP, // threads that hold sums
-    ADDERS = 256,              // threads of the second kernel's blocks
+    CONSUMERS = 2 * WARPGROUP, // number of threads that hold sums
+    ADDERS = 256,              // threads per block of the second kernel
     MANY_PARTS = 16,
-    GROUPS = 8, // lanes that share MANY_PARTS or more
+    GROUPS = 8, // lanes that share a sum of MANY_PARTS or more parts
 };
 
-/* Return where the sums of a part are stored, for block `rank` of a cluster. */
+/* Return the address of a part's sums for block `rank` of a cluster. */
 template <int BN>
 PTX_INLINE float4 *sums_of(const struct tiles &t, int part, int rank) {
     const size_t fours = BM * BN / 4;
     return (float4 *)t.sums + ((size_t)part * t.cluster + rank) * fours;
 }
 
-/* Store a consumer's sums of part `part`. The other kernel reads those inside
- * c. */
+/* Store a consumer's sums of part `part`. The other kernel reads only those
+ * inside c. */
 template <int BN, int TURNED>
 PTX_INLINE void store_part(const float (&acc)[BN / 2], const struct piece &p,
                            const struct tiles &t) {
@@ -51,7 +51,7 @@ PTX_INLINE void store_part(const float (&acc)[BN / 2], const struct piece &p,
                 make_float4(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
 }
 
-/* Store a consumer's part of a tile, or the sums of a part of k. */
+/* Store a consumer's part of a tile, or its sums of a part of k. */
 template <class S, int TURNED>
 PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
                             float (&acc)[S::BN / 2], const struct piece &p,
@@ -62,10 +62,10 @@ PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
         store_part<S::BN, TURNED>(acc, p, t);
 }
 
-/* The second kernel: c (m,n) = finish(sums of the parts), for the tiles that
- * were cut; blockIdx.y counts them. A lane takes four neighbouring sums. If
- * there are many parts, `groups` lanes share them; the other lanes take
- * neighbouring sums. */
+/* Compute c (m,n) = finish(sums of the parts) for the tiles that were cut,
+ * which blockIdx.y counts. This is the second kernel. A lane takes four
+ * neighbouring sums. If there are many parts, `groups` lanes share them; the
+ * other lanes take neighbouring sums. */
 template <int BN, int TURNED>
 static __device__ __forceinline__ void
 add_sums(float *c, int groups, const struct tiles &t, const struct extras &x) {

@@ -1,35 +1,37 @@
-/* wgmma_store.cuh -- how a tile of c leaves the registers of a wgmma rung.
+/* wgmma_store.cuh -- the stores of a tile of c from the registers of a wgmma
+ * rung.
  *
- * Before:  each lane stored its own pairs: a warp wrote to 8 lines at once, 32
- *          bytes of each. All multiprocessors stored at the same time, between
- *          two tiles, while the tensor cores had nothing to do.
- * Idea:    two boxes of 32 columns in shared memory. While TMA takes one away,
- *          in whole lines, the threads write the other. If rows of c do not
- *          start at multiples of 16 bytes, warps store the lines instead.
- * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
- *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
- *          8192; cuBLAS takes 181 and 1414. Lines stored by warps: 4097x17x4097
- *          takes 51 us, 4096x17x4096 takes 23. Two boxes at once, rows cut
- *          where sectors of 32 bytes begin: 103.
+ * Before:  each lane stored its pairs directly, so a warp wrote to 8 lines at
+ *          once, 32 bytes of each. All multiprocessors stored at the same time,
+ *          between two tiles, while the tensor cores were idle.
+ * Idea:    keep two boxes of 32 columns in shared memory. While TMA stores one
+ *          of them in whole lines, the threads write the other. If rows of c do
+ *          not start at multiples of 16 bytes, warps store the lines instead.
+ * Limit:   the tensor cores still wait: the 128 KB of a tile do not fit into
+ *          shared memory with the ring. Without any stores bf16 would take 171
+ *          us at 4096 and 1361 at 8192; cuBLAS takes 181 and 1414. With lines
+ *          stored by warps, 4097x17x4097 takes 51 us, while 4096x17x4096 takes
+ *          23. Storing two boxes at once, with rows cut at sectors of 32 bytes,
+ *          takes 103.
  *
- * Measured (H200, bf16, cool, of cuBLAS): 4096 from 0.963 to 0.985, 8192 from
- * 0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. Three stages and room for
- * four boxes, instead of four and two: 0.947 at 4096. */
+ * Measured (H200, bf16, cool, relative to cuBLAS): 4096 from 0.963 to 0.985,
+ * 8192 from 0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. With three stages
+ * and four boxes instead of four stages and two boxes, 4096 reaches 0.947. */
 #ifndef WEFT_WGMMA_STORE_CUH
 #define WEFT_WGMMA_STORE_CUH
 #include "wgmma_tile.cuh"
 
-/* Where a thread's accumulators belong in c: row and column of the first, and
- * the offsets of the others. `TURNED`: for a rung that computes c^T.
+/* The places in c of a thread's accumulators: row and column of the first, and
+ * the offsets of the rest. `TURNED`: for a rung that computes c^T.
  *
- * There wgmma's rows are columns of c, and not in order. Rows 0 to 3 of 8 are
- * four neighbours, rows 4 to 7 are 16 columns further on, and the next 8 rows 4
- * columns further on. So the lanes of turned_fragments() read from different
- * banks. */
+ * In that case wgmma's rows are columns of c, in a different order. Rows 0 to 3
+ * of 8 are four neighbours, rows 4 to 7 are 16 columns further on, and the next
+ * 8 rows 4 columns further on. So the lanes of turned_fragments() read from
+ * different banks. */
 template <int TURNED> struct spot {
-    int row, col, rows, cols; // of the first one, and of c
+    int row, col, rows, cols; // place of the first accumulator; size of c
 
-    /* `thread` counts those of both consumers. */
+    /* `thread` counts the threads of both consumers. */
     __device__ __forceinline__ spot(const struct tile &at,
                                     const struct tiles &t, int thread) {
         const int warp = thread % WARPGROUP / 32;
@@ -48,7 +50,7 @@ template <int TURNED> struct spot {
         }
     }
 
-    /* The offset of accumulator i. */
+    /* Return the row offset of accumulator i. */
     static __device__ __forceinline__ int down(int i) {
         return TURNED ? i / 4 * 8 + i % 2 : i / 2 % 2 * 8;
     }
@@ -63,8 +65,8 @@ template <int TURNED> struct spot {
     }
 };
 
-/* Apply finish() to a consumer's part of a tile, one operation after another:
- * an operation that a call does not use costs one branch in all. */
+/* Apply finish() to a consumer's part of a tile, one operation after another.
+ * So an operation that a call does not use costs one branch in total. */
 template <int TURNED, int COUNT>
 PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
                             const spot<TURNED> &own, const struct extras &x) {
@@ -85,7 +87,7 @@ PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
         for (int i = 0; i < COUNT; i++) acc[i] = acc[i] < 0.0f ? 0.0f : acc[i];
 }
 
-enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // of a box of c
+enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // size of a box of c
 
 /* Write a box at box_s: 32 columns of a consumer's 64 rows. */
 template <int COUNT>
@@ -104,10 +106,10 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-/* Turned: write two boxes of 32 columns and 32 rows, adjacent in c. The lanes
- * of one instruction have rows 2 t + j and chunks c and c ^ 4 of 16 bytes.
- * Those with c ^ 4 take the other j; otherwise rows 4 apart would collide in a
- * bank. */
+/* Write two boxes of 32 columns and 32 rows that are adjacent in c, for a
+ * turned tile. The lanes of one instruction have rows 2 t + j and chunks c and
+ * c ^ 4 of 16 bytes. Lanes with c ^ 4 take the other j; otherwise rows 4 apart
+ * would collide in a bank. */
 template <int COUNT>
 PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
                           const spot<1> &) {
@@ -127,13 +129,13 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-/* A place of a consumer's box in c. */
+/* The place in c of a consumer's box. */
 struct corner {
     int row, col;
 };
 
-/* Return where line `line` of 64 in a consumer's box begins: adjacent rows of
- * c; turned, 32 rows of each of two boxes. */
+/* Return where line `line` of 64 in a consumer's box begins. Lines are adjacent
+ * rows of c or, for a turned tile, 32 rows of each of two boxes. */
 PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
                                  const spot<0> &) {
     const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
@@ -157,8 +159,8 @@ PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
     tma_store_commit();
 }
 
-/* Store the same box if TMA cannot, because of c's alignment; all threads of a
- * consumer call this, and each warp stores a line at a time. */
+/* Store the same box if c's alignment rules out TMA. All threads of a consumer
+ * call this function, and each warp stores a line at a time. */
 template <int TURNED>
 PTX_INLINE void carry_box(float *c, const char *box_s, int box,
                           const struct tile &at, const spot<TURNED> &own) {
@@ -175,20 +177,21 @@ PTX_INLINE void carry_box(float *c, const char *box_s, int box,
 }
 
 /* Store a consumer's part of a tile through shared memory, a box at a time:
- * while one leaves, the threads write the next. BOXES: how many fit at own_s,
- * at least 2. */
+ * while one is being stored, the threads write the next. BOXES: the number of
+ * boxes that fit at own_s, at least 2. */
 template <int BOXES, int TURNED, int COUNT>
 PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
                             char *own_s, const float (&acc)[COUNT],
                             const struct tile &at, const spot<TURNED> &own) {
     const int consumer =
-        (int)threadIdx.x / WARPGROUP; // 1 or 2, also its barrier's number
+        (int)threadIdx.x / WARPGROUP; // 1 or 2, also the number of the
+                                      // consumer's barrier
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
         if (boxed) {
-            if (leader) tma_store_wait<BOXES - 1>(); // box_s is free
+            if (leader) tma_store_wait<BOXES - 1>(); // box_s is free again
             named_barrier(consumer, WARPGROUP);
         }
         write_box(box_s, acc, box, own);
@@ -216,15 +219,15 @@ PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
                           own);
 }
 
-/* Whether TMA can store c: it needs rows and matrices in multiples of 16
- * bytes. */
+/* Return whether TMA can store c: rows and matrices must start at multiples of
+ * 16 bytes. */
 static inline int can_box(const struct product *q) {
     const size_t step = q->batch > 1 ? q->extras.step_c : 4;
     return q->n % 4 == 0 && (size_t)q->c % 16 == 0 && step && step % 4 == 0;
 }
 
 /* Make the map with which TMA stores c, whose layout is in q; t->boxed receives
- * whether it can. */
+ * whether TMA can store it. Returns a weft_status. */
 static inline int make_c_map(tensor_map *map, const struct product *q,
                              int turned, struct tiles *t) {
     const struct tensor c = {TENSOR_FLOAT,    q->c,         (size_t)q->n,

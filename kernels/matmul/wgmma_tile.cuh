@@ -1,23 +1,26 @@
-/* wgmma_tile.cuh -- code that the wgmma rungs share: how c is cut into tiles
- * and in which order, and the ring of stages that one thread keeps full.
+/* wgmma_tile.cuh -- code shared by the wgmma rungs: the division of c into
+ * tiles, their order, and the ring of stages that one thread keeps full.
  * wgmma_store.cuh stores a tile from the registers; wgmma_launch.cuh launches
  * everything.
  *
- * A block is three warpgroups and stays for the whole product. One is the
- * producer. One of its threads requests the next stage of a and b from TMA as
- * soon as a place in the ring is free; the warpgroup gives its registers away.
- * The other two multiply, each 64 of the tile's BM rows with the same b.
+ * A block has three warpgroups and persists for the whole product. One
+ * warpgroup is the producer. One of its threads requests the next stage of a
+ * and b from TMA as soon as a place in the ring is free; the producer gives
+ * most of its registers to the others. The other two, the consumers, each
+ * multiply 64 of the tile's BM rows by the same b.
  *
- * A rung may compute c^T = b^T a^T instead ("turned"): then a is b^T here, b is
- * a^T, m is n, and only wgmma_store.cuh uses c's real layout.
+ * A rung may compute c^T = b^T a^T instead ("turned"). In this file, a then
+ * means b^T, b means a^T, and m means n; only wgmma_store.cuh uses c's real
+ * layout.
  *
- * Two neighbouring blocks (a cluster) work on tiles that share their columns:
- * each loads half of b's stage and sends it to both, so b crosses from the L2
- * cache once for two.
+ * Two neighbouring blocks (a cluster) work on tiles that share their columns.
+ * Each loads half of b's stage and sends it to both, so b is read from the L2
+ * cache once for two blocks.
  *
- * Bytes:   a stage has 128 of k of every row of a and b. With BN = 256 and bf16
- *          that is 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles of the
- *          tensor cores; with a cluster 32 KB from L2: 32 bytes a cycle. */
+ * Bytes:   a stage has 128 bytes of k of every row of a and b. With BN = 256
+ *          and bf16 that is 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles
+ *          of the tensor cores; with a cluster 32 KB from L2: 32 bytes a
+ *          cycle. */
 #ifndef WEFT_WGMMA_TILE_CUH
 #define WEFT_WGMMA_TILE_CUH
 #include "common/hopper.cuh"
@@ -28,27 +31,29 @@ enum {
     WARPGROUP = 128,
     WGMMA_THREADS = 3 * WARPGROUP,
     BM = 128,
-    OWN_ROWS = 64, // of the tile, for each consumer
-    // 65536 registers for 3 warpgroups: 168 each at the start
+    OWN_ROWS = 64, // rows of the tile for each consumer
+    // 65536 registers for 3 warpgroups: 168 per thread at the start.
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
 };
 
-/* ---- which tile ---------------------------------------------------------- */
+/* ---- choosing a tile ----------------------------------------------------- */
 
-/* How the matrices of a batch are cut; an argument of the kernel. */
+/* The division of the matrices of a batch into tiles; an argument of the
+ * kernel. */
 struct tiles {
     int m, n, k;
     int width;            /* columns of a tile */
-    int down, across;     /* clusters of tiles over m, tiles over n */
-    int count;            /* of all matrices, in clusters */
+    int down, across;     /* clusters of tiles along m, tiles along n */
+    int count;            /* clusters in all matrices */
     int k_steps;          /* stages for one tile */
-    int whole;            /* this many first tiles are computed in one piece */
-    int parts;            /* of k, for each of the others */
-    int part_steps;       /* stages for one, except the last */
-    float *sums;          /* of the parts: wgmma_parts.cuh */
-    int strip;            /* rows of clusters that are walked together */
-    int cluster;          /* 1 or 2 blocks, one below the other */
+    int whole;            /* number of leading tiles that are computed in one
+                           * piece */
+    int parts;            /* number of parts of k for each of the other tiles */
+    int part_steps;       /* stages per part; the last part may have fewer */
+    float *sums;          /* the parts' sums: see wgmma_parts.cuh */
+    int strip;            /* rows of clusters that are traversed together */
+    int cluster;          /* blocks in a cluster, 1 or 2, one below the other */
     int boxed;            /* whether TMA can store c: see make_c_map() */
     int a_moves, b_moves; /* 0 if all matrices of the batch are the same */
 };
@@ -61,10 +66,10 @@ struct tile {
 struct piece {
     struct tile at;
     int first, last;
-    int part; /* its number among all parts, or -1: a whole tile */
+    int part; /* index among all parts, or -1 for a whole tile */
 };
 
-/* Return the number-th tile, for block `rank` of the cluster. Concurrent blocks
+/* Return tile `number` for block `rank` of the cluster. Concurrent blocks
  * should share rows of a and columns of b in the L2 cache. So they take neither
  * a row nor a column of tiles but a rectangle: t.strip down, then the next
  * column. */
@@ -81,7 +86,7 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
     return {row * BM, left / height * bn, item};
 }
 
-/* Return the number of pieces of all tiles, and the number-th piece. */
+/* Return the number of pieces of all tiles, and piece `number`. */
 __host__ __device__ inline int pieces(const struct tiles &t) {
     return t.whole + (t.count - t.whole) * t.parts;
 }
@@ -96,7 +101,8 @@ PTX_INLINE struct piece piece_at(const struct tiles &t, int number, int bn) {
             first + (left < t.part_steps ? left : t.part_steps), part};
 }
 
-/* Return the calling block's first piece, and the distance to its next. */
+/* Return the calling block's first piece, and the distance to its next
+ * piece. */
 PTX_INLINE int first_piece(const struct tiles &t) {
     return (int)blockIdx.x / t.cluster;
 }
@@ -115,7 +121,8 @@ PTX_INLINE void cluster_sync(int cluster) {
 
 /* ---- the ring ------------------------------------------------------------ */
 
-/* A place in the ring of STAGES, and the parity of its use: 0 at first. */
+/* A place in the ring of STAGES, and the parity of its use, which starts at
+ * 0. */
 template <int STAGES> struct place {
     int stage = 0;
     unsigned parity = 0;
@@ -128,8 +135,8 @@ template <int STAGES> struct place {
 };
 
 /* Initialise the ring. A stage is full when its bytes have arrived, and empty
- * when two consumers in every block of the cluster have arrived. All threads
- * call it; until it returns, the previous kernel may still run. */
+ * when two consumers in every block of the cluster have reported. All threads
+ * call this function. Until it returns, the previous kernel may still run. */
 template <int STAGES>
 PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty,
                            const tensor_map *a_map, const tensor_map *b_map,
@@ -153,27 +160,30 @@ PTX_INLINE void end_ring(int cluster) {
     if (cluster > 1) cluster_sync(cluster);
 }
 
-/* Report to the producers of both blocks that this consumer is done with a
- * stage, which the other block fills as well. */
+/* Report to the producers of both blocks that this consumer has read a stage,
+ * since the other block fills it as well. */
 PTX_INLINE void release(mbarrier *empty, int cluster) {
     const unsigned rank = threadIdx.x % WARPGROUP;
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
 }
 
-/* Rows of a (or columns of b) and k of one stage, as bytes and boxes of T: one
- * box if k runs along the rows, else a box for every 128 bytes. */
+/* The rows of a (or columns of b) and k of one stage, as bytes and boxes of T.
+ * If k runs along the rows there is one box, otherwise a box for every 128
+ * bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {
         BK = WGMMA_ROW / sizeof(T),
-        ACROSS = BK, // rows of a in a box that is not by k
+        ACROSS = BK, // rows of a in a box in which k does not run along the
+                     // rows
         BYTES = WIDTH * WGMMA_ROW,
-        // From one wgmma's k to the next: 32 bytes of a row, or rows.
+        // The distance from one wgmma's k to the next: 32 bytes of a row, or
+        // rows.
         K_STEP = BY_K ? 32 : 32 / (int)sizeof(T) * WGMMA_ROW,
-        APART = BK * WGMMA_ROW, // of two boxes that are not by k
+        APART = BK * WGMMA_ROW, // distance between such boxes
     };
 
-    /* Load part `part` of `parts` of the stage at `to`, for all blocks of the
-     * cluster or, if parts is 1, only for this one. */
+    /* Load part `part` of `parts` of the stage at `to`. Every block of the
+     * cluster receives it or, if parts is 1, only the calling block. */
     static __device__ __forceinline__ void load(char *to, const tensor_map *map,
                                                 mbarrier *full, int k0,
                                                 int start, int item, int part,
@@ -200,7 +210,8 @@ template <typename T, int WIDTH, int BY_K> struct operand {
                                (unsigned short)((1 << parts) - 1));
     }
 
-    /* Make the map of an array of `width` rows (columns) and k. */
+    /* Make the map of an array of `width` rows (or columns) and k. Returns a
+     * weft_status. */
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
                         int batch, size_t step, int parts) {
@@ -217,20 +228,21 @@ template <typename T, int WIDTH, int BY_K> struct operand {
     }
 };
 
-/* ---- a in registers, from a tile that is not by k ------------------------ */
+/* ---- a in registers, from a tile whose rows do not run along k
+ * ------------ */
 
-/* Return which of a consumer's 64 rows is row g of wgmma's for warp `warp`; its
- * row g + 8 is four further on. */
+/* Return the row, of a consumer's 64, that serves as row g of wgmma for warp
+ * `warp`. Row g + 8 is four rows further on. */
 PTX_INLINE int turned_row(int warp, int g) {
     return warp / 2 * 32 + warp % 2 * 8 + g / 4 * 16 + g % 4;
 }
 
 /* Load the calling thread's part of 64 rows x 32 of k in the layout of
- * wgmma_tf32(), from boxes of 32 rows that are stored k after k, 128 bytes
+ * wgmma_tf32(). The boxes have 32 rows and are stored k after k, 128 bytes
  * each. The lanes of one load have k = t and chunks c and c ^ 4 of 16 bytes.
- * The swizzle turns these into chunks c ^ t and c ^ t ^ 4, all 32 banks: no
- * conflicts. With rows in order the chunks would be c and c ^ 1, and collide in
- * pairs. */
+ * The swizzle turns these into chunks c ^ t and c ^ t ^ 4, which cover all 32
+ * banks without conflicts. With rows in order the chunks would be c and c ^ 1,
+ * and would collide in pairs. */
 static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
                                                         const char *a_s) {
     const int thread = (int)threadIdx.x % WARPGROUP, t = thread % 4;
@@ -247,12 +259,12 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
         }
 }
 
-/* The work of one producer thread: keep the ring full, piece after piece. S
- * describes the rung's stages. LOADED of their STAGE bytes are a, then b; with
+/* Keep the ring full, piece after piece, as the single producer thread. S
+ * describes the rung's stages. LOADED of their STAGE bytes are a, then b. With
  * a lo_map, b's low parts follow in the same layout.
  *
- * Every other piece reads its k from the end: the L2 cache still has the parts
- * that the blocks read last. */
+ * Every other piece reads its k backwards, since the L2 cache still has the
+ * parts that the blocks read last. */
 template <class S>
 static __device__ __forceinline__ void
 produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,

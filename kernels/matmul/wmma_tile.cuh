@@ -1,17 +1,18 @@
-/* wmma_tile.cuh -- the kernel of the wmma rungs, for any of their precisions.
+/* wmma_tile.cuh -- the kernel of the wmma rungs for all of their precisions.
  *
  * wmma is the CUDA C++ interface of the tensor cores: a warp loads a fragment
- * of 16 x 16 from shared memory, multiplies two and adds a third. It is not
- * specified which lane holds which element. So c passes through shared memory,
+ * of 16 x 16 from shared memory, multiplies two and adds a third. CUDA does not
+ * specify which lane holds which element. So c passes through shared memory,
  * too, where a thread can find its rows and columns.
  *
- * Block:   BM x BN of c by 8 warps, 2 down and 4 across. A warp has 4 x 2
- *          fragments of sums (64 registers) and loads 4 of a and 2 of b for 8
- *          products: 3 loads to 4 products; one fragment alone has 2 to 1.
+ * Block:   8 warps, 2 down and 4 across, compute BM x BN elements of c. A warp
+ *          has 4 x 2 fragments of sums (64 registers) and loads 4 fragments of
+ *          a and 2 of b for 8 products. That is 3 loads for 4 products, while a
+ *          single fragment takes 2 loads per product.
  * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so that 8
- *          rows of 16 bytes use all 32 banks. tf32's b is read word by word,
- *          and its rows are 32 bytes longer: 4 rows of 8 words.
- * Flight:  the next tiles are loaded to registers while these are
+ *          rows of 16 bytes use all 32 banks. The b of tf32 is read word by
+ *          word, so its rows are 32 bytes longer: 4 rows of 8 words.
+ * Flight:  the next tiles are loaded to registers while the current ones are
  *          multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH
 #define WEFT_WMMA_TILE_CUH
@@ -29,20 +30,21 @@ enum {
     WARPS_M = 2,
     WARPS_N = 4,
     THREADS = WARPS_M * WARPS_N * 32,
-    SIDE = 16,                    // of a fragment of sums
+    SIDE = 16,                    // rows and columns of a fragment of sums
     DOWN = BM / WARPS_M / SIDE,   // fragments per warp
     ACROSS = BN / WARPS_N / SIDE, //
 };
 
-/* The types and sizes that depend on the numbers: P::stored, their type in
- * memory, P::element, wmma's name for it, and P::K of them in a product. */
+/* The types and sizes that depend on the precision: P::stored, the numbers'
+ * type in memory; P::element, wmma's name for it; P::K, the depth of a
+ * product. */
 template <class P> struct wmma_tile {
     typedef typename P::stored T;
     enum {
-        EACH = 16 / sizeof(T), // in 16 bytes
+        EACH = 16 / sizeof(T), // numbers in 16 bytes
         PITCH_A = BK + EACH,
         PITCH_B = BN + 8,
-        ROW_A = BK / EACH, // sixteens of bytes in a row
+        ROW_A = BK / EACH, // 16-byte pieces in a row
         ROW_B = BN / EACH,
         LOADS_A = BM * ROW_A / THREADS,
         LOADS_B = BK * ROW_B / THREADS,
@@ -52,8 +54,8 @@ template <class P> struct wmma_tile {
                   "a fragment of sums of every warp fits where the tiles lay");
 };
 
-/* Load this thread's LOADS sixteens of bytes of a tile at (row0,col0) of a
- * matrix (rows,cols), whose rows end in zeros; outside it zeros. */
+/* Load this thread's LOADS 16-byte pieces of a tile at (row0,col0) of a matrix
+ * (rows,cols), whose rows end in zeros. Pieces outside the matrix are zeros. */
 template <int LOADS, int IN_ROW, class T>
 static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
                                              size_t pitch, int rows, int cols,
@@ -69,7 +71,8 @@ static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
     }
 }
 
-/* Store the same to a tile in shared memory, converted for the tensor cores. */
+/* Store these pieces to a tile in shared memory, converted for the tensor
+ * cores. */
 template <class P, int LOADS, int IN_ROW>
 static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
                                            const uint4 v[LOADS]) {
@@ -82,7 +85,7 @@ static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
     }
 }
 
-/* sums += a_s (BM,BK) @ b_s (BK,BN), this warp's part. */
+/* Add a_s (BM,BK) @ b_s (BK,BN), this warp's part, to the sums. */
 template <class P, class SUM>
 static __device__ __forceinline__ void multiply(SUM sums[DOWN][ACROSS],
                                                 const typename P::stored *a_s,
@@ -113,8 +116,8 @@ static __device__ __forceinline__ void multiply(SUM sums[DOWN][ACROSS],
     }
 }
 
-/* Store the warp's sums to c, a fragment at a time through the warp's own SIDE
- * x SIDE floats of shared memory. */
+/* Store the warp's sums to c, a fragment at a time, through the warp's SIDE x
+ * SIDE floats of shared memory. */
 template <class SUM>
 static __device__ __forceinline__ void
 store_sums(float *c, int m, int n, const SUM sums[DOWN][ACROSS], float *own,
@@ -139,7 +142,8 @@ store_sums(float *c, int m, int n, const SUM sums[DOWN][ACROSS], float *own,
 }
 
 /* Compute the block's tile of c (m,n) = a (m,k) @ b (k,n), row-major, aligned
- * as ALIGNED requires. `shared` has wmma_tile<P>::BYTES at a multiple of 32. */
+ * as ALIGNED requires. `shared` has wmma_tile<P>::BYTES bytes at a multiple of
+ * 32. */
 template <class P>
 static __device__ __forceinline__ void
 wmma_block(void *shared, float *c, const typename P::stored *a,
@@ -165,7 +169,7 @@ wmma_block(void *shared, float *c, const typename P::stored *a,
         put<P, tile::LOADS_A, tile::ROW_A>(a_s, tile::PITCH_A, a_v);
         put<P, tile::LOADS_B, tile::ROW_B>(b_s, tile::PITCH_B, b_v);
         __syncthreads(); // the tiles are complete ...
-        // Load the next ones; past the end of k they are unused zeros.
+        // Load the next tiles; past the end of k they are zeros and unused.
         fetch<tile::LOADS_A, tile::ROW_A>(a_v, a, x.pitch_a, m, k, row0, k0);
         fetch<tile::LOADS_B, tile::ROW_B>(b_v, b, x.pitch_b, k, n, k0, col0);
         multiply<P>(sums, a_s, b_s);

@@ -1,11 +1,12 @@
-/* cnn.cu -- weft_cnn: the table of rungs, building and freeing, weights.
+/* cnn.cu -- weft_cnn: the table of rungs, creating and freeing a model, and its
+ * weights.
  *
  * A context holds everything that all rungs of the CNN trainer share: the
  * checks, the data sets (data.cu), the order of the images, the losses and the
  * timer (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory
- * and runs one step: layers.cu a layer at a time, fused/ in few kernels. All
- * memory is allocated before the first step is queued, and no step waits for
- * anything, so a rung may capture its step in a CUDA graph.
+ * and runs one step: layers.cu runs it a layer at a time, fused/ in few
+ * kernels. All memory is allocated before the first step is queued, and no step
+ * waits for anything, so a rung may capture its step in a CUDA graph.
  *
  * Lesson:  notebooks/15a_mnist.ipynb */
 #include <math.h>
@@ -44,10 +45,10 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
            {"mnist", "fp16", "half the bytes, 10 bits of every factor", "fp16",
             WEFT_CPU | WEFT_CUDA, 75});
 
-/* In the order of the table above. */
+/* The implementations, in the order of the table above. */
 static const struct cnn_impl *const impls[] = {
 #ifdef __CUDACC__
-    NULL, // weft_check_rung() refuses it first
+    NULL, // not reached: weft_check_rung() rejects it
 #else
     &cnn_reference,
 #endif
@@ -55,7 +56,7 @@ static const struct cnn_impl *const impls[] = {
 #if WEFT_HAS_CUDNN
     &cnn_cudnn,
 #else
-    NULL, // refused, too
+    NULL, // not reached, either
 #endif
     &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_tf32, &cnn_bf16, &cnn_fp16,
 };
@@ -84,7 +85,8 @@ size_t weft_cnn_param_count(const weft_cnn *cnn, int index) {
     return cnn ? cnn_param_count(&cnn->config, index) : 0;
 }
 
-/* Kernels count the elements of one array with an int. */
+/* Check that an array is small enough: kernels count its elements with an
+ * int. */
 static int check_array(const char *what, double elements) {
     WEFT_REQUIRE(elements <= 2147483647.0,
                  "weft_cnn_create: %s has %.0f elements, want at most "
@@ -94,7 +96,7 @@ static int check_array(const char *what, double elements) {
 }
 
 /* Batch norm needs two values per channel. With heights and widths of at least
- * 4, even one image has four of them in the smaller of the two layers. */
+ * 4, even a single image has four of them in the smaller of the two layers. */
 static int check_config(const struct weft_cnn_config *c) {
     static const char *const want =
         "weft_cnn_create: %s = %d, want at least %d";
@@ -134,7 +136,8 @@ static int check_config(const struct weft_cnn_config *c) {
 
 /* ---- building and freeing ------------------------------------------------ */
 
-/* Fill the zeroed context; after a failure, destroy() frees the rest. */
+/* Fill the zeroed context. After a failure, destroy() frees everything
+ * allocated. */
 static int build(weft_cnn *cnn, weft_stream stream) {
     const struct weft_cnn_config *c = &cnn->config;
     WEFT_CUDA_TRY(cudaEventCreateWithFlags(&cnn->done, cudaEventDisableTiming));
@@ -178,7 +181,8 @@ void weft_cnn_destroy(weft_cnn *cnn) {
     int outside = cnn->device;
     cudaGetDevice(&outside);
     if (outside != cnn->device) cudaSetDevice(cnn->device);
-    cudaDeviceSynchronize(); // steps may still read the memory freed here
+    cudaDeviceSynchronize(); // steps may still read the memory that is freed
+                             // next
     if (cnn->state) cnn->impl->destroy(cnn->state);
     for (int i = 0; i < COUNT_OF(cnn->sets); i++)
         cnn_release(&cnn->sets[i].memory);

@@ -1,10 +1,11 @@
 /* cnn.h -- the interface that a rung of the CNN trainer implements.
  *
  * A weft_cnn (context.cuh) owns everything that all rungs share: checks, data
- * sets, the order of the images, losses, timing. A rung owns weights, gradients
- * and scratch memory, in any layout it chooses, and runs steps. All pointers
- * are to memory of the rung's target unless a comment names the host; work is
- * queued on `stream`. Functions return a status as in weft.h. */
+ * sets, the order of the images, losses, and timing. A rung owns weights,
+ * gradients and scratch memory, in any layout it chooses, and runs steps. All
+ * pointers are to memory of the rung's target unless a comment names the host;
+ * work is queued on `stream`. Functions that return int return a
+ * weft_status. */
 #ifndef WEFT_CNN_H
 #define WEFT_CNN_H
 #include "../weft.h"
@@ -12,32 +13,32 @@
 extern "C" {
 #endif
 
-/* Where a step records the ends of its sections; NULL: no timing. */
+/* The record of the ends of a step's sections; NULL: no timing. */
 struct cnn_marks;
 
 /* Record the end of section `name` (a string constant; see weft_section). */
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
-/* Whether Ctrl-C was pressed during the call, which then ends with WEFT_EINTR.
- * Always 0 on a GPU, where queueing steps takes almost no time. */
+/* Return whether Ctrl-C was pressed during the call, which then ends with
+ * WEFT_EINTR. Always 0 on a GPU, where queueing steps takes almost no time. */
 int cnn_interrupted(void);
 
-/* `count` steps on `batch` images each, one after the other: the first takes
- * order[0..batch). Step i of the context writes losses[i % ring]. */
+/* A run of `count` steps on `batch` images each, one after the other: the first
+ * takes order[0..batch). Step i of the context writes losses[i % ring]. */
 struct cnn_run {
     const uint8_t *images, *labels;
     const int32_t *order;
     float *losses;
     int ring;
-    int64_t first; /* number of the first of these steps */
+    int64_t first; /* index of the first of these steps */
     int64_t count;
     int batch;
     float lr;
 };
 
 struct cnn_impl {
-    /* *state receives the rung's own context: all memory is allocated here.
-     * After a failure it is NULL or a context that destroy() accepts. */
+    /* Create the rung's state in *state and allocate all memory. After a
+     * failure *state is NULL or a state that destroy() accepts. */
     int (*create)(void **state, const struct weft_cnn_config *config,
                   weft_stream stream);
     void (*destroy)(void *state);
@@ -49,34 +50,35 @@ struct cnn_impl {
                 const uint8_t *labels, const int32_t *order, int batch,
                 float lr, struct cnn_marks *marks, weft_stream stream);
 
-    /* Compute logits (count,classes) of the images order[0..count), as one
-     * batch. */
+    /* Compute logits (count,classes) of the images order[0..count), taken as
+     * one batch. */
     int (*forward)(void *state, float *logits, const uint8_t *images,
                    const int32_t *order, int count, weft_stream stream);
 
     /* Copy parameter `index` or its gradient (kind: weft_cnn_kind) to the host
-     * array `out`, or a weight from the host array `in`; PyTorch's layout. */
+     * array `out`, or a weight from the host array `in`. Host arrays have
+     * PyTorch's layout. */
     int (*get)(void *state, int kind, int index, float *out,
                weft_stream stream);
     int (*set)(void *state, int index, const float *in, weft_stream stream);
 
-    /* Return the bytes that `state` holds on its target. */
+    /* Return the bytes of target memory that `state` holds. */
     size_t (*bytes)(const void *state);
 
-    /* The rest may be NULL. Queue many steps at once; *queued counts those that
-     * were queued, even if one of them fails. */
+    /* The following functions may be NULL. steps() queues many steps in one
+     * call; *queued receives the number queued, even if one of them fails. */
     int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
                  weft_stream stream);
 
-    /* See weft_cnn_peek(). */
+    /* Copy an array of the last pass, as described for weft_cnn_peek(). */
     int (*peek)(void *state, const char *name, int shape[4], float *out,
                 size_t count, weft_stream stream);
 };
 
-/* Return the floats in parameter `index` of a model of this shape. */
+/* Return the number of floats in parameter `index` of a model of this shape. */
 size_t cnn_param_count(const struct weft_cnn_config *config, int index);
 
-/* Memory on the target that is allocated piece by piece and freed at once. */
+/* Memory on the target that is allocated piece by piece and freed together. */
 enum { CNN_PIECES = 64 };
 struct cnn_memory {
     void *pieces[CNN_PIECES];
@@ -85,9 +87,10 @@ struct cnn_memory {
 };
 
 /* Allocate `count` elements of `size` bytes into *pointer (a void ** in
- * effect), with every byte 0xff: a float read before it is written is then a
- * NaN. If there is no room, the message names `what` and the bytes requested;
- * `memory` keeps its earlier pieces. */
+ * effect), with every byte 0xff, so that a float read before it is written is a
+ * NaN. If the memory does not suffice, returns WEFT_ENOMEM with a message that
+ * contains `what` and the bytes requested; `memory` keeps its earlier
+ * pieces. */
 int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
              size_t size, const char *what, weft_stream stream);
 
@@ -96,8 +99,9 @@ void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/mnist/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
-extern const struct cnn_impl cnn_tiled;     /* the same file */
-extern const struct cnn_impl cnn_cudnn;     /* the same, if WEFT_HAS_CUDNN */
+extern const struct cnn_impl cnn_tiled;     /* kernels/mnist/layers.cu */
+extern const struct cnn_impl cnn_cudnn;     /* kernels/mnist/layers.cu, if
+                                             * WEFT_HAS_CUDNN */
 /* kernels/mnist/fused/fused.cu */
 extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
     cnn_fp16;

@@ -1,6 +1,6 @@
 /* context.cuh -- the definition of a weft_cnn, for the files that implement it:
- * cnn.cu (building, weights), data.cu (memory, data sets), step.cu (steps,
- * timing). Rungs do not use this; they use cnn.h. */
+ * cnn.cu (creation, weights), data.cu (memory, data sets), and step.cu (steps,
+ * timing). Rungs do not use this header; they use cnn.h. */
 #ifndef WEFT_CNN_CONTEXT_CUH
 #define WEFT_CNN_CONTEXT_CUH
 #include "cnn.h"
@@ -11,49 +11,51 @@ enum { LOSSES = 65536, MAX_SECTIONS = 64 };
 struct dataset {
     struct cnn_memory memory;
     uint8_t *images, *labels; /* labels may be NULL */
-    int count;                /* 0: none was given */
+    int count;                /* 0: no set was given */
 };
 
-/* The images that the queued steps take, in their order. */
+/* The images of the queued steps, in their order. */
 struct order {
     struct cnn_memory memory;
     int32_t *device;    /* read by the steps */
     int32_t *host;      /* page-locked, so that the copy need not wait */
-    int capacity;       /* of both */
-    cudaEvent_t copied; /* `host` may be written again */
+    int capacity;       /* of `device` and `host` */
+    cudaEvent_t copied; /* after this event `host` may be overwritten */
 };
 
 struct cnn_marks {
-    cudaEvent_t events[MAX_SECTIONS + 1]; /* the start, the end of each */
+    cudaEvent_t events[MAX_SECTIONS + 1]; /* the start of the step, then each
+                                           * section's end */
     const char *names[MAX_SECTIONS];
-    int made;  /* events that exist */
-    int count; /* sections that ended, even without room for them */
+    int made;  /* number of events created */
+    int count; /* number of sections that ended, including those without room */
     cudaError_t error;
 };
 
 struct weft_cnn {
     const struct cnn_impl *impl;
-    void *state; /* the rung's */
+    void *state; /* the state of the rung */
     struct weft_cnn_config config;
     int device;
     struct cnn_memory memory;
     float *losses;            /* a ring: step i writes losses[i % LOSSES] */
-    int64_t steps, collected; /* steps queued; of these, collected */
+    int64_t steps, collected; /* steps queued; steps whose losses were
+                               * collected */
     float *logits;            /* (max_batch,classes) */
     struct dataset sets[2];   /* indexed by weft_cnn_dataset */
     struct order order;
-    cudaEvent_t done; /* the end of the last call's work */
+    cudaEvent_t done; /* recorded at the end of the last call's work */
     struct cnn_marks marks;
 };
 
-/* For the duration of a call: the context's device is current, its work follows
- * that of the last call (which may have used another stream), and on the CPU
- * Ctrl-C is watched. */
+/* The state of a call. During the call, the context's device is current, its
+ * work follows the last call's work (which may be on another stream), and on
+ * the CPU Ctrl-C is watched. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;
     cudaStream_t stream;
-    int outside; /* the caller's device */
+    int outside; /* device that the caller had made current */
     cudaError_t error;
 
     visit(weft_cnn *visited, weft_stream on)
@@ -64,13 +66,14 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // A failure here comes from the work itself; weft_sync() reports it.
+        // A failure of this call comes from the work itself; weft_sync()
+        // reports it.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }
 };
 
-/* The first line of a function that queues work for `cnn`. */
+/* Begin a function that queues work for `cnn`; must be its first line. */
 #define CNN_VISIT(cnn, stream)                            \
     WEFT_REQUIRE(cnn, "%s: the model is NULL", __func__); \
     struct visit visit_(cnn, stream);                     \
@@ -78,16 +81,17 @@ struct visit {
 
 /* ---- data.cu ------------------------------------------------------------- */
 
-/* Make room for `count` indices. */
+/* Make room for `count` indices, or free the memory. */
 int cnn_grow_order(struct order *order, int count, weft_stream stream);
 void cnn_release_order(struct order *order);
 
-/* Copy the order to the device without waiting for the steps queued before. */
+/* Copy the order to the device without waiting for steps that are already
+ * queued. */
 int cnn_send_order(struct order *to, const int32_t *order, int count,
                    weft_stream stream);
 
-/* Refuse a number that is no data set, a data set that does not exist, and
- * indices beyond it; messages name `function`. */
+/* Reject a number that is no data set, a data set that does not exist, and
+ * indices beyond its end. Messages contain `function`. */
 int cnn_check_set(const char *function, int set);
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count);

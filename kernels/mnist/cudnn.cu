@@ -1,19 +1,20 @@
 /* cudnn.cu -- the layers from NVIDIA's libraries: convolution, batch norm, ReLU
  * and pool by cuDNN, the linear layers by cuBLAS; strict float32.
  *
- * Idea:    the speed of the vendor's kernels without PyTorch around them.
- * Limit:   still one kernel or more for each layer.
+ * Idea: the vendor's kernels, without the overhead of PyTorch. Limit: one or
+ * more kernels for each layer, as before.
  *
  * A search at the first step of each batch size chooses the algorithm of a
  * convolution and the kernels of a batch norm (cudnn_plans.cuh). It times all
  * of them on the step's own arrays and keeps the fastest, as with PyTorch's
- * cudnn.benchmark. The choice, and with it the order of sums and the last bits
- * of a result, may vary between runs: the fastest need not be deterministic.
+ * cudnn.benchmark. The choice may vary between runs, and with it the order of
+ * sums and the last bits of a result. The fastest kernel need not be
+ * deterministic, either.
  *
- * Compiling this file requires the headers; without them the rung is absent.
- * The libraries are opened when a model is built. So a machine without them, or
- * with them in an odd place, still has all other rungs. PyTorch, which brings
- * its own copies, has usually opened them already.
+ * Compiling this file requires NVIDIA's headers; without them the rung is
+ * absent. The libraries are opened when a model is created. So a machine where
+ * they are missing or not found still has all other rungs. PyTorch, which
+ * includes copies of them, has usually opened them already.
  *
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "layer_ops.h"
@@ -88,7 +89,8 @@ size_t vendor_bytes(const struct vendor *v) {
     return v ? v->workspace_bytes + ONES * sizeof *v->ones : 0;
 }
 
-/* Describe the two arrays of a layer, both (n,c,h,w), and set its stream. */
+/* Describe the two arrays of a layer, both (n,c,h,w), and set the layer's
+ * stream. */
 static int begin(struct vendor *v, struct shape4 x, struct shape4 y,
                  weft_stream stream) {
     v->stream = weft_cuda_stream(stream);
@@ -100,10 +102,11 @@ static int begin(struct vendor *v, struct shape4 x, struct shape4 y,
 
 /* ---- gradients of biases ------------------------------------------------- */
 
-/* sums (cols) = the sums of the columns of a (rows,cols), row-major. cuBLAS
- * uses about one thread per sum, and these arrays have few columns and many
- * rows. So `folds` rows are first treated as one of folds * cols columns, then
- * those sums are added. `scratch`: folds * cols floats. */
+/* Compute sums (cols) = the sums of the columns of a (rows,cols), row-major.
+ * cuBLAS uses about one thread per sum, and these arrays have few columns and
+ * many rows. So `folds` rows are first treated as one row of folds * cols
+ * columns, and the resulting sums are then added. `scratch` has folds * cols
+ * floats. */
 static int column_sums(struct vendor *v, float *sums, const float *a, int rows,
                        int cols, float *scratch) {
     int folds = 1;
@@ -121,8 +124,9 @@ static int column_sums(struct vendor *v, float *sums, const float *a, int rows,
     return WEFT_OK;
 }
 
-/* dbias (c) of a convolution: sum dy (n,c,h,w) over all but channels, first
- * within each picture. (cudnnConvolutionBackwardBias is slow if n is large.) */
+/* Compute dbias (c) of a convolution: sum dy (n,c,h,w) over everything but
+ * channels, first within each image. (cudnnConvolutionBackwardBias is slow if n
+ * is large.) */
 static int channel_sums(struct vendor *v, float *sums, const float *dy,
                         struct shape4 s) {
     const int pictures = s.n * s.c, pixels = s.h * s.w;
@@ -137,7 +141,7 @@ static int channel_sums(struct vendor *v, float *sums, const float *dy,
 
 /* ---- convolution --------------------------------------------------------- */
 
-/* Describe the convolution's arrays, and find its plan or begin one. */
+/* Describe the convolution's arrays, and find its plan or create one. */
 static int begin_conv(struct vendor *v, struct shape4 in, int oc,
                       struct plan **plan, weft_stream stream) {
     WEFT_TRY(begin(v, in, {in.n, oc, in.h, in.w}, stream));
@@ -252,9 +256,10 @@ int vendor_maxpool2d_backward(struct vendor *v, float *dx, const float *dy,
 
 /* ---- linear -------------------------------------------------------------- */
 
-/* c (rows,cols) = a @ b, all row-major. cuBLAS stores columns contiguously, so
- * to it these arrays are the transposed ones, and c^T = b^T a^T. `a_turned` and
- * `b_turned`: the array holds the factor's transpose. */
+/* Compute c (rows,cols) = a @ b, all row-major. cuBLAS stores columns
+ * contiguously, so it takes these arrays for their transposes and computes c^T
+ * = b^T a^T. `a_turned`, `b_turned`: whether the array holds the factor's
+ * transpose. */
 static int product(struct vendor *v, float *c, const float *a, bool a_turned,
                    const float *b, bool b_turned, int rows, int cols,
                    int depth) {

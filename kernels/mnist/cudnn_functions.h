@@ -1,5 +1,6 @@
 /* cudnn_functions.h -- the functions of cuDNN and cuBLAS that cudnn.cu calls.
- * They are looked up in the libraries on first use; cudnn.cu explains why. */
+ * They are looked up in the libraries when a model is created; cudnn.cu
+ * explains why. */
 #ifndef WEFT_CUDNN_FUNCTIONS_H
 #define WEFT_CUDNN_FUNCTIONS_H
 #include <cublas_v2.h>
@@ -55,7 +56,8 @@ static inline int open_library(void **library, const char *file) {
     return WEFT_OK;
 }
 
-/* Fill `f`; an error message names the missing library or function. */
+/* Fill `f`. Returns a weft_status; an error message contains the missing
+ * library or function. */
 static inline int find_functions(struct functions *f) {
     void *cudnn, *cublas;
     WEFT_TRY(open_library(&cudnn, "libcudnn.so." TEXT(CUDNN_MAJOR)));

@@ -2,16 +2,16 @@
  * batch size times all algorithms on its own arrays and remembers the fastest.
  * The step afterwards rewrites everything that the search overwrites.
  *
- * A stream under capture cannot be timed: there the code uses cuDNN's own
- * guess. In strict float32, convolutions that do not consist of FMAs are
- * refused. */
+ * A stream under capture cannot be timed, so the code then uses cuDNN's guess.
+ * To compute in strict float32, it rejects convolutions that do not consist of
+ * FMAs. */
 #ifndef WEFT_CUDNN_PLANS_CUH
 #define WEFT_CUDNN_PLANS_CUH
 #include "cudnn_functions.h"
 #include "layer_ops.h"
 
-/* The choices for a layer of this shape: algorithms of a convolution, or modes
- * of a batch norm (`data` is its backward one) if oc is BATCH_NORM. */
+/* The choices for a layer of this shape: algorithms of a convolution or, if oc
+ * is BATCH_NORM, modes of a batch norm (`data` is the backward mode). */
 struct plan {
     struct shape4 in;
     int oc;
@@ -19,16 +19,17 @@ struct plan {
 };
 
 enum { UNKNOWN = -1, BATCH_NORM = 0 };
-enum { PLANS = 64 };                // four for each batch size
-enum { ONES = 1 << 20 };            // the longest sum by cuBLAS here
-#define WORKSPACE ((size_t)2 << 30) // at most
+enum { PLANS = 64 };                // maximum; four for each batch size
+enum { ONES = 1 << 20 };            // maximum length of a sum by cuBLAS
+#define WORKSPACE ((size_t)2 << 30) // maximum size in bytes
 
 struct vendor {
     struct functions f;
     cudnnHandle_t cudnn;
     cublasHandle_t cublas;
-    cudaStream_t stream;                    // set for each call, as are
-    cudnnTensorDescriptor_t x, y, channels; // the shapes of these
+    cudaStream_t stream;                    // set for each call, like the
+                                            // following
+    cudnnTensorDescriptor_t x, y, channels; // shapes of the arrays of a call
     cudnnFilterDescriptor_t filter;
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t relu;
@@ -37,7 +38,7 @@ struct vendor {
     int plan_count;
     void *workspace;
     size_t workspace_bytes;
-    float *ones; // ONES of them
+    float *ones; // ONES floats of 1
 };
 
 static const float one = 1.0f, zero = 0.0f;
@@ -64,7 +65,7 @@ static int describe(struct vendor *v, cudnnTensorDescriptor_t tensor,
     return WEFT_OK;
 }
 
-/* Return the plan for such a layer, with everything UNKNOWN for a new one. */
+/* Return the plan for such a layer. In a new plan, everything is UNKNOWN. */
 static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
     for (int i = 0; i < v->plan_count; i++) {
         struct plan *p = &v->plans[i];
@@ -86,10 +87,10 @@ static bool may_search(const struct vendor *v) {
 
 /* ---- convolution --------------------------------------------------------- */
 
-enum { MOST = 16 }; // algorithms to consider; there are at most ten
+enum { MOST = 16 }; // maximum number of algorithms considered
 
-/* Choose the first of `found`, sorted by speed, that works, fits and uses
- * FMAs. */
+/* Choose the first of `found`, sorted by speed, that works, fits into the
+ * workspace and uses FMAs. */
 template <class Found>
 static bool choose(const struct vendor *v, const Found *found, int count,
                    int *chosen) {
@@ -103,8 +104,9 @@ static bool choose(const struct vendor *v, const Found *found, int count,
     return false;
 }
 
-/* After a search without result, or instead of one: choose the first of cuDNN's
- * guesses that fits. They are for the math set in v->conv, FMAs. */
+/* Choose the first of cuDNN's guesses that fits, after a search without a
+ * result or instead of a search. The guesses are for the math set in v->conv,
+ * FMAs. */
 template <class Found>
 static int choose_guess(const struct vendor *v, const Found *guess, int count,
                         int *chosen) {
@@ -120,9 +122,10 @@ static int choose_guess(const struct vendor *v, const Found *guess, int count,
                      count);
 }
 
-/* Whether search(found, &count) finds an algorithm. It is called twice, since
- * the first call's times include the loading of each kernel. A kernel tried in
- * vain may leave an error, which the next launch must not report. */
+/* Return whether search(found, &count) finds an algorithm. It is called twice,
+ * since the times of the first call include the loading of each kernel. An
+ * unsuccessful kernel may leave an error, which the next launch must not
+ * report. */
 template <class Found, class Search>
 static bool found_one(const struct vendor *v, Search search, int *chosen) {
     Found found[MOST];
@@ -184,7 +187,7 @@ static int search_filter(struct vendor *v, struct plan *plan, float *dweight,
 
 /* ---- batch norm ---------------------------------------------------------- */
 
-/* Store the milliseconds of the second run(mode) in *ms. */
+/* Call run(mode) twice and store the milliseconds of the second call in *ms. */
 template <class Run>
 static cudnnStatus_t time_mode(struct vendor *v, const cudaEvent_t ends[2],
                                Run run, cudnnBatchNormMode_t mode, float *ms) {
@@ -198,8 +201,8 @@ static cudnnStatus_t time_mode(struct vendor *v, const cudaEvent_t ends[2],
     return status;
 }
 
-/* Store the faster mode in *mode: persistent, which cuDNN lacks for some
- * shapes, or not. */
+/* Store the faster mode in *mode: the persistent mode, which cuDNN lacks for
+ * some shapes, or the other one. */
 template <class Run>
 static int search_mode(struct vendor *v, int *mode, Run run) {
     cudaEvent_t ends[2];
@@ -210,7 +213,7 @@ static int search_mode(struct vendor *v, int *mode, Run run) {
         time_mode(v, ends, run, CUDNN_BATCHNORM_SPATIAL, &plain);
     const cudnnStatus_t second = time_mode(
         v, ends, run, CUDNN_BATCHNORM_SPATIAL_PERSISTENT, &persistent);
-    (void)cudaGetLastError(); // of an unavailable mode
+    (void)cudaGetLastError(); // clear the error of an unavailable mode
     cudaEventDestroy(ends[0]);
     cudaEventDestroy(ends[1]);
     const bool wins = !second && (first || persistent < plain);

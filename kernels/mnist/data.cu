@@ -1,4 +1,4 @@
-/* data.cu -- the inputs of a weft_cnn: its memory, data sets and order of
+/* data.cu -- the inputs of a weft_cnn: memory, data sets, and the order of the
    images. */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 static int no_room(const char *what, size_t bytes) {
     size_t available = 0, total = 0;
-    cudaGetLastError(); // not sticky: the next call starts clean
+    cudaGetLastError(); // clear the error, which is not sticky
     cudaMemGetInfo(&available, &total);
     return weft_fail(WEFT_ENOMEM,
                      "weft_cnn: out of memory for %s: %zu bytes asked, %zu of "
@@ -22,7 +22,7 @@ int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
     size_t available = 0, total = 0;
     WEFT_REQUIRE(memory->count < CNN_PIECES, "weft_cnn: more than %d pieces",
                  CNN_PIECES);
-    // Checked first because a CPU overcommits its memory, and then kills the
+    // Check first, because a CPU overcommits its memory and then kills the
     // process that writes to it.
     WEFT_CUDA_TRY(cudaMemGetInfo(&available, &total));
     if (bytes > available) return no_room(what, bytes);
@@ -90,7 +90,8 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
     struct dataset made = {};
     const size_t pixels = (size_t)cnn->config.height * cnn->config.width;
     int status = copy_set(&made, images, labels, count, pixels, stream);
-    // The old set is freed only now: if both do not fit, it stays.
+    // Free the old set only after the new one is complete, so that it remains
+    // if there is no room for both.
     struct dataset *gone = status ? &made : &cnn->sets[set];
     cnn_release(&gone->memory);
     if (!status) cnn->sets[set] = made;
@@ -108,7 +109,7 @@ void cnn_release_order(struct order *order) {
 
 int cnn_grow_order(struct order *order, int count, weft_stream stream) {
     if (count <= order->capacity) return WEFT_OK;
-    cnn_release_order(order); // waits for the steps that read it
+    cnn_release_order(order); // this waits for the steps that read it
     WEFT_TRY(cnn_take(&order->memory, &order->device, count,
                       sizeof *order->device, "the order of the images",
                       stream));

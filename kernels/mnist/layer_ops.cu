@@ -1,4 +1,4 @@
-/* layer_ops.cu -- each layer by our op or by the vendor's. */
+/* layer_ops.cu -- each layer by an op of the lab or by NVIDIA's libraries. */
 #include "layer_ops.h"
 
 #include <string.h>
@@ -6,14 +6,14 @@
 #if WEFT_HAS_CUDNN
 #define VENDOR(call) \
     if (ops->vendor) return call
-#else // no vendor
+#else // without NVIDIA's libraries
 #define VENDOR(call) (void)0
 #endif
 
 static const struct weft_conv2d_options same_size = {1}; /* padding */
 
-/* Find the index of rung `rung`, or else of "naive", among the rungs of
- * `op`. */
+/* Find the index of rung `rung` among the rungs of `op`, or of "naive" if there
+ * is none. */
 static int find_rung(int *index, const char *op, const char *rung) {
     int count, seen = 0, found = -1;
     const struct weft_rung *table = weft_rungs(&count);
@@ -75,7 +75,7 @@ int layer_batchnorm2d_backward(const struct layer_ops *ops, float *dx,
                                const float *mean, const float *rstd,
                                struct shape4 in, float eps,
                                weft_stream stream) {
-    (void)eps; // ours includes it in rstd
+    (void)eps; // the lab's op has eps in rstd
     VENDOR(vendor_batchnorm2d_backward(ops->vendor, dx, dweight, dbias, dy, x,
                                        weight, mean, rstd, in, eps, stream));
     return weft_batchnorm2d_backward(ops->batchnorm2d, dx, dweight, dbias, dy,
@@ -112,7 +112,7 @@ int layer_maxpool2d_backward(const struct layer_ops *ops, float *dx,
                              const float *dy, const float *y, const float *x,
                              const int32_t *argmax, struct shape4 in,
                              weft_stream stream) {
-    (void)y, (void)x; // ours uses argmax
+    (void)y, (void)x; // the lab's op uses argmax
     VENDOR(vendor_maxpool2d_backward(ops->vendor, dx, dy, y, x, in, stream));
     return weft_maxpool2d_backward(ops->maxpool2d, dx, dy, argmax, in.n, in.c,
                                    in.h, in.w, 2, 2, stream);

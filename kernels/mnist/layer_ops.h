@@ -1,6 +1,7 @@
-/* layer_ops.h -- the layers that layers.cu combines: our ops with one rung's
- * name, or the vendor's (cudnn.cu). Arguments are those of the op in weft.h;
- * all convolutions are 3 x 3 with padding 1, all windows 2 x 2. */
+/* layer_ops.h -- the layers that layers.cu combines: the lab's ops with the
+ * rung of one name, or NVIDIA's layers ("vendor", cudnn.cu). Arguments are
+ * those of the op in weft.h; all convolutions are 3 x 3 with padding 1, all
+ * windows 2 x 2. */
 #ifndef WEFT_LAYER_OPS_H
 #define WEFT_LAYER_OPS_H
 #include "common/internal.cuh"
@@ -16,14 +17,15 @@
 struct vendor; /* handles, descriptors and workspace of cuDNN and cuBLAS */
 
 struct layer_ops {
-    struct vendor *vendor; /* NULL: use our ops; see the rungs below */
+    struct vendor *vendor; /* NULL: use the lab's ops, with the rungs below */
     int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
 };
 
-/* Find our ops' rungs named `rung`, or "naive" if there is none. */
+/* Find the rungs named `rung` of the lab's ops, or "naive" for an op without
+ * that rung. */
 int layer_ops_find(struct layer_ops *ops, const char *rung);
 
-/* n images of c channels, h x w. */
+/* The shape of n images with c channels of h x w pixels. */
 struct shape4 {
     int n, c, h, w;
 };
@@ -63,9 +65,10 @@ int layer_linear_backward(const struct layer_ops *ops, float *dx,
                           const float *x, const float *weight, int n, int in,
                           int out, weft_stream stream);
 
-/* ---- the vendor's, in cudnn.cu ------------------------------------------- */
+/* ---- the vendor's layers, in cudnn.cu
+ * --------------------------------------- */
 
-/* *vendor is NULL after a failure. */
+/* Open the libraries; *vendor is NULL after a failure. */
 int vendor_create(struct vendor **vendor);
 void vendor_destroy(struct vendor *vendor);
 size_t vendor_bytes(const struct vendor *vendor);

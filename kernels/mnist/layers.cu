@@ -1,12 +1,12 @@
 /* layers.cu -- the CNN a layer at a time. In rungs "naive" and "tiled", every
- * layer is one op's rung of that name (or its naive one, if it has none); in
- * "cudnn", it is the vendor's.
+ * layer is an op with the rung of that name, or with rung "naive" if it has
+ * none. In rung "cudnn", it is the vendor's layer.
  *
- * Idea:    the ops' public launchers, one after the other, as the lesson
- *          derives them: each layer reads its input from memory and writes its
- *          output there, forward and backward.
- * Limit:   about forty launches for a step, and nothing stays in registers or
- *          shared memory between two of them.
+ * Idea:    call the ops' public launchers one after the other, as the lesson
+ *          derives them. Each layer reads its input from memory and writes its
+ *          output there, in both directions.
+ * Limit:   a step takes about forty launches, and nothing stays in registers or
+ *          shared memory between them.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "common/internal.cuh"
 
@@ -17,14 +17,14 @@
 #include "common/checks.cuh"
 #include "layer_ops.h"
 
-/* Rows of a block's entries in the table of parameters; see weft.h. */
+/* Indices of a block's parameters in the table of parameters; see weft.h. */
 enum { CONV_WEIGHT, CONV_BIAS, BN_WEIGHT, BN_BIAS, BLOCK_PARAMS };
 enum { FC1_WEIGHT = 8, FC1_BIAS, FC2_WEIGHT, FC2_BIAS };
 
 /* Convolution, batch norm, ReLU and pool, with the arrays of the backward
  * pass. */
 struct block {
-    int ic, oc, h, w; /* of the convolution */
+    int ic, oc, h, w; /* input and output channels; size of the images */
     float *conv, *bn, *relu, *pool;
     float *mean, *rstd;
     int32_t *argmax;
@@ -34,7 +34,7 @@ struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
     struct layer_ops ops;
-    /* All parameters one after the other, and their gradients likewise:
+    /* All parameters, one after the other, and their gradients likewise;
      * parameter i starts at offset[i]. */
     float *params, *grads;
     size_t offset[WEFT_CNN_PARAMS + 1];
@@ -44,8 +44,9 @@ struct layers {
     struct block blocks[2];
     int features; /* values per image after the second pool */
     float *fc1, *relu3, *logits, *prob;
-    /* In the backward pass each layer computes dx from dy. No more than these
-     * two are alive at a time, so all layers alternate between two arrays. */
+    /* In the backward pass each layer computes dx from dy. At most two such
+     * gradients are needed at a time, so all layers alternate between two
+     * arrays. */
     float *dy, *dx;
 };
 
@@ -65,7 +66,7 @@ static float *grad(const struct layers *n, int index) {
 
 static int take_block(struct layers *n, struct block *b, weft_stream stream) {
     const size_t channels = (size_t)n->config.max_batch * b->oc;
-    const size_t before = channels * b->h * b->w; // the pool
+    const size_t before = channels * b->h * b->w; // elements before the pool
     const size_t after = channels * (b->h / 2) * (b->w / 2);
     TAKE(b->conv, before);
     TAKE(b->bn, before);
@@ -159,7 +160,8 @@ static int tiled_create(void **state, const struct weft_cnn_config *config,
 #if WEFT_HAS_CUDNN
 static int cudnn_create(void **state, const struct weft_cnn_config *config,
                         weft_stream stream) {
-    WEFT_TRY(create(state, config, "tiled", stream)); // loss and update
+    WEFT_TRY(create(state, config, "tiled", stream)); // loss and update use
+                                                      // rung tiled
     return vendor_create(&((struct layers *)*state)->ops.vendor);
 }
 #endif
@@ -197,8 +199,9 @@ static int layers_set(void *state, int index, const float *in,
 
 /* ---- the batch ----------------------------------------------------------- */
 
-/* x (batch,pixels) = (p / 255 - mean) / std of the images order[0..batch), one
- * thread per pixel; target (batch) = their labels, unless labels is NULL. */
+/* Compute x (batch,pixels) = (p / 255 - mean) / std of the images
+ * order[0..batch), one thread per pixel, and target (batch), their labels,
+ * unless labels is NULL. */
 static __global__ void gather(float *x, int64_t *target, const uint8_t *images,
                               const uint8_t *labels, const int32_t *order,
                               int batch, int pixels, float mean, float std) {
@@ -275,7 +278,7 @@ static int forward(struct layers *n, float *logits, int batch,
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* A layer's dx becomes the dy of the layer before it. */
+/* Make a layer's dx the dy of the layer before it. */
 static void turn(struct layers *n) {
     float *made = n->dx;
     n->dx = n->dy;
@@ -306,7 +309,8 @@ static int block_backward(struct layers *n, int which, const float *x,
                                      param(n, first + BN_WEIGHT), b->mean,
                                      b->rstd, made, n->config.eps, stream));
     turn(n);
-    // The gradient of the images is not needed: no dx at the end.
+    // The last convolution of the pass needs no dx, since nothing uses the
+    // gradient of the images.
     LAYER(section[3],
           layer_conv2d_backward(&n->ops, which ? n->dx : NULL,
                                 grad(n, first + CONV_WEIGHT),
@@ -317,7 +321,7 @@ static int block_backward(struct layers *n, int which, const float *x,
     return WEFT_OK;
 }
 
-/* Compute all gradients, from the softmax in n->prob. */
+/* Compute all gradients from the softmax in n->prob. */
 static int backward(struct layers *n, int batch, struct cnn_marks *marks,
                     weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
@@ -348,10 +352,11 @@ static int backward(struct layers *n, int batch, struct cnn_marks *marks,
 /* ---- a step -------------------------------------------------------------- */
 
 static int zero(struct layers *n, weft_stream stream) {
-    // Our ops overwrite their outputs and would not need this. PyTorch's ops
-    // add to the gradients, so its loop zeroes them; this one does too, to
-    // compare like with like. It zeroes before the pass, not after the update:
-    // the gradients of the last step can then be read.
+    // The lab's ops overwrite their outputs and need no zeroed gradients.
+    // PyTorch's ops add to the gradients, so its training loop zeroes them.
+    // This step does too, for a fair comparison. It zeroes them before the pass
+    // rather than after the update, so that the gradients of the last step can
+    // still be read.
     WEFT_CUDA_TRY(cudaMemsetAsync(n->grads, 0,
                                   n->offset[WEFT_CNN_PARAMS] * sizeof *n->grads,
                                   weft_cuda_stream(stream)));
@@ -369,7 +374,7 @@ static int layers_step(void *state, float *loss, const uint8_t *images,
           weft_cross_entropy(n->ops.cross_entropy, loss, n->prob, n->logits,
                              n->target, batch, n->config.classes, stream));
     WEFT_TRY(backward(n, batch, marks, stream));
-    // The parameters are in one array, so one launch updates them all.
+    // The parameters are in one array, so one launch updates all of them.
     LAYER("update", weft_sgd(n->ops.sgd, n->params, n->grads,
                              n->offset[WEFT_CNN_PARAMS], lr, stream));
     return WEFT_OK;

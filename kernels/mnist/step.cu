@@ -1,4 +1,4 @@
-/* step.cu -- the work of a weft_cnn: training, inference, and their times. */
+/* step.cu -- the work of a weft_cnn: training, inference, and their timing. */
 #include <math.h>
 
 #include "context.cuh"
@@ -36,7 +36,8 @@ int cnn_interrupted(void) {
 #endif
 }
 
-/* Take one step on the images from `first` on in the order on the device. */
+/* Take one step on the images from `first` on in the order that is on the
+ * device. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
                 struct cnn_marks *marks, weft_stream stream) {
     WEFT_RANGE("step");
@@ -52,7 +53,7 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     return WEFT_OK;
 }
 
-/* Take all steps with whole batches, if the rung runs many at once. */
+/* Take all steps with whole batches, if the rung can run many in one call. */
 static int whole_batches(weft_cnn *cnn, int count, int batch, float lr,
                          weft_stream stream) {
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
@@ -95,7 +96,7 @@ int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
     WEFT_REQUIRE(out || !*count, "%s: the array for %d losses is NULL",
                  __func__, *count);
     for (int64_t i = oldest; i < cnn->steps;) {
-        // Up to the ring's end, then the rest from its start.
+        // Run up to the end of the ring, then the rest from its start.
         const int64_t at = i % LOSSES, left = cnn->steps - i;
         const int64_t run = left < LOSSES - at ? left : LOSSES - at;
         WEFT_CUDA_TRY(cudaMemcpyAsync(out + (i - oldest), cnn->losses + at,
@@ -130,7 +131,8 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream) {
     if (!marks) return;
     const int i = marks->count++;
-    if (i >= MAX_SECTIONS || marks->error) return; // weft_cnn_profile() fails
+    // weft_cnn_profile() reports this case.
+    if (i >= MAX_SECTIONS || marks->error) return;
     marks->names[i] = name;
     marks->error =
         cudaEventRecord(marks->events[i + 1], weft_cuda_stream(stream));

@@ -1,10 +1,10 @@
 /* batchnorm2d.c -- batch normalisation in plain C, a channel at a time.
  *
- * The variance is the mean of the squared distances from the mean, in a second
- * pass: the one-pass mean(x^2) - mean(x)^2 loses every digit if the mean is
- * large compared with the spread. Sums are taken in double, so their error does
- * not grow with the batch. A channel is read three times, the second and third
- * time from the cache if it fits. */
+ * The variance is the mean of the squared distances from the mean, computed in
+ * a second pass. The one-pass formula mean(x^2) - mean(x)^2 loses every digit
+ * if the mean is large compared with the spread. Sums are taken in double, so
+ * their error does not grow with the batch. A channel is read three times, the
+ * second and third time from the cache if it fits. */
 #include <math.h>
 
 #include "reference.h"
@@ -35,7 +35,7 @@ static double sum_squares(const float *x, double mean, struct channel s) {
     return total;
 }
 
-/* Return the sum of dy times x - mean. */
+/* Return the sum of dy * (x - mean). */
 static double sum_products(const float *dy, const float *x, double mean,
                            struct channel s) {
     double total = 0.0;
@@ -62,7 +62,8 @@ int batchnorm2d_reference(float *y, float *mean, float *rstd, const float *x,
         const double var = sum_squares(x + k * plane, m, s) / count;
         mean[k] = (float)m;
         rstd[k] = (float)(1.0 / sqrt(var + eps));
-        // x - mean first: scale * x + shift would cancel if the mean is large.
+        // Subtract the mean first: scale * x + shift would cancel if the mean
+        // is large.
         const float scale = rstd[k] * weight[k], center = mean[k];
         const float shift = bias[k];
         for (size_t i = 0; i < s.n; i++) {
@@ -76,7 +77,7 @@ int batchnorm2d_reference(float *y, float *mean, float *rstd, const float *x,
     return interrupted ? weft_fail(WEFT_EINTR, "batchnorm2d: Ctrl-C") : WEFT_OK;
 }
 
-/* With xhat = (x - mean) * rstd and N = n * h * w:
+/* Compute the gradients, with xhat = (x - mean) * rstd and N = n * h * w:
  *
  *     dbias   = sum of dy
  *     dweight = sum of dy * xhat

@@ -9,11 +9,11 @@
  *     dx              = the convolution of dy with the filters turned by 180
  *                       degrees, inputs and outputs exchanged
  *
- * cols would be kh * kw times as large as x, so it is never built as a whole:
- * each thread builds DEPTH x COLS of it in its own L2 cache, where the inner
+ * cols would be kh * kw times as large as x, so it is never built as a whole.
+ * Each thread builds a part of DEPTH x COLS in its L2 cache, where the inner
  * loop (gemm.h) reads it `oc` times. Columns are counted through all images, so
  * that small images waste nothing. Every sum is added in the same order,
- * however many threads there are. */
+ * regardless of the number of threads. */
 #include <limits.h>
 #include <omp.h>
 
@@ -21,10 +21,11 @@
 #include "reference.h"
 
 enum {
-    DEPTH = 252,            // rows of cols at a time, a multiple of TILE_ROWS
-    COLS = 192,             // and columns: 205 KiB with the slack
-    COLS_ROW = COLS + VLEN, // a row's last vector may run past its end
-    CELLS = 32              // the minimum parts of the weight gradient
+    DEPTH = 252,            // rows of cols built at a time, a multiple of
+                            // TILE_ROWS
+    COLS = 192,             // columns built at a time: 205 KiB with the slack
+    COLS_ROW = COLS + VLEN, // pitch: a row's last vector may run past its end
+    CELLS = 32              // minimum number of parts of the weight gradient
 };
 
 typedef uint32_t vunsigned
@@ -32,17 +33,18 @@ typedef uint32_t vunsigned
 
 struct conv {
     int n, ic, h, w, oc, kh, kw;
-    int pad_y, pad_x; // may be negative: the input's edge is never read
-    int oh, ow;       // of the output
+    int pad_y, pad_x; // if negative, the input's edge is never read
+    int oh, ow;       // output size
     int k;            // ic * kh * kw
-    int depth;        // of a block of k, at most DEPTH; the last may be less
+    int depth;        // rows of a block of k, at most DEPTH; the last block may
+                      // have fewer
     size_t plane;     // oh * ow
     size_t columns;   // n * plane
 };
 
 static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                               int kw, int pad_y, int pad_x) {
-    // A 1x1 filter uses pixels, not rows: make an image one long row.
+    // A 1x1 filter uses pixels, not rows, so turn an image into one long row.
     if (kh == 1 && kw == 1 && !pad_y && !pad_x && (size_t)h * w <= INT_MAX) {
         w *= h;
         h = 1;
@@ -59,7 +61,8 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                      .oh = (int)(h + 2LL * pad_y - kh + 1),
                      .ow = (int)(w + 2LL * pad_x - kw + 1),
                      .k = ic * kh * kw};
-    // Blocks of one depth, but of whole tiles: the gradient's rows are k.
+    // All blocks of k have the same depth, a multiple of whole tiles, since the
+    // rows of the gradient's tiles run along k.
     const int depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
     s.depth = ceil_div(depth, TILE_ROWS) * TILE_ROWS;
     s.plane = (size_t)s.oh * s.ow;
@@ -69,14 +72,15 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
 
 /* ---- columns ------------------------------------------------------------- */
 
-/* Up to VLEN neighbouring columns that come from one output row: columns `at`,
- * at + 1, ... are pixels (row,col), (row,col+1), ... of an image. */
+/* Up to VLEN neighbouring columns from one output row: columns `at`, at + 1,
+ * ... are pixels (row,col), (row,col+1), ... of an image. */
 struct piece {
-    ptrdiff_t start; // of those pixels in x, if there were no padding
+    ptrdiff_t start; // index in x of these pixels if there were no padding
     int row, col, at;
 };
 
-/* Split columns [q,q+count) into pieces; return how many, at most count. */
+/* Split columns [q,q+count) into pieces and return their number, at most
+ * count. */
 static int find_pieces(struct piece *pieces, const struct conv *s, size_t q,
                        int count) {
     int found = 0;
@@ -98,7 +102,7 @@ static int find_pieces(struct piece *pieces, const struct conv *s, size_t q,
 }
 
 /* Write a row of cols: `pieces` from filter position (dy,dx), which is `shift`
- * elements of x further on. Each piece is written as a whole vector, and the
+ * elements further on in x. Each piece is written as a whole vector, and the
  * next piece overwrites the excess, so their order matters. A whole vector is
  * also read, even beyond its row. Therefore x must extend that far, and
  * elements outside the row are masked out. */
@@ -108,7 +112,7 @@ static void gather_row(float *cols, const struct piece *pieces, int count,
     for (int i = 0; i < count; i++) {
         const struct piece *p = &pieces[i];
         const int seen = (unsigned)(p->row + dy) < (unsigned)s->h;
-        // As unsigned numbers, columns left of the row are large.
+        // Viewed as unsigned numbers, columns left of the row are large.
         const vunsigned col = (vunsigned)(viota() + (p->col + dx));
         const vint inside = (vint)(col < (unsigned)(seen ? s->w : 0));
         vstore(cols + p->at,
@@ -116,7 +120,7 @@ static void gather_row(float *cols, const struct piece *pieces, int count,
     }
 }
 
-/* Do the same near the ends of x, an element at a time. */
+/* Do the same near the ends of x, one element at a time. */
 static void gather_row_at_end(float *cols, const struct piece *pieces,
                               int count, const struct conv *s, const float *x,
                               ptrdiff_t shift, int dy, int dx) {
@@ -135,9 +139,9 @@ static void gather_row_at_end(float *cols, const struct piece *pieces,
 static void gather(float *cols, const struct piece *pieces, int count,
                    const struct conv *s, const float *x, int k0, int k) {
     const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
-    // The first and the last piece do not suffice: with more padding than
-    // image, the end of one image's output is further on in x than the next
-    // one's start.
+    // The first and the last piece do not suffice. If the padding is larger
+    // than the image, the end of one image's output is further on in x than the
+    // start of the next one's.
     ptrdiff_t least = pieces[0].start, most = least;
     for (int i = 1; i < count; i++) {
         least = pieces[i].start < least ? pieces[i].start : least;
@@ -157,8 +161,8 @@ static void gather(float *cols, const struct piece *pieces, int count,
 
 /* ---- forward ------------------------------------------------------------- */
 
-/* Pack the filters as panels: block after block of k, in each tile after
- * tile. */
+/* Pack the filters as panels, block after block of k and, within each block,
+ * tile after tile. */
 static void pack_filters(float *panels, const float *weight,
                          const struct conv *s, int rows) {
     const int tiles = ceil_div(s->oc, rows);
@@ -174,11 +178,11 @@ static void pack_filters(float *panels, const float *weight,
 }
 
 /* Store `cols` columns of a tile, from column q on, in y from filter o on. The
- * first block of k includes the bias; later ones are added. */
+ * first block of k includes the bias; later blocks are added. */
 static void store_columns(float *y, const float *tile, const float *bias,
                           const struct conv *s, size_t q, int cols, int o,
                           int rows, int first) {
-    while (cols > 0) { // one image after the other
+    while (cols > 0) { // process one image after the other
         const size_t image = q / s->plane, at = q % s->plane;
         const int len =
             (int)(s->plane - at < (size_t)cols ? s->plane - at : (size_t)cols);
@@ -207,8 +211,8 @@ static void forward_columns(float *y, const float *x, const float *panels,
     for (int k0 = 0; k0 < s->k; k0 += s->depth) {
         const int k = min_int(s->depth, s->k - k0);
         gather(cols, pieces, found, s, x, k0, k);
-        // The loop over filters is outside: their panel stays in L1 for all
-        // columns.
+        // The loop over filters is the outer one, so that their panel stays in
+        // L1 for all columns.
         for (int o = 0; o < s->oc;
              o += rows, panels += panel_size(rows, s->depth))
             for (int j = 0; j < count; j += TILE_COLS) {
@@ -220,7 +224,8 @@ static void forward_columns(float *y, const float *x, const float *panels,
     }
 }
 
-/* y = x convolved with weight, plus bias, with any padding, even negative. */
+/* Compute y = x convolved with weight, plus bias, with any padding, even
+ * negative. Returns a weft_status. */
 static int forward(float *y, const float *x, const float *weight,
                    const float *bias, const struct conv *s) {
     const int rows = tile_rows(s->oc);
@@ -258,9 +263,9 @@ int conv2d_reference(float *y, const float *x, const float *weight,
 
 /* ---- gradients ----------------------------------------------------------- */
 
-/* dx: every input pixel collects from the outputs whose windows contain it. So
- * filter position (r,s) is reversed, and the kh - 1 - padding rows outside y
- * become the padding. */
+/* Compute dx: every input pixel sums the contributions of the outputs whose
+ * windows contain it. So filter position (r,s) is reversed, and the kh - 1 -
+ * padding rows outside y become the padding. */
 static int backward_input(float *dx, const float *dy, const float *weight,
                           const struct conv *s) {
     const size_t area = (size_t)s->kh * s->kw, count = area * s->ic * s->oc;
@@ -296,8 +301,8 @@ static void pack_gradient(float *panel, const float *dy, const struct conv *s,
     }
 }
 
-/* sum (k, width) += cols (k,q) @ dy (oc,q)^T for k in [k0,k0+k) and columns
- * [q,q+count); `panel` holds one panel of dy. */
+/* Add cols (k,q) @ dy (oc,q)^T to sum (k,width) for k in [k0,k0+k) and columns
+ * [q,q+count); `panel` has room for one panel of dy. */
 static void add_products(float *sum, int width, const float *dy, const float *x,
                          const struct conv *s, float *cols, float *panel,
                          int k0, int k, size_t q, int count) {
@@ -320,9 +325,9 @@ static void add_products(float *sum, int width, const float *dy, const float *x,
     }
 }
 
-/* dweight: the batch is cut into parts with separate sums, so that all threads
- * have work even with few filters. The number of parts depends on the shape
- * alone, and so does the result. */
+/* Compute dweight. The batch is cut into parts with separate sums, so that all
+ * threads have work even with few filters. The number of parts, and so the
+ * result, depends on the shape alone. */
 static int backward_filters(float *dweight, const float *dy, const float *x,
                             const struct conv *s) {
     const size_t chunks = (s->columns + COLS - 1) / COLS;
@@ -331,7 +336,7 @@ static int backward_filters(float *dweight, const float *dy, const float *x,
     const int parts = (int)(chunks < most ? chunks : most);
     const int width = ceil_div(s->oc, TILE_COLS) * TILE_COLS;
     const size_t sum = (size_t)s->k * width;
-    // TILE_ROWS more: the last tile of a block may read past its end.
+    // TILE_ROWS more, since the last tile of a block may read past its end.
     const size_t cols = (size_t)(s->depth + TILE_ROWS) * COLS_ROW;
     const size_t own = cols + panel_size(TILE_COLS, COLS);
     const size_t wanted = parts * sum + omp_get_max_threads() * own;
@@ -375,7 +380,7 @@ static int backward_filters(float *dweight, const float *dy, const float *x,
     return interrupted ? weft_fail(WEFT_EINTR, "conv2d: Ctrl-C") : WEFT_OK;
 }
 
-/* dbias: the sum of each filter's dy, in double. */
+/* Compute dbias: the sum of each filter's dy, in double. */
 static void backward_bias(float *dbias, const float *dy, const struct conv *s) {
 #pragma omp parallel for schedule(static)
     for (int o = 0; o < s->oc; o++) {

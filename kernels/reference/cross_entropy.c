@@ -1,12 +1,12 @@
 /* cross_entropy.c -- softmax and its loss in plain C, a row at a time.
  *
- * Once the row's maximum is subtracted, the largest exponential is exp(0) = 1:
- * none overflows, and their sum is at least 1. */
+ * After the row's maximum is subtracted, the largest exponential is exp(0) = 1.
+ * So no exponential overflows, and their sum is at least 1. */
 #include <math.h>
 
 #include "reference.h"
 
-/* prob = softmax(x); returns -log of its element `target`. */
+/* Compute prob = softmax(x), and return -log of its element `target`. */
 static double softmax_row(float *prob, const float *x, int64_t target,
                           int classes) {
     float most = x[0];
@@ -18,7 +18,8 @@ static double softmax_row(float *prob, const float *x, int64_t target,
     }
     const float scale = (float)(1.0 / sum);
     for (int j = 0; j < classes; j++) prob[j] *= scale;
-    // Not log(prob): a probability that is 0 in float has a finite logarithm.
+    // This differs from log(prob): even a probability that is 0 in float has a
+    // finite logarithm.
     return log(sum) - ((double)x[target] - most);
 }
 

@@ -1,4 +1,4 @@
-/* gemm.h -- code that matrix products and convolutions in plain C share:
+/* gemm.h -- code shared by matrix products and convolutions in plain C:
  * packing, and the product of two packed panels.
  *
  *            b_s: k rows of TILE_COLS floats, one row after the other
@@ -10,8 +10,8 @@
  *
  * A panel is a strip of a matrix copied so that the inner loop reads it
  * sequentially: element (i,p), i across the strip and p along k, is panel[p *
- * width + i]. That costs one pass over the matrix and saves strided loads,
- * whatever the matrix's own layout. */
+ * width + i]. That costs one pass over the matrix and avoids strided loads, for
+ * any layout of the matrix. */
 #ifndef WEFT_GEMM_H
 #define WEFT_GEMM_H
 #include <stdlib.h>
@@ -19,23 +19,24 @@
 
 #include "simd.h"
 
-/* A full tile fills the registers: 2 * 14 sums + 2 of b + 1 of a = 31 of 32. */
+/* A full tile fills the registers: 2 * 14 sums, 2 vectors of b and 1 of a take
+ * 31 of 32. */
 enum { TILE_ROWS = VREGS == 32 ? 14 : 6, TILE_COLS = 2 * VLEN };
 
 SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 
 SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-/* Return the rows of the tiles that cover `count` rows: as few tiles as
- * possible, all of one height, since a tile costs the same whether its last
- * rows count or not. 64 rows are 5 tiles of 13, not 4 of 14 and one of 8. */
+/* Return the number of rows of the tiles that cover `count` rows. There are as
+ * few tiles as possible, all of the same height, since a tile costs the same
+ * whether its last rows are used or not. 64 rows are 5 tiles of 13, not 4 of 14
+ * and one of 8. */
 SIMD_INLINE int tile_rows(int count) {
     return ceil_div(count, ceil_div(count, TILE_ROWS));
 }
 
-/* Transpose a square of VLEN x VLEN floats. After swapping bit s of row and
- * lane for s = 1, 2, 4, ... every element is where row and lane are
- * exchanged. */
+/* Transpose a square of VLEN x VLEN floats. For s = 1, 2, 4, ... swap bit s of
+ * row and lane; then every element has row and lane exchanged. */
 SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
     const vint lane = viota();
 #pragma GCC unroll 4
@@ -53,22 +54,23 @@ SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
     }
 }
 
-/* Return the floats that pack_panel() may touch of a panel of `k` rows. */
+/* Return the number of floats of a panel of `k` rows that pack_panel() may
+ * write. */
 SIMD_INLINE size_t panel_size(int width, int k) {
     return (size_t)width * k + VLEN;
 }
 
 /* Copy element (i,p) of the strip, src[i * across + p * along], to panel[p *
- * width + i]. Only `count` of the `width` i exist; the rest become zeros, which
- * add nothing. One of the two strides should be 1. */
+ * width + i]. Only `count` of the `width` rows i exist; the rest become zeros,
+ * which add nothing. One of the two strides should be 1. */
 static inline __attribute__((unused)) void
 pack_panel(float *panel, int width, const float *src, size_t across,
            size_t along, int count, int k) {
     int p0 = 0;
     if (along == 1) {
-        // Rows become columns: a square at a time, in registers. A store may
-        // run past the end of its row, so the last squares go first, and their
-        // excess is then overwritten.
+        // Turn rows into columns, a square at a time, in registers. A store may
+        // run past the end of its row, so the last squares go first, and later
+        // squares overwrite their excess.
         for (; p0 + VLEN <= k; p0 += VLEN)
             for (int i0 = (width - 1) / VLEN * VLEN; i0 >= 0; i0 -= VLEN) {
                 vfloat v[VLEN];
@@ -92,7 +94,8 @@ pack_panel(float *panel, int width, const float *src, size_t across,
                 i < count ? src[i * across + p0 * along] : 0.0f;
 }
 
-/* tile (rows,TILE_COLS) = a (rows,k) @ b (k,TILE_COLS); see tile_fma(). */
+/* Compute tile (rows,TILE_COLS) = a (rows,k) @ b (k,TILE_COLS); see
+ * tile_fma(). */
 SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
                             ptrdiff_t a_row, ptrdiff_t a_k, const float *b,
                             ptrdiff_t b_k, int k) {
@@ -107,8 +110,9 @@ SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
     }
 }
 
-/* Do the same for a number of rows known only at run time: one copy of the loop
- * for each. a_row 0 stands for a packed panel: (1, rows). */
+/* Do the same for a number of rows known only at run time, with one copy of the
+ * loop for each number. a_row 0 stands for a packed panel, whose strides are
+ * (1, rows). */
 SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
                               ptrdiff_t a_row, const float *b, ptrdiff_t b_k,
                               int k) {
@@ -138,7 +142,8 @@ SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
 #undef TILE_CASE
 }
 
-/* Return `count` floats that start on a cache line, or NULL; free() them. */
+/* Return `count` floats that start at a cache line, or NULL if the memory does
+ * not suffice. The caller must free() them. */
 SIMD_INLINE float *alloc_floats(size_t count) {
     return (float *)aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64);
 }

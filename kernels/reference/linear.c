@@ -1,4 +1,5 @@
-/* linear.c -- y = x @ weight^T + bias in plain C: the product of matmul.c. */
+/* linear.c -- y = x @ weight^T + bias in plain C: the matrix product of
+ * matmul.c. */
 #include "gemm.h"
 #include "reference.h"
 
@@ -6,13 +7,14 @@ int linear_reference(float *y, const float *x, const float *weight,
                      const float *bias, int n, int in, int out) {
     const struct weft_matmul_options options = {
         .trans_b = 1, .alpha = 1.0f, .beta = bias ? 1.0f : 0.0f};
-    if (bias) // the product is added to it
+    if (bias) // the product is added to the bias
         for (int i = 0; i < n; i++)
             memcpy(y + (size_t)i * out, bias, out * sizeof(float));
     return matmul_reference(y, x, weight, n, out, in, &options);
 }
 
-/* dbias: sum the columns of dy in double, a few vectors of them at once. */
+/* Compute dbias: sum the columns of dy in double, a few vectors of them at a
+ * time. */
 static void backward_bias(float *dbias, const float *dy, int n, int out) {
     enum { WIDTH = 64 };
 #pragma omp parallel for schedule(static) if ((double)n * out > 1e5)

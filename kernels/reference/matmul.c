@@ -1,10 +1,10 @@
 /* matmul.c -- c = alpha * a @ b + beta * c + bias in plain C, blocked for every
  * level of memory: rung reference.
  *
- * Before:  matmul_simd.c has one core, and with many rows it reads its strips
+ * Before:  matmul_simd.c uses one core, and with many rows it reads its strips
  *          of a from L3 once for every 32 columns.
- * Idea:    blocks for each cache, and blocks of c for each core. The scheme is
- *          Goto's and van de Geijn's ("Anatomy of high-performance matrix
+ * Idea:    block for each cache, and give each core blocks of c. The scheme is
+ *          that of Goto and van de Geijn ("Anatomy of high-performance matrix
  *          multiplication", 2008), with a and b exchanged:
  *
  *   registers  a tile of c, 14 x 32 with AVX-512; it is added to c from there
@@ -13,12 +13,13 @@
  *   L2         a block of b, BK x BN (1 MiB at most): all panels of a pass by
  *   L3         c, which is read and written once for each BK of k
  *
- * Each thread takes blocks of c and packs its own operands: it waits for no
- * other thread. Every sum is added in the same order, however many threads
- * there are, so the result is the same too.
+ * Each thread takes blocks of c and packs the operands for them, so it waits
+ * for no other thread. Every sum is added in the same order regardless of the
+ * number of threads, so the result is the same too.
  *
- * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
- *          small beside them: about the speed of OpenBLAS and MKL.
+ * Prediction: a tile does 28 multiply-adds in 14 cycles, and packing and c cost
+ *          little in comparison. So the speed is about that of OpenBLAS and
+ *          MKL.
  * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 246, on two 458
  *          (NumPy 246, 457; torch.mm, which is MKL, 111, 219); 2048^3 250, 481
  *          (NumPy 248, 473; torch.mm 112, 220): NumPy's speed or up to 1.6 %
@@ -28,7 +29,7 @@
  *          while the sums are added brought 3.5 %, blocks of k twice as deep 2
  *          %, loops that begin at a cache line up to 5 %. Packing a's next
  *          panel in the meantime and huge pages gain nothing. */
-// Without this, a tile's speed depends, by 5 %, on the address of its loop.
+// Without this flag, a tile's speed varies by 5 % with the address of its loop.
 /* g++: -falign-loops=64 */
 #include "gemm.h"
 #include "reference.h"
@@ -37,11 +38,12 @@
 #include <omp.h>
 
 enum {
-    BK = 512, // deep enough to make loading and storing a tile of c cheap
-    BN = 512, // columns packed at a time
-    A_ROW = BK + 16, // from row to row of a's panel: in different L1 sets
-    STEPS = 16,      // of k, between two prefetches of a
-    AHEAD = 8,       // rows of b that are fetched into L1 before their use
+    BK = 512,        // deep enough that the loads and stores of c cost little
+    BN = 512,        // columns packed at a time
+    A_ROW = BK + 16, // floats between rows of a's panel, which puts them into
+                     // different L1 sets
+    STEPS = 16,      // steps of k between two prefetches of a
+    AHEAD = 8,       // rows of b that are fetched into L1 before they are used
     LINE = 16,       // floats in a cache line
     PACKING = 32     // cost of packing a row or column, in elements of c
 };
@@ -54,31 +56,33 @@ struct product {
     float alpha, beta;
     const float *bias; // (n), or NULL
     int relu;
-    int depth;      // of a block of k: at most BK, equal for all but the last
-    int rows, cols; // of a block of c
+    int depth;      // steps of k in a block: at most BK, equal for all but the
+                    // last
+    int rows, cols; // size of a block of c
 };
 
-/* The part of the product being computed, rows [i0, i0 + m) and so on. */
+/* The part of the product that is being computed, rows [i0, i0 + m) and so
+ * on. */
 struct block {
     int i0, m, j0, n, k0, k;
 };
 
-/* Rows of a that a tile fetches into L2, for the next panel. */
+/* Rows of a that a tile fetches into L2 for the next panel. */
 struct upcoming {
     const float *a;
-    size_t row; // from one row to the next
+    size_t row; // floats from one row to the next
     int rows;
 };
 
-/* Each thread's room for packed panels. It persists from call to call: fresh
- * memory would cost a page fault for every 4 KiB. */
+/* Each thread's room for packed panels. It persists from call to call, since
+ * fresh memory would cost a page fault for every 4 KiB. */
 static _Thread_local float a_packed[TILE_ROWS * A_ROW]
     __attribute__((aligned(64)));
 static _Thread_local float b_packed[BN * BK + VLEN]
     __attribute__((aligned(64)));
 
-/* Return the `count` floats at `src` as a vector; zeros follow if `end` is
- * near. */
+/* Return the `count` floats at `src` as a vector, with zeros after them if
+ * `end` is near. */
 static vfloat load_before(const float *src, int count, const float *end) {
     if (end - src >= VLEN) return vload(src);
     vfloat v = {0};
@@ -86,8 +90,8 @@ static vfloat load_before(const float *src, int count, const float *end) {
     return v;
 }
 
-/* Copy a strip of a, row by row: panel[r * A_ROW + p]. If a is transposed, its
- * columns become rows a square at a time, in registers. */
+/* Copy a strip of a, row by row, to panel[r * A_ROW + p]. If a is transposed,
+ * its columns become rows, a square at a time, in registers. */
 static void pack_a(float *panel, const struct product *q, const float *a,
                    int rows, int k) {
     if (q->a_k == 1) {
@@ -108,9 +112,9 @@ static void pack_a(float *panel, const struct product *q, const float *a,
         }
 }
 
-/* Pack the block of b, panel by panel. If its rows are contiguous in memory,
- * pack four rows at a time instead, so that each page is visited once, and
- * fetch the next four rows meanwhile. */
+/* Pack the block of b, panel by panel. If the rows of b are contiguous in
+ * memory, pack four rows at a time instead, so that each page is visited once,
+ * and meanwhile fetch the next four rows. */
 static void pack_b(float *packed, const struct product *q,
                    const struct block *s) {
     enum { ROWS = 4 };
@@ -132,7 +136,8 @@ static void pack_b(float *packed, const struct product *q,
 }
 
 /* Compute c's tile from the finished product `tile`. The first block of k
- * applies beta, the last one bias and ReLU; a block may be both or neither. */
+ * applies beta, the last block bias and ReLU; a block may be both or
+ * neither. */
 static void store_tile(const struct product *q, const struct block *s, float *c,
                        const float *tile, const float *bias, int rows,
                        int cols) {
@@ -142,8 +147,8 @@ static void store_tile(const struct product *q, const struct block *s, float *c,
             float x = q->alpha * tile[j];
             if (!first)
                 x += c[j];
-            else if (q->beta != 0.0f) // else the old c may be NaN and is not
-                                      // read
+            else if (q->beta != 0.0f) // otherwise the old c, which may be NaN,
+                                      // is not read
                 x += q->beta * c[j];
             if (last && bias) x += bias[j];
             if (last && q->relu) x = x < 0.0f ? 0.0f : x;
@@ -151,8 +156,8 @@ static void store_tile(const struct product *q, const struct block *s, float *c,
         }
 }
 
-/* Do STEPS steps of k, and fetch the rows of b that come AHEAD steps later from
- * L2: the processor's own prefetching begins too late. */
+/* Do STEPS steps of k, and fetch from L2 the rows of b that are needed AHEAD
+ * steps later, since the processor's own prefetching begins too late. */
 SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
                                 const float *b_s) {
 #pragma GCC unroll 4
@@ -163,11 +168,12 @@ SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
     }
 }
 
-/* Multiply two panels; add the product to the rows of c or, with `add` 0, store
- * it there. c_row: from one row of c to the next. Each row of c is fetched into
- * L1 while its sums are added. All of c is loaded before any of it is stored,
- * the last row first: rows that are a power of two apart compete for the same
- * places of L1, and a load waits for a store 4 KiB away. */
+/* Multiply two panels, and add the product to the rows of c or, with `add` 0,
+ * store it there. c_row: floats from one row of c to the next. Each row of c is
+ * fetched into L1 while its sums are added. All of c is loaded before any of it
+ * is stored, the last row first. There are two reasons: rows that are a power
+ * of two apart compete for the same places of L1, and a load waits for a store
+ * 4 KiB away. */
 SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
                                 int add, const float *a_s, const float *b_s,
                                 int k, const struct upcoming *next) {
@@ -229,8 +235,8 @@ static void multiply_tile(int rows, float *c, size_t c_row, float alpha,
 #undef TILE_CASE
 }
 
-/* Compute a row of tiles: the panel of a that begins at `row` with all panels
- * of b. */
+/* Compute a row of tiles from the panel of a that begins at `row` and all
+ * panels of b. */
 static void multiply_rows(const struct product *q, const struct block *s,
                           int row, float *a_s, const float *b_s) {
     const int rows = min_int(TILE_ROWS, s->m - row);
@@ -238,7 +244,8 @@ static void multiply_rows(const struct product *q, const struct block *s,
         q->a_k == 1 ? min_int(TILE_ROWS, s->m - row - rows) : 0;
     const float *a = q->a + (s->i0 + row) * q->a_m + s->k0 * q->a_k;
     pack_a(a_s, q, a, rows, s->k);
-    // The product of tiles at an edge, or with more to do than an addition.
+    // Store the product to a separate tile at an edge, or if c needs more than
+    // an addition.
     float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
     const int first = s->k0 == 0, last = s->k0 + s->k == q->k;
     const int plain =
@@ -265,7 +272,8 @@ static void multiply_rows(const struct product *q, const struct block *s,
     }
 }
 
-/* Compute one block of c, over all of k; return whether Ctrl-C was pressed. */
+/* Compute one block of c over all of k, and return whether Ctrl-C was
+ * pressed. */
 static int multiply_block(const struct product *q, int i0, int j0) {
     struct block s = {.i0 = i0,
                       .m = min_int(q->rows, q->m - i0),
@@ -281,13 +289,14 @@ static int multiply_block(const struct product *q, int i0, int j0) {
     return 0;
 }
 
-/* Choose the blocks of c: enough for all threads, yet large and nearly square,
- * since each packs its rows of a and its columns of b. */
+/* Choose the blocks of c. There must be enough for all threads, but they should
+ * be large and nearly square, since each packs its rows of a and its columns of
+ * b. */
 static void choose_blocks(struct product *q, int threads) {
     const int fewest = ceil_div(q->n, BN);
     double least = INFINITY;
     for (int wide = fewest; wide <= fewest + threads; wide++) {
-        const int rounds = ceil_div(wide, threads); // per thread
+        const int rounds = ceil_div(wide, threads); // blocks per thread
         const int high = rounds * threads / wide;
         const int rows = ceil_div(q->m, high);
         const int cols = TILE_COLS * ceil_div(ceil_div(q->n, TILE_COLS), wide);

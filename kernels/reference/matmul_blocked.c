@@ -1,25 +1,27 @@
-/* matmul_blocked.c -- matmul in plain C: a block of b that the cache keeps.
+/* matmul_blocked.c -- matmul in plain C: a block of b that stays in the cache.
  *
  * Before:  ikj reads all of b once more for each row of c.
- * Idea:    take a block of b, BK x BN, that fits the L2 cache (256 KiB), and
- *          multiply every row of a with it before the next block: b is read
- *          from memory once, not m times. Four rows of it are used at once, so
- *          that an element of c is loaded and stored once for four
+ * Idea:    take a block of b, BK x BN, that fits into the L2 cache (256 KiB),
+ *          and multiply every row of a with it before the next block. So b is
+ *          read from memory once, not m times. Four rows of the block are used
+ *          together, so that an element of c is loaded and stored once for four
  *          multiply-adds.
- * Prediction: b once from memory: as fast at 2048^3 as at 1024^3. By the loads
- *          below, at most 4 / 5 of a core's peak.
+ * Prediction: since b is read from memory once, 2048^3 is as fast as 1024^3.
+ *          The loads limit it to 4 / 5 of a core's peak.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 63, 2048^3 60
- *          (NumPy 246, 248): alike, but 23 % of a core's peak.
+ *          (NumPy 246, 248): equally fast, but 23 % of a core's peak.
  * Limit:   still 5 loads and a store for 4 multiply-adds, while a core can do 2
- *          loads and 2 multiply-adds at a time: it waits for loads. */
+ *          loads and 2 multiply-adds at the same time, so it waits for
+ *          loads. */
 #include "matmul_c.h"
 
 enum { BK = 128, BN = 512 };
 
 static inline int least(int a, int b) { return a < b ? a : b; }
 
-/* c (n) += four rows of b times a factor each; their elements are `step` apart.
- * If step is a constant at the call, this compiles to a loop of vectors. */
+/* Add four rows of b, each times a factor, to c (n); their elements are `step`
+ * apart. If step is a constant at the call, this compiles to a loop over
+ * vectors. */
 static inline __attribute__((always_inline)) void
 add_rows(float *restrict c, const float factors[4], const float *b0, size_t row,
          size_t step, int n) {
@@ -31,7 +33,7 @@ add_rows(float *restrict c, const float factors[4], const float *b0, size_t row,
                   f2 * b2[col * step] + f3 * b3[col * step];
 }
 
-/* c (n) += a (depth) @ a block of b (depth,n). */
+/* Add a (depth) @ a block of b (depth,n) to c (n). */
 static void add_block(float *restrict c, const float *a, const float *b,
                       const struct strides *s, float alpha, int depth, int n) {
     int i = 0;

@@ -1,5 +1,5 @@
-/* matmul_c.h -- code that the plain C rungs of matmul share: the layout of a
- * and b, and the final value of an element of c. */
+/* matmul_c.h -- code shared by the plain C rungs of matmul: the layout of a and
+ * b, and the final value of an element of c. */
 #ifndef WEFT_MATMUL_C_H
 #define WEFT_MATMUL_C_H
 #include "reference.h"
@@ -19,22 +19,23 @@ strides_of(int m, int n, int k, const struct weft_matmul_options *options) {
     return s;
 }
 
-/* Return what c's old value adds to a sum; with beta 0 it is not read: it may
-   be NaN. */
+/* Return the contribution of c's old value to a sum. With beta 0 the old value,
+   which may be NaN, is not read. */
 static inline float begin(const float *c,
                           const struct weft_matmul_options *options) {
     return options->beta == 0.0f ? 0.0f : options->beta * *c;
 }
 
-/* Return the element of column `col` from its sum, which includes alpha and
- * beta. */
+/* Return the element of column `col` from its sum, which already includes alpha
+ * and beta. */
 static inline float finish(float sum, int col,
                            const struct weft_matmul_options *options) {
     if (options->bias) sum += options->bias[col];
     return options->relu && sum < 0.0f ? 0.0f : sum; // a NaN stays a NaN
 }
 
-/* Begin the rows [first,end) of c, or finish them. */
+/* Set the rows [first,end) of c to their initial values, or compute their final
+ * values. */
 static inline void begin_rows(float *c, int n, int first, int end,
                               const struct weft_matmul_options *options) {
     for (size_t i = (size_t)first * n; i < (size_t)end * n; i++)

@@ -1,15 +1,16 @@
-/* matmul_ijk.c -- matmul in plain C, first rung: the definition, word for word.
+/* matmul_ijk.c -- matmul in plain C, first rung: the definition, translated
+ * literally.
  *
  * Idea:    an element of c is the sum of a row of a times a column of b.
- * Prediction: an addition takes 4 cycles and waits for the one before: at most
- *          1.7 GFLOP/s at 3.4 GHz, if b arrived in time; less, since it does
- *          not.
+ * Prediction: an addition takes 4 cycles and waits for the previous one. That
+ *          gives at most 1.7 GFLOP/s at 3.4 GHz, and less because b does not
+ *          arrive in time.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 0.68.
- * Limit:   down a column of b each step moves a whole row further. Of the 64
- *          bytes that the cache fetches, 4 are used, and they are evicted when
- *          the next column needs its neighbours. The sum is also a chain: an
- *          addition waits for the one before, so the compiler cannot use
- *          vectors.
+ * Limit:   down a column of b, each step moves a whole row further. Of the 64
+ *          bytes that the cache fetches, only 4 are used before they are
+ *          evicted, and the next column fetches them again. In addition, the
+ *          sum is a chain in which an addition waits for the previous one, so
+ *          the compiler cannot use vectors.
  * Lesson:  notebooks/05_c_and_cffi.ipynb */
 #include "matmul_c.h"
 

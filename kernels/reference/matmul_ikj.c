@@ -1,23 +1,25 @@
-/* matmul_ikj.c -- matmul in plain C: the two inner loops change places.
+/* matmul_ikj.c -- matmul in plain C: the two inner loops are exchanged.
  *
- * Before:  ijk walks down columns of b, a cache line for every number.
- * Idea:    one element of a times a whole row of b, added to a whole row of c.
- *          Both are read sequentially, and their elements do not wait for each
- *          other: the compiler uses vectors.
+ * Before:  rung ijk walks down columns of b and fetches a cache line for every
+ *          number.
+ * Idea:    multiply one element of a by a whole row of b, and add the result to
+ *          a whole row of c. Both rows are read sequentially, and their
+ *          elements do not wait for each other, so the compiler uses vectors.
  * Prediction: b is read once for each row of c, 4.3 GB at 1024^3 and 34 GB at
  *          2048^3. A cache that delivers 50 GB/s allows 25 GFLOP/s; if b is too
  *          large for it, memory sets the pace.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 52, 2048^3 53: b
  *          arrived at 104 GB/s, from L3 each time.
- * Limit:   for each row of c all of b is read from a cache that does not hold
- *          it; and every multiply-add loads and stores its element of c.
+ * Limit:   for each row of c, all of b is read from a cache too small to hold
+ *          it. In addition, every multiply-add loads and stores its element of
+ *          c.
  * Lesson:  notebooks/05_c_and_cffi.ipynb */
 #include "matmul_c.h"
 
-/* c (n) += factor * a row of b, whose elements are `step` apart. */
+/* Add factor * a row of b, whose elements are `step` apart, to c (n). */
 static void add_row(float *restrict c, float factor, const float *b,
                     size_t step, int n) {
-    if (step == 1) // known to be 1: a loop of vectors
+    if (step == 1) // with a constant step, the loop uses vectors
         for (int col = 0; col < n; col++) c[col] += factor * b[col];
     else
         for (int col = 0; col < n; col++) c[col] += factor * b[col * step];

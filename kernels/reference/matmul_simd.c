@@ -1,25 +1,25 @@
 /* matmul_simd.c -- matmul in plain C: a tile of c that stays in registers.
  *
- * Before:  blocked loads and stores c once for four multiply-adds, and all of
- *          it through L2.
+ * Before:  rung blocked loads and stores an element of c once for four
+ *          multiply-adds, and all of c passes through L2.
  * Idea:    a tile of c, 14 x 32 with AVX-512 (simd.h has the sizes for others),
  *          stays in registers over BK of k: 2 vectors of b and 14 numbers of a
  *          feed 28 multiply-adds. Strips of a and b are copied beforehand
  *          (gemm.h), so that both are read sequentially. One strip of b, 32
  *          KiB, stays in L1 while all strips of a pass by.
- * Prediction: 16 loads for 28 multiply-adds of vectors: the multiply-adds set
- *          the pace, so about NumPy's speed.
+ * Prediction: with 16 loads for 28 multiply-adds of vectors, the multiply-adds
+ *          set the pace. So the speed is about that of NumPy.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 185, 2048^3 164
  *          (NumPy 246, 248; torch.mm 111, 112).
- * Limit:   one core; and if m is large, the strips of a, m x BK floats, come
- *          from L3 once for every 32 columns. matmul.c blocks for that, too,
- *          and gives every core its part. */
+ * Limit:   it uses one core. In addition, if m is large, the strips of a, m x
+ *          BK floats, come from L3 once for every 32 columns. matmul.c adds
+ *          blocks for that cache, and divides the work among the cores. */
 #include "gemm.h"
 #include "matmul_c.h"
 
 enum { BK = 256 };
 
-/* c's rows x cols elements at `c` += alpha * tile. */
+/* Add alpha * tile to c's rows x cols elements at `c`. */
 static void add_tile(float *c, int n, const float *tile, int rows, int cols,
                      float alpha) {
     for (int i = 0; i < rows; i++)
@@ -27,7 +27,8 @@ static void add_tile(float *c, int n, const float *tile, int rows, int cols,
             c[(size_t)i * n + j] += alpha * tile[i * TILE_COLS + j];
 }
 
-/* c += alpha * a (m,depth) @ b (depth,n), with room for packed strips. */
+/* Add alpha * a (m,depth) @ b (depth,n) to c; the arguments include room for
+ * packed strips. */
 static void add_slice(float *c, const float *a, const float *b, int m, int n,
                       int depth, const struct strides *s, float alpha,
                       float *a_s, float *b_s) {

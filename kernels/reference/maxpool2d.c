@@ -1,9 +1,10 @@
-/* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time: all
- * of them read the same position of their window, then the next. So the inner
- * loop runs along a row, whatever the window's size. */
+/* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time. All
+ * windows of the row read the same position, then the next. So the inner loop
+ * runs along a row, for windows of any size. */
 #include "reference.h"
 
-/* Pool a row of `ow` windows whose top row is x, rows w apart. */
+/* Pool a row of `ow` windows. x is the first of their pixel rows, which are w
+ * apart. */
 static void pool_row(float *restrict y, int32_t *restrict argmax,
                      const float *restrict x, int w, int ow, int kh, int kw) {
     for (int col = 0; col < ow; col++) {
@@ -14,7 +15,8 @@ static void pool_row(float *restrict y, int32_t *restrict argmax,
         const float *row = x + (size_t)(k / kw) * w + k % kw;
         for (int col = 0; col < ow; col++) {
             const float value = row[(size_t)col * kw], most = y[col];
-            // The second half: a NaN beats every number, but no NaN before it.
+            // The second condition: a NaN beats every number, but not an
+            // earlier NaN.
             const int wins =
                 (value > most) | ((value != value) & (most == most));
             y[col] = wins ? value : most;
@@ -41,7 +43,7 @@ int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
     return interrupted ? weft_fail(WEFT_EINTR, "maxpool2d: Ctrl-C") : WEFT_OK;
 }
 
-/* Write dx's row `i` of a window row: dy at the maximum, else 0. */
+/* Write row `i` of dx within a row of windows: dy at the maximum, else 0. */
 static void spread_row(float *restrict dx, const float *restrict dy,
                        const int32_t *restrict argmax, int i, int w, int ow,
                        int kw) {
@@ -49,7 +51,7 @@ static void spread_row(float *restrict dx, const float *restrict dy,
         for (int j = 0; j < kw; j++)
             dx[(size_t)col * kw + j] =
                 argmax[col] == i * kw + j ? dy[col] : 0.0f;
-    for (int col = ow * kw; col < w; col++) dx[col] = 0.0f; // in no window
+    for (int col = ow * kw; col < w; col++) dx[col] = 0.0f; // no window
 }
 
 int maxpool2d_reference_backward(float *dx, const float *dy,

@@ -2,8 +2,9 @@
  *
  * <op>_reference() takes the arguments of weft_<op>() except the rung and the
  * stream, with the same meaning (weft.h). The launcher in <op>.cu has checked
- * them. Functions return a status; they may use every thread that OpenMP
- * provides, free what they allocate, and end early on Ctrl-C. */
+ * them. Functions return a weft_status. They may use every thread that OpenMP
+ * provides, must free the memory that they allocate, and end early on
+ * Ctrl-C. */
 #ifndef WEFT_REFERENCE_H
 #define WEFT_REFERENCE_H
 #include "../weft.h"
@@ -11,19 +12,19 @@
 extern "C" {
 #endif
 
-/* From common.cu, for .c files, which cannot include internal.cuh: record a
- * message for weft_last_error() and return `status`. */
+/* Record a message for weft_last_error() and return `status`. common.cu defines
+ * it; this declaration is for .c files, which cannot include internal.cuh. */
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Whether Ctrl-C has been pressed since the launcher was entered. This is
- * cheap: one load. Long loops call it once per outermost block of work. */
+/* Return whether Ctrl-C has been pressed since the launcher was entered. This
+ * costs a single load. Long loops call it once per outermost block of work. */
 int weft_interrupted(void);
 
 int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                      int k, const struct weft_matmul_options *options);
 
-/* The rungs below it: the same on one thread. options is required. */
+/* The lower rungs of matmul, which use one thread; options must not be NULL. */
 int matmul_ijk(float *c, const float *a, const float *b, int m, int n, int k,
                const struct weft_matmul_options *options);
 int matmul_ikj(float *c, const float *a, const float *b, int m, int n, int k,

@@ -1,10 +1,11 @@
-/* relu.c -- max(x, 0) in plain C: bound by memory, so one vectorised pass. */
+/* relu.c -- max(x, 0) in plain C. Memory is the limit, so one vectorised pass
+ * suffices. */
 #include "reference.h"
 
 /* Elements processed between interrupt checks: 64 MiB per array. */
 enum { CHUNK = 1 << 24 };
 
-/* Below this count a second thread costs more than it saves. */
+/* Below this number of elements, a second thread costs more than it saves. */
 enum { ALONE = 1 << 15 };
 
 int relu_reference(float *y, const float *x, size_t count) {
@@ -12,7 +13,7 @@ int relu_reference(float *y, const float *x, size_t count) {
         const size_t end = count - start < CHUNK ? count : start + CHUNK;
         if (weft_interrupted()) return weft_fail(WEFT_EINTR, "relu: Ctrl-C");
 #pragma omp parallel for simd schedule(static) if (count > ALONE)
-        // A NaN compares false: with this comparison it stays a NaN.
+        // A comparison with a NaN is false, so a NaN stays a NaN.
         for (size_t i = start; i < end; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
     }
     return WEFT_OK;

@@ -1,10 +1,10 @@
-/* sgd.c -- param -= lr * grad in plain C: bound by memory. */
+/* sgd.c -- param -= lr * grad in plain C, limited by memory. */
 #include "reference.h"
 
 /* Elements processed between interrupt checks: 64 MiB per array. */
 enum { CHUNK = 1 << 24 };
 
-/* Below this count a second thread costs more than it saves. */
+/* Below this number of elements, a second thread costs more than it saves. */
 enum { ALONE = 1 << 15 };
 
 int sgd_reference(float *param, const float *grad, size_t count, float lr) {

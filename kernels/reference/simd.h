@@ -1,8 +1,8 @@
 /* simd.h -- vectors as wide as this machine's registers, for the plain C rungs.
  *
- * GCC's vector extensions make one source serve AVX-512, AVX2, SSE and Arm: a
- * vfloat is added, multiplied and compared like a float, lane by lane. Its
- * width is chosen here, at compile time, from the instructions that -march
+ * With GCC's vector extensions, one source serves AVX-512, AVX2, SSE and Arm. A
+ * vfloat is added, multiplied and compared like a float, lane by lane. This
+ * header chooses its width at compile time from the instructions that -march
  * allows. It must not be wider than a register: 512-bit vectors built for AVX2
  * spill in every inner loop and run at a fiftieth of the speed. */
 #ifndef WEFT_SIMD_H
@@ -22,7 +22,7 @@ enum { VLEN = 4, VREGS = 32 };
 enum { VLEN = 4, VREGS = 16 };
 #endif
 
-/* aligned(4): any float array may be loaded. */
+/* aligned(4), so that any float array may be loaded. */
 typedef float vfloat
     __attribute__((vector_size(4 * VLEN), aligned(4), may_alias));
 typedef int32_t vint
@@ -46,9 +46,9 @@ SIMD_INLINE vint viota(void) {
     return lanes;
 }
 
-/* Select lane by lane: a where `mask` is -1 (as comparisons give it), b where
- * it is 0. In C, unlike C++, vectors have no ?:. Compilers make one blend of
- * this. */
+/* Select lane by lane: a where `mask` is -1 (a true comparison), b where it is
+ * 0. In C, unlike C++, vectors have no ?: operator. Compilers turn this into
+ * one blend. */
 SIMD_INLINE vfloat vselect(vint mask, vfloat a, vfloat b) {
     return (vfloat)(((vint)a & mask) | ((vint)b & ~mask));
 }
@@ -65,16 +65,16 @@ SIMD_INLINE float vsum(vfloat v) {
     return sum;
 }
 
-/* acc (rows, 2 vectors) += a (rows,k) @ b (k, 2 vectors): the inner loop of
- * every product in the plain C rungs. Element (r,i) of a is a[r * a_row + i *
- * a_k]; row i of b starts at b + i * b_k.
+/* Add a (rows,k) @ b (k, 2 vectors) to acc (rows, 2 vectors). This is the inner
+ * loop of every product in the plain C rungs. Element (r,i) of a is a[r * a_row
+ * + i * a_k]; row i of b starts at b + i * b_k.
  *
  * Each b vector is loaded once for `rows` multiply-adds and each element of a
  * broadcast once for two. So the loop is bound by arithmetic as soon as it has
  * enough independent sums to hide their latency: at least 8. It runs at full
- * speed only if rows, a_row, a_k and b_k are constants at the call: the loop
- * over rows then vanishes, acc stays in registers and every address is a base
- * plus a constant. 2 * rows + 3 must not exceed VREGS. */
+ * speed only if rows, a_row, a_k and b_k are constants at the call. Then the
+ * loop over rows is unrolled, acc stays in registers, and every address is a
+ * base plus a constant. 2 * rows + 3 must not exceed VREGS. */
 SIMD_INLINE void tile_fma(int rows, vfloat (*acc)[2], const float *a,
                           ptrdiff_t a_row, ptrdiff_t a_k, const float *b,
                           ptrdiff_t b_k, int k) {

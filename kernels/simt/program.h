@@ -1,9 +1,9 @@
-/* program.h -- the headers that nvcc includes by itself in a whole program's
- * .cu.
+/* program.h -- the headers that nvcc implicitly includes in the .cu files of a
+ * whole program.
  *
  * lib/weft/csource/rewriter/preprocess.py includes it before the first line of
- * every source. A cell of a notebook does without it: <math.h> alone would
- * double the time to compile a cell. */
+ * every source. A notebook's cell does not include it, since <math.h> alone
+ * would double the time to compile a cell. */
 #ifndef SIMT_PROGRAM_H
 #define SIMT_PROGRAM_H
 #include <assert.h>
@@ -22,8 +22,7 @@
 
 #include "cuda_runtime.h"
 
-/* The toolkit's own include guards: headers test them to find what is
- * included. */
+/* The include guards of the toolkit, which other headers test. */
 #define __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_API_H__
 #define __DRIVER_TYPES_H__

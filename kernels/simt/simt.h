@@ -1,4 +1,4 @@
-/* simt.h -- CUDA C for g++: the declarations that nvcc provides by itself.
+/* simt.h -- CUDA C for g++: the declarations that nvcc provides implicitly.
  *
  *     runtime/   fibers, barriers, launches, faults, limits of time
  *     api/       the host's functions: cudaMalloc(), streams, graphs, ...
@@ -11,30 +11,30 @@
  *     simt_runtime.h  functions of this runtime alone: orders, limits, faults
  *
  * All .cpp files except program/start.cpp form one library, the runtime. In
- * runtime/, engine.h is the part that kernels use and runtime.h the part that
- * its own files share. runtime.cpp, block.cpp, grid.cpp and pool.cpp launch
- * blocks and run them on threads; fiber_* switch a block's threads;
+ * runtime/, engine.h has the declarations that kernels use, and runtime.h those
+ * that the runtime's files share. runtime.cpp, block.cpp, grid.cpp and pool.cpp
+ * launch blocks and run them on threads. fiber_* switch a block's threads, and
  * asynchronous.* holds copies and products that a kernel waits for. faults.cpp,
- * signals.cpp and faulting_address.cpp report a kernel's faults; watchdog.cpp,
+ * signals.cpp and faulting_address.cpp report a kernel's faults. watchdog.cpp,
  * preempt.cpp and interrupt.cpp end kernels that run too long.
  *
  * lib/weft/csource/rewriter/rewrite.py converts the few constructs that are not
- * C++ (<<<>>>, __shared__) to calls of these. Only the three cheapest C headers
- * are included: <math.h> alone would double the compile time of a small
- * program. For the same reason rarely used functions are only declared here,
- * and defined in the runtime.
+ * C++ (<<<>>>, __shared__) to calls of the runtime. Only the three cheapest C
+ * headers are included, since <math.h> alone would double the compile time of a
+ * small program. For the same reason, rarely used functions are only declared
+ * in these headers, and defined in the runtime.
  *
- * __CUDACC__ and __CUDA_ARCH__ are not defined here: `#ifdef __CUDACC__` marks
- * code that only a GPU can run. For whole programs, which were not written with
- * that in mind, lib/weft/programs/program.py decides. */
+ * These headers do not define __CUDACC__ and __CUDA_ARCH__, because `#ifdef
+ * __CUDACC__` marks code that only a GPU can run. For whole programs, which do
+ * not follow that rule, lib/weft/programs/program.py decides. */
 #ifndef SIMT_H
 #define SIMT_H
 #include "api/cuda_api.h"
 #include "device/builtins.h"
 #include "runtime/engine.h"
 #include "simt_runtime.h"
-/* A program's .cpp defines its own min() and the like: nvcc, too, omits these
- * if it does not compile CUDA C. */
+/* A program's .cpp file defines its own min() and similar functions. nvcc, too,
+ * omits these declarations if it does not compile CUDA C. */
 #ifndef SIMT_HOST_FILE
 #include "device/device_atomics.h"
 #include "device/device_intrinsics.h"

@@ -1,11 +1,11 @@
 /* bn1.cuh -- conv1's batch norm as an affine map, computed before conv1 runs.
  *
  * The sums of moments.cuh and conv1's weights give mean and variance, and these
- * the two numbers per channel that conv1 applies. This takes double, and few
- * threads have work. So some blocks with two channels each do it once, rather
- * than all blocks of conv1. If one step directly follows another, these are
- * blocks of update(), as soon as the weights are new; otherwise moments()
- * launches a kernel for it. */
+ * give the two numbers per channel that conv1 applies. The computation needs
+ * double and only a few threads. So a few blocks with two channels each do it
+ * once, rather than all blocks of conv1. If one step directly follows another,
+ * blocks of update() do it as soon as the weights are updated. Otherwise
+ * moments() launches a kernel for it. */
 #ifndef WEFT_BN1_H
 #define WEFT_BN1_H
 #include "image.cuh"
@@ -13,15 +13,16 @@
 
 enum { BN1_EACH = 2, BN1_BLOCKS = C1 / BN1_EACH };
 
-/* conv1's output becomes scale * |y| + shift, where |y| is y times the sign of
- * batch norm's weight: of four, the largest |y| wins. */
+/* An affine map: conv1's output becomes scale * |y| + shift, where |y| is y
+ * times the sign of batch norm's weight. Of the four values of a window, the
+ * largest |y| wins. */
 struct affine {
     float scale, shift, sign;
 };
 
-/* The sums of the current step. Each block of two channels keeps its own copy,
- * since it replaces them by the next step's while other blocks still read
- * theirs. */
+/* The sums of the current step. Each block of two channels keeps a copy, since
+ * it replaces them by the next step's sums while other blocks still read the
+ * current ones. */
 struct bn1 {
     struct patch_sums patches[BN1_BLOCKS];
     double mean[C1], rstd[C1];
@@ -35,7 +36,7 @@ static __host__ __device__ inline struct bn1 *bn1_of(const struct fused *f) {
     return (struct bn1 *)((moment *)f->moments.data + MOMENT_ROOM * MOMENTS);
 }
 
-/* The inputs of the blocks. */
+/* The inputs of the blocks that compute BN1. */
 struct bn1_from {
     const moment *slots; /* (count,MOMENTS) */
     int count;
@@ -55,11 +56,12 @@ static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
 }
 
 /* ---- from slots to sums over patches, in three steps --------------------- */
-/* The block synchronises after each step. Threads 0 to 80 take part. */
+/* Shared memory for the three steps. The block synchronises after each step.
+ * Threads 0 to 80 take part. */
 
 struct bn1_scratch {
     moment sums[MOMENTS];
-    moment inside[TAPS][TAPS]; /* the sum over tap j, tap k being inside */
+    moment inside[TAPS][TAPS]; /* the sum over tap j, where tap k is inside */
 };
 
 static __device__ __forceinline__ void
@@ -68,7 +70,7 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
     if (i >= MOMENTS) return;
     moment sum = 0;
     for (int s = 0; s < from->count; s += 16) {
-        moment part[16]; // loads in flight at a time
+        moment part[16]; // loads that are in flight at the same time
 #pragma unroll
         for (int j = 0; j < 16; j++)
             part[j] =
@@ -84,8 +86,9 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
 static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
                                                   int k) {
     const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
-    // Places 0..27 without the first if a tap reads above, without the last if
-    // one reads below; there tap j covers the pixel j - 1 further.
+    // The range of rows among 0..27: without the first if a tap reads above the
+    // image, without the last if one reads below. In these rows tap j covers
+    // the pixel j - 1 further on.
     const int top = (jy == 0 || ky == 0) + jy - 1;
     const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
     const int left = (jx == 0 || kx == 0) + jx - 1;
@@ -97,7 +100,8 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
         for (int column = 0; column < ZONES; column++) {
             const int y0 = row < 3 ? row : row + 23;
             const int x0 = column < 3 ? column : column + 23;
-            // Zone 2 is always inside: limits leave out at most two lines.
+            // Zone 2 is always inside, since the range leaves out at most two
+            // rows or columns.
             const bool inside = (row == 2 || (y0 >= top && y0 <= bottom)) &&
                                 (column == 2 || (x0 >= left && x0 <= right));
             if (inside) sum += zone_s[row * ZONES + column];
@@ -105,7 +109,8 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* Return at how many of 28 places both taps (in one direction) are inside. */
+/* Return the number of the 28 places at which both taps (in one direction) are
+ * inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
 }
@@ -141,7 +146,8 @@ static __device__ __forceinline__ double lanes_sum(double x) {
     return x;
 }
 
-/* Process one channel, by a warp: w_s has its weights, in shared memory. */
+/* Compute one channel's affine map, by a warp. w_s has the channel's weights,
+ * in shared memory. */
 static __device__ __forceinline__ void
 bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
             const float w_s[TAPS], float gamma, float beta,
@@ -157,7 +163,8 @@ bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
     }
     const double mean = lanes_sum(sum) * per_place;
     const double var = lanes_sum(squares) * per_place - mean * mean;
-    // For a constant image the variance is 0, or what rounding leaves of it.
+    // For a constant image the exact variance is 0, but rounding may make it
+    // negative.
     const double rstd = rsqrt((var > 0 ? var : 0) + from->eps);
     if (lane) return;
     const double scale = gamma * rstd;
@@ -168,7 +175,7 @@ bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
     to->affine[channel].sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
 }
 
-/* Store the block's own copy of the sums. */
+/* Store the block's copy of the sums. */
 static __device__ __forceinline__ void
 bn1_keep(struct bn1 *to, const struct patch_sums *patch_s, int block, int i) {
     if (i < TAPS + PAIRS)

@@ -1,8 +1,8 @@
-/* bn2.cuh -- BN2 as an affine map, for the kernels that apply it as they load:
- * y = scale * m2 + shift, two numbers per channel, from the sums that conv2
- * stored in slots. These are sums of thousands of values and the difference of
- * two of them (the variance), so they are computed in double, which costs
- * nothing for so few. */
+/* bn2.cuh -- BN2 as an affine map, y = scale * m2 + shift, for the kernels that
+ * apply it as they load. Its two numbers per channel come from the sums that
+ * conv2 stored in slots. The sums have thousands of terms, and the variance is
+ * a difference of two of them. So they are computed in double, which costs
+ * nothing for so few numbers. */
 #ifndef WEFT_BN2_CUH
 #define WEFT_BN2_CUH
 #include "fused.h"
@@ -11,7 +11,7 @@
 struct bn2_sources {
     const float *sums; /* (count,2,64): sums of c2 and of its squares */
     int count;
-    double *totals;            /* (2,64): the slots added up */
+    double *totals;            /* (2,64): the totals over the slots */
     const float *gamma, *beta; /* BN2's weight and bias (64) */
     double per_value;          /* 1 / (values of a channel) */
     float eps;
@@ -29,7 +29,7 @@ static inline struct bn2_sources bn2_from(const struct fused *f, int batch) {
     return from;
 }
 
-/* Shared memory of a block of THREADS for CHANNELS channels. */
+/* The shared memory of a block of THREADS threads for CHANNELS channels. */
 template <int THREADS, int CHANNELS> struct bn2_affine {
     double parts[THREADS / 32][2 * CHANNELS];
     float scale[CHANNELS], shift[CHANNELS];
@@ -37,7 +37,7 @@ template <int THREADS, int CHANNELS> struct bn2_affine {
 
 /* Add up the slots of `CHANNELS` channels from `first` on. A thread takes four
  * neighbours of every GROUPS-th slot, shuffles combine the lanes with the same
- * four, and each warp stores its part. No barrier. */
+ * four, and each warp stores its part. The function ends without a barrier. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -47,7 +47,7 @@ bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
     const float *quad =
         from.sums + item / QUADS * C2 + first + item % QUADS * 4;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-#pragma unroll 8 // loads in flight: the sum is one long wait otherwise
+#pragma unroll 8 // keep loads in flight, since the sum is mostly waiting
     for (int slot = group; slot < from.count; slot += GROUPS) {
         const float4 v = *(const float4 *)(quad + slot * 2 * C2);
         sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
@@ -69,15 +69,15 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     const int c = threadIdx.x;
     const double mean = sum * from.per_value;
     const double var = squares * from.per_value - mean * mean;
-    // If all values are equal, rounding may make it negative.
+    // If all values are equal, rounding may make the variance negative.
     const double rstd = rsqrt((var > 0.0 ? var : 0.0) + from.eps);
     const double scale = from.gamma[first + c] * rstd;
     affine->scale[c] = (float)scale;
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
 }
 
-/* Do all of it; ends with a barrier. With `keep` the channels' sums are stored
- * in from.totals, for the following kernels. */
+/* Do all of the above; ends with a barrier. With `keep`, the channels' sums are
+ * stored in from.totals for the following kernels. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -100,7 +100,7 @@ bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* Do the same from the totals that an earlier kernel kept. */
+/* Do the same from the totals that an earlier kernel stored. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -113,7 +113,7 @@ bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
 }
 
 /* Return BN2's output; the ReLU passes it if it is above zero. fc1 and its
- * gradient must agree on that, so both call this. */
+ * gradient must agree on that, so both call this function. */
 static __device__ __forceinline__ float bn2_value(float m2, float scale,
                                                   float shift) {
     return fmaf(m2, scale, shift);

@@ -1,10 +1,11 @@
 /* conv1.cu -- conv1, batch norm, ReLU and pool in one pass over the images.
  *
- * Idea:    batch norm's mean and variance are known before (bn1.cuh), so it is
- *          one multiply-add at the end of each sum. It is affine, so the
- *          largest of a window can be picked before it (the smallest if its
- *          weight is negative): the weights take that sign, so the largest
- *          always wins. The kernel writes a quarter of conv1's output.
+ * Idea:    batch norm's mean and variance are known beforehand (bn1.cuh), so
+ *          batch norm is one multiply-add at the end of each sum. Since it is
+ *          affine, the maximum of a window can be selected before it (or the
+ *          minimum if batch norm's weight is negative). conv1's weights take
+ *          that sign, so the maximum always wins. The kernel writes a quarter
+ *          of conv1's output.
  * Binds:   multiply-adds, 36 for each value written; at B = 64 the launch, and
  *          the latency from the order to the image to the first
  *          multiply-add. */
@@ -12,20 +13,21 @@
 #include "element.cuh"
 #include "launch.cuh"
 
-/* A block works on half an image: a thread slides over seven windows of a row
- * of windows, for four channels. Its neighbours have the other channels, so a
- * warp's simultaneous writes are contiguous. */
+/* A block works on half an image. A thread slides over seven windows of a row
+ * of windows, for four channels. The neighbouring threads have the other
+ * channels, so a warp's simultaneous writes are contiguous. */
 enum {
     THREADS = 128, /* 16 strips, of which the last two are idle */
     CHANNELS = 4,
     HALF_ROWS = SIDE2 / 2,       /* rows of windows */
-    IN_ROWS = 2 * HALF_ROWS + 2, /* of the bordered image: THREADS items */
-    GROUPS = C1 / CHANNELS,      /* threads side by side */
-    STRIP = SIDE2 / 2,           /* windows */
+    IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image, which make
+                                  * THREADS items */
+    GROUPS = C1 / CHANNELS,      /* number of threads across the channels */
+    STRIP = SIDE2 / 2,           /* windows of a thread */
 };
 
-/* Compute the four convolutions of one window; return the largest, and in *code
- * which it is: the first of equals. */
+/* Compute the four convolutions of one window and return the largest. *code
+ * receives its index; the first of equal values wins. */
 static __device__ __forceinline__ float
 window_max(int *code, const float in[4][4], const float w[TAPS]) {
     float y[4];
@@ -42,7 +44,7 @@ window_max(int *code, const float in[4][4], const float w[TAPS]) {
     return fmaxf(upper, lower);
 }
 
-/* Load in[row][to], in[row][to + 1] = two columns of the image. */
+/* Load two columns of the image into in[row][to] and in[row][to + 1]. */
 static __device__ __forceinline__ void two_columns(float in[4][4], int to,
                                                    const float *image_s) {
 #pragma unroll
@@ -52,8 +54,8 @@ static __device__ __forceinline__ void two_columns(float in[4][4], int to,
     }
 }
 
-/* Process a strip of seven windows, whose upper left input is image_s; p1 and
- * code1 belong to its first window and channel. */
+/* Process a strip of seven windows whose upper left input is image_s; p1 and
+ * code1 belong to the strip's first window and channel. */
 template <enum precision P>
 static __device__ __forceinline__ void
 strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
@@ -82,7 +84,7 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
 }
 
 /* Load half an image into shared memory. Each thread loads one item, in two
- * steps: between them it need not wait for memory. */
+ * steps, between which it need not wait for memory. */
 static __device__ __forceinline__ unsigned
 fetch_half(const struct fused_run *run, int first, int half, int thread) {
     return fetch_item(image_at(run, first + half / 2),
@@ -107,8 +109,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // If one step follows another, run->next was written long before; the
-    // kernel just before this one writes run->first.
+    // If one step follows another, run->next was written long before, while the
+    // previous kernel writes run->first.
     const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
     unsigned pixels = fetch_half(run, first, half, thread);
@@ -141,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
         }
         if (next >= 2 * batch) break;
         half = next;
-        __syncthreads(); // all have read the previous half
+        __syncthreads(); // all threads have read the previous half
         put_half(image_s, pixels, half, thread, mean, std);
         __syncthreads();
     }
@@ -150,7 +152,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <enum precision P>
 static int launch(struct fused *f, int batch, int ahead, cudaStream_t stream) {
     typedef typename element<P>::T T;
-    const int most = f->blocks * 5; // as many as are resident at a time
+    const int most = f->blocks * 5; // as many as are resident at the same time
     const int blocks = 2 * batch < most ? 2 * batch : most;
     LAUNCH(f, conv1<P>, blocks, THREADS, 0, stream, (T *)f->p1, f->code1,
            (const struct fused_run *)f->run, (const struct bn1 *)bn1_of(f),

@@ -1,14 +1,15 @@
 /* conv2_back_fp32.cu -- conv2's backward pass in strict fp32.
  *
  * Idea:    the gradients of the input (conv2_dx_fp32.cuh) and of the weights
- *          (conv2_dw_fp32.cuh) do not depend on each other. With a small batch
- *          each mostly waits, so one launch computes both: of the two blocks
+ *          (conv2_dw_fp32.cuh) do not depend on each other. With a small batch,
+ *          both mostly wait, so one launch computes both: of the two blocks
  *          that a multiprocessor holds, one multiplies while the other waits.
- *          It gains little: on an H200 64 images took 32.9 us instead of 33.9,
- *          with an early start (PDL) 31.1 instead of 31.7. With 256 images it
- *          loses, 106 us against 95, so these are two launches.
+ *          The gain is small: on an H200, 64 images took 32.9 us instead of
+ *          33.9, and with an early start (PDL) 31.1 instead of 31.7. With 256
+ *          images it is slower, 106 us instead of 95, so larger batches use two
+ *          launches.
  * Limit:   two warps per quarter of an SM, with all of its registers.
- * Shared:  98.7 KB a block, of which conv2_dw uses 56.6.
+ * Shared:  98.7 KB per block, of which conv2_dw uses 56.6.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_dw_fp32.cuh"
@@ -29,8 +30,9 @@ static __global__ void __launch_bounds__(GROUPS *DW_GROUP, BLOCKS)
     conv2_dw_block<GROUPS, STAGES>(shared, a, blockIdx.x, gridDim.x);
 }
 
-/* The first half of the grid computes dx, the second dw: the blocks of a wave
- * go to all multiprocessors before any gets a second one. */
+/* The first half of the grid computes dx, the second half dw, since the blocks
+ * of a wave go to all multiprocessors before any of these gets a second
+ * block. */
 enum { BACK_COT = 16, BACK_SPLIT = 4 };
 static_assert((int)dx_shape<BACK_COT, BACK_SPLIT>::THREADS == (int)DW_GROUP,
               "one launch");

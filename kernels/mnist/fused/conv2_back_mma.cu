@@ -2,19 +2,19 @@
  * in tf32, bf16 or fp16: the gradient of its input, reduced to the sums that
  * conv1 needs, and the gradient of its weights.
  *
- * Idea:    both need dy, which is built once, in shared memory (dy_lines.cuh).
- *          Then some warps convolve it with the mirrored weights
- *          (conv_tiles.cuh: 64 channels in, 16 of dp1 out) while others
+ * Idea:    both gradients need dy, which is built once, in shared memory
+ *          (dy_lines.cuh). Then some warps convolve it with the mirrored
+ *          weights (conv_tiles.cuh: 64 channels in, 16 of dp1 out) while others
  *          multiply 32 of its channels with p1 (dw_tiles.cuh). Two blocks share
- *          an image, each half of both. dp1 goes to shared memory, from where
- *          all warps add it to conv1's winner sums; neither dy nor dp1 is ever
- *          in global memory. Half of dw's warps take every other group of
- *          windows; the halves are added at the end.
+ *          an image, and each computes half of both gradients. dp1 goes to
+ *          shared memory, from where all warps add it to conv1's winner sums.
+ *          Neither dy nor dp1 is ever in global memory. Half of dw's warps take
+ *          every other group of windows; the halves are added at the end.
  * Measured: one launch instead of two: 64 images on an H200 13.3 us instead of
  *          17.4 in tf32, 9.7 instead of 13.4 in bf16.
- * Limit:   nothing overlaps within a block. With several images per block,
- *          conv2_dx and conv2_dw, which copy the next one in the meantime, are
- *          faster from about 256 images on.
+ * Limit:   nothing overlaps within a block. From about 256 images on, conv2_dx
+ *          and conv2_dw are faster, since their blocks process several images
+ *          and copy the next one during the products.
  * Shared:  tf32 184 KB, 16 bits 110 KB. */
 /* g++: -O1 */
 #include "conv_tiles.cuh"
@@ -40,28 +40,36 @@ template <enum precision P_> struct back_shape {
     enum {
         PARTS = 2,           /* blocks that share an image */
         IN = C1 / PARTS,     /* channels of dp1 that a block computes */
-        OUT = C2 / PARTS,    /* channels of dy whose weights it has */
-        DX_TILES = IN / 8,   /* n-tiles of a warp of the first role */
-        DX_WARPS = GROUPS,   /* each has a group of windows */
-        DW_TILES = OUT / 16, /* m-tiles of a warp of the second role */
-        DW_WARPS_N = C1 / 8, /* each has 8 channels of p1 */
+        OUT = C2 / PARTS,    /* channels of dy for which a block computes weight
+                              * gradients */
+        DX_TILES = IN / 8,   /* n-tiles of a warp that computes dx */
+        DX_WARPS = GROUPS,   /* number of warps that compute dx; each has a
+                              * group of windows */
+        DW_TILES = OUT / 16, /* m-tiles of a warp that computes dw */
+        DW_WARPS_N = C1 / 8, /* number of warps that compute dw; each has 8
+                              * channels of p1 */
         DW_WARPS_K = 2,
-        DW_THREADS = 32 * DW_WARPS_N, /* of each half */
+        DW_THREADS = 32 * DW_WARPS_N, /* threads in each half of dw's warps */
         WARPS = DX_WARPS + DW_WARPS_N * DW_WARPS_K,
         THREADS = 32 * WARPS,
-        ADDING = 14, /* warps that add up winners: two rows of pixels at once */
-        PITCH = IN + 4, /* of dp1: neighbouring windows, 8 banks apart */
+        ADDING = 14,    /* warps that add up winners, two rows of pixels at a
+                         * time */
+        PITCH = IN + 4, /* pitch of dp1: neighbouring windows are 8 banks
+                         * apart */
         WEIGHTS = TAPS * IN * weight_rows<T, C2>::ROW,
         DY = lines<T, C2>::BYTES,
         P1 = lines<T, C1>::BYTES,
         STAGE = dy_stage<T>::BYTES,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
-        CODES = PIXELS2 * IN, /* bytes: an image's winners of pool 1 */
+        CODES = PIXELS2 * IN, /* size in bytes of an image's winners of pool
+                               * 1 */
         ALL_SUMS = ADDING * SUMS * IN * (int)sizeof(float),
         BYTES = WEIGHTS + DY + P1 + STAGE + DP1 + IMAGE_BYTES +
             (int)sizeof(struct dy_numbers) + ALL_SUMS + CODES,
-        HALF_DW = DW_TILES * TAPS * DW_THREADS * 16, /* at the end */
+        HALF_DW = DW_TILES * TAPS * DW_THREADS * 16, /* size in bytes of the
+                                                      * sums of half of dw's
+                                                      * warps */
     };
     static_assert(HALF_DW <= DY + P1, "half of dw lies where both were");
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= DP1,
@@ -70,7 +78,7 @@ template <enum precision P_> struct back_shape {
 
 /* ---- the data gradient --------------------------------------------------- */
 
-/* Store a warp's sums at its place in `scratch` (ADDING,10,IN). */
+/* Store a warp's sums in its place of `scratch` (ADDING,10,IN). */
 template <class S>
 static __device__ __forceinline__ void
 put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
@@ -80,9 +88,9 @@ put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
     }
 }
 
-/* Add the block's sums, its warps in their order, and store them in channels
- * first .. of a slot (10,32). `thread` counts the participating threads from
- * 0. */
+/* Add the block's sums, warp by warp in their order, and store them in the
+ * channels from `first` on of a slot (10,32). `thread` counts the participating
+ * threads from 0. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, const float *scratch, int first, int thread) {
@@ -96,7 +104,7 @@ store_winners(float *slot, const float *scratch, int first, int thread) {
 
 /* ---- the weight gradient ------------------------------------------------- */
 
-/* Store the second half's sums in `scratch`, for the first. */
+/* Store the second half's sums in `scratch` for the first half. */
 template <class S>
 static __device__ __forceinline__ void
 put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
@@ -105,8 +113,8 @@ put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
         put4(scratch + (i * S::DW_THREADS + own) * 4, acc[i / TAPS][i % TAPS]);
 }
 
-/* Store both halves' sums in a slot (9,64,32), from channels first and channel
- * on. */
+/* Store the sums of both halves in a slot (9,64,32), from output channel
+ * `first` and input channel `channel` on. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
@@ -123,9 +131,9 @@ store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
     }
 }
 
-/* ---- both ---------------------------------------------------------------- */
+/* ---- both gradients ------------------------------------------------------ */
 
-/* Start copying the winners of the channels from `first` on of an image. */
+/* Start copying the winners of an image's channels from `first` on. */
 template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
@@ -136,7 +144,8 @@ copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);
 }
 
-/* Blocks 2 i and 2 i + 1 process image i. */
+/* Compute both gradients for the batch. Blocks 2 i and 2 i + 1 process image
+ * i. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_back(struct back_arrays a) {
@@ -150,13 +159,14 @@ static __global__ void __launch_bounds__(S::THREADS)
     float *sums_s = (float *)(numbers + 1);
     uint8_t *codes = (uint8_t *)(sums_s + S::ALL_SUMS / sizeof(float));
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int dw_thread = thread - 32 * S::DX_WARPS; // negative: threads of dx
+    const int dw_thread = thread - 32 * S::DX_WARPS; // negative for threads of
+                                                     // dx
     const int half = dw_thread / S::DW_THREADS, own = dw_thread % S::DW_THREADS;
     const int channel = own / 32 * 8;
     const int image = blockIdx.x / S::PARTS, part = blockIdx.x % S::PARTS;
     const size_t at = (size_t)image * PIXELS2 * C1;
 
-    // Before the wait: loads of data that earlier kernels have written.
+    // Before the wait, load data that older kernels have written.
     fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::IN, C1, S::THREADS>(
         rows, (const T *)a.weights, part * S::IN);
@@ -172,7 +182,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     copy_commit();
     dy_prepare<S::THREADS>(numbers, (double *)dp1, a.dy.sources);
     copy_wait<0>();
-    __syncthreads(); // copies are complete
+    __syncthreads(); // all copies are complete
     make_dy<S::P, S::THREADS>(dy, stage, numbers);
     __syncthreads(); // dy is complete
 

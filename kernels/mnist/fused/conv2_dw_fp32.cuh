@@ -2,15 +2,15 @@
  *
  * Idea:    dw[tap][oc][ic] is a sum over all pixels of all images of p1 (moved
  *          by the tap) times dy. A thread owns all 9 taps of 2 ic x 4 oc, 72
- *          sums in registers, and walks along rows of pixels with a 3x3 window
- *          of p1 in registers: a step reads 3 pairs of p1 and 4 values of dy
- *          for 72 multiply-adds. 128 threads cover 32 x 32 channels; two such
- *          groups take half of the rows each, and their sums are added at the
- *          end.
- * Limit:   each block stores 36 KB of sums that update() must add: at batch 64
- *          as much work as a few images.
- * Shared:  56.6 KB: 30 for an image of p1 with its border, 24.5 for dy of 32
- *          channels; with room for two of each 111.3 KB.
+ *          sums in registers. It walks along rows of pixels with a 3x3 window
+ *          of p1 in registers, and each step reads 3 pairs of p1 and 4 values
+ *          of dy for 72 multiply-adds. 128 threads cover 32 x 32 channels. Two
+ *          such groups take half of the rows each, and their sums are added at
+ *          the end.
+ * Limit:   each block stores 36 KB of sums that update() must add, which at
+ *          batch 64 is as much work as a few images.
+ * Shared:  56.6 KB: 30 for an image of p1 with its border and 24.5 for dy of 32
+ *          channels; 111.3 KB with room for two of each.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DW_FP32_CUH
 #define WEFT_CONV2_DW_FP32_CUH
@@ -18,10 +18,11 @@
 #include "dy_fp32.cuh"
 
 enum {
-    DW_OUT = 32,               /* oc per block */
+    DW_OUT = 32,               /* output channels per block */
     DW_CUTS = C2 / DW_OUT,     /* blocks that share an image */
     DW_GROUP = 4 * DW_OUT,     /* threads: 16 pairs of ic x 8 quads of oc */
-    DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next one's left */
+    DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next row's left
+                                * border */
     DW_IMAGE = (SIDE2 + 2) * DW_ROW + C1,
     DW_DY = PIXELS2 * DW_OUT,
     DW_NUMBERS = 2 * dy_scratch<DW_GROUP>::DOUBLES,
@@ -29,7 +30,7 @@ enum {
 };
 static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
 
-/* The arrays that the kernel reads and writes, see fused.h. */
+/* The arrays that the kernel reads and writes; see fused.h. */
 struct conv2_dw_arrays {
     struct dy_sources dy;
     const float *p1, *c2, *dp2;
@@ -38,7 +39,8 @@ struct conv2_dw_arrays {
     int batch;
 };
 
-/* Zero an image's border: rows 0 and 15, and left of the rows between. */
+/* Zero an image's border: rows 0 and 15, and the pixels to the left of the rows
+ * between them. */
 static __device__ __forceinline__ void dw_clear_border(float *image_s,
                                                        int threads) {
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -51,7 +53,7 @@ static __device__ __forceinline__ void dw_clear_border(float *image_s,
     }
 }
 
-/* Start copying an image (196,32) into its border. */
+/* Start copying an image (196,32) to the inside of its border. */
 static __device__ __forceinline__ void
 dw_copy_image(float *image_s, const float *p1, int threads) {
     for (int i = threadIdx.x; i < PIXELS2 * C1 / 4; i += threads) {
@@ -62,8 +64,8 @@ dw_copy_image(float *image_s, const float *p1, int threads) {
     }
 }
 
-/* Add one pixel's part of the sums; window[ky][(x + kx) % 3] is p1 around
- * it. */
+/* Add one pixel's contribution to the sums; window[ky][(x + kx) % 3] is p1
+ * around the pixel. */
 static __device__ __forceinline__ void dw_multiply(float acc[TAPS][2][4],
                                                    const float2 window[3][3],
                                                    int x, float4 dy) {
@@ -81,7 +83,8 @@ static __device__ __forceinline__ void dw_multiply(float acc[TAPS][2][4],
     }
 }
 
-/* Process RUN pixels of a row; `image` is the bordered row above them. */
+/* Process RUN pixels of a row; `image` is the row above them in the bordered
+ * image. */
 template <int RUN>
 static __device__ __forceinline__ void
 dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
@@ -94,7 +97,7 @@ dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
 #pragma unroll
     for (int x = 0; x < RUN; x++) {
 #pragma unroll
-        for (int ky = 0; ky < 3; ky++) // the incoming column
+        for (int ky = 0; ky < 3; ky++) // load the next column
             window[ky][(x + 2) % 3] =
                 *(const float2 *)(image + ky * DW_ROW + (x + 2) * C1);
         dw_multiply(acc, window, x, *(const float4 *)(dy + x * DW_OUT));
@@ -114,12 +117,11 @@ dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
     }
 }
 
-/* Process all rows, by halves of rows. Beside the other role of a merged
- * launch, a loop of 504 multiply-adds was faster than one of 1008 (H200, 64
- * images: 32.9 us instead of 35.2; with PDL the same), perhaps because both
- * loops share the instruction cache. Each half of the image has separate sums,
- * as if a group had computed it: one chain of 196 additions would round
- * more. */
+/* Process all rows, one half of the image after the other. When merged with dx
+ * in one launch, a loop of 504 multiply-adds was faster than one of 1008 (H200,
+ * 64 images: 32.9 us instead of 35.2; the same with PDL), perhaps because both
+ * loops share the instruction cache. Each half has separate sums, as if a group
+ * had computed it, since a single chain of 196 additions would round more. */
 static __device__ __forceinline__ void
 dw_both_halves(float acc[TAPS][2][4], const float *pixels, const float *dy) {
 #pragma unroll 1
@@ -134,7 +136,8 @@ dw_both_halves(float acc[TAPS][2][4], const float *pixels, const float *dy) {
     }
 }
 
-/* Store the groups' sums in the slot: the first group adds the second's. */
+/* Store the groups' sums in the slot; the first group adds those of the
+ * second. */
 template <int GROUPS>
 static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
                                                 float acc[TAPS][2][4],
@@ -169,8 +172,8 @@ static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
     }
 }
 
-/* The work of block `block` of `blocks`, with GROUPS * DW_GROUP threads. With
- * two STAGES an image is loaded while the previous one is computed. */
+/* Do the work of block `block` of `blocks`, with GROUPS * DW_GROUP threads.
+ * With two STAGES, an image is loaded while the previous one is processed. */
 template <int GROUPS, int STAGES>
 static __device__ __forceinline__ void
 conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
@@ -185,7 +188,7 @@ conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
     const int group = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
     for (int i = 0; i < STAGES; i++)
         dw_clear_border(images_s + i * DW_STAGE, THREADS);
-    // Of all this, only dp2 and its sums come from the kernel just before.
+    // Of these inputs, only dp2 and its sums come from the previous kernel.
     builder_t builder;
     struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
     builder.copy_c2(images_s + DW_IMAGE, from, first);
@@ -218,7 +221,7 @@ conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
         const int next = image + step;
         if (next < a.batch) from = dy_image_of(a.c2, a.dp2, a.code2, next);
         if (STAGES == 2) {
-            stage ^= 1; // it was read before this barrier
+            stage ^= 1; // that stage was read before this barrier
             float *next_s = images_s + stage * DW_STAGE;
             if (next < a.batch) {
                 builder.copy_c2(next_s + DW_IMAGE, from, first);

@@ -1,11 +1,11 @@
 /* conv2_dw_mma.cu -- the gradient of conv2's weights on tensor cores, in tf32,
  * bf16 or fp16.
  *
- * Idea:    dw_tiles.cuh's products, image after image: the next one is copied
- *          while this one is multiplied. Half of the warps takes every other
- *          group of windows; the halves are added at the end, and each block
- *          stores a slot of sums.
- * Binds:   tensor cores, and building dy before them.
+ * Idea:    compute the products of dw_tiles.cuh image after image, and copy the
+ *          next image during the products of this one. Half of the warps take
+ *          every other group of windows. The halves are added at the end, and
+ *          each block stores a slot of sums.
+ * Binds:   tensor cores, and the construction of dy before the products.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 /* g++: -O1 */
 #include "dw_tiles.cuh"
@@ -19,7 +19,8 @@ struct dw_arrays {
     int batch;
 };
 
-/* A block has all output channels, and room for two images. */
+/* The shape of a block, which has all output channels and room for two
+ * images. */
 template <enum precision P_> struct dw_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
@@ -29,7 +30,7 @@ template <enum precision P_> struct dw_shape {
         WARPS_K = 2,
         THREADS = 32 * WARPS_N * WARPS_K,
         DY = lines<T, C2>::BYTES,
-        BUFFER = DY + lines<T, C1>::BYTES, /* dy, then p1 */
+        BUFFER = DY + lines<T, C1>::BYTES, /* offset of dy, then p1 */
         IMAGES = 2 * BUFFER,
         STAGE = dy_stage<T>::BYTES,
         BYTES = IMAGES + STAGE + (int)sizeof(struct dy_numbers),
@@ -39,7 +40,8 @@ template <enum precision P_> struct dw_shape {
 };
 
 /* Store the sums of both halves of the warps in the block's slot, half of the
- * m-tiles at a time: that much fits where the images were. */
+ * m-tiles at a time, since only that many fit in the former place of the
+ * images. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int channel,
@@ -83,7 +85,7 @@ fetch(char *dy, char *stage, const struct dw_arrays &a, int index) {
     copy_commit();
 }
 
-/* A block takes every gridDim.x-th image. */
+/* Compute dw; a block takes every gridDim.x-th image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_dw(struct dw_arrays a) {
@@ -96,7 +98,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     const int stride = gridDim.x;
     int image = blockIdx.x, buffer = 0;
 
-    // The kernel just before, conv2_dx, wrote nothing that this one reads.
+    // The previous kernel, conv2_dx, wrote nothing that this one reads.
     fetch<S>(memory, stage, a, image);
     dy_prepare<S::THREADS>(numbers, (double *)(memory + S::BUFFER),
                            a.dy.sources);
@@ -113,7 +115,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     for (;;) {
         char *dy = memory + buffer * S::BUFFER;
         copy_wait<0>();
-        __syncthreads(); // copies are complete
+        __syncthreads(); // all copies are complete
         make_dy<S::P, S::THREADS>(dy, stage, numbers);
         __syncthreads(); // dy is complete, the stage and the other image have
                          // been read

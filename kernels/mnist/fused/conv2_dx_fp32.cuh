@@ -1,14 +1,14 @@
 /* conv2_dx_fp32.cuh -- the gradient of conv2's input in strict fp32, reduced to
  * the sums that conv1 needs (winners.cuh).
  *
- * Idea:    the same convolution as forward (conv2_fp32.cuh), from 64 channels
- *          of dy to 32 of p1, with the taps reversed. With a small batch two
- *          blocks share an image, 16 channels each: both build all of its dy,
- *          which costs less than idle SMs.
- * Limit:   between two products come an image's dy, reduction and winners,
- *          during which no thread multiplies.
- * Shared:  98.7 KB: 36 for the weights, 60.7 for the image of dy, later its
- *          result; with all 32 channels and room for two images 195.4 KB.
+ * Idea:    use the same convolution as in the forward pass (conv2_fp32.cuh),
+ *          from 64 channels of dy to 32 of p1, with the taps reversed. With a
+ *          small batch, two blocks share an image and take 16 channels each.
+ *          Both build all of its dy, which costs less than idle SMs.
+ * Limit:   between the products of two images, no thread multiplies while the
+ *          block builds dy, reduces the result and adds the winners.
+ * Shared:  98.7 KB: 36 for the weights and 60.7 for the image of dy, later for
+ *          its result; 195.4 KB with all 32 channels and room for two images.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DX_FP32_CUH
 #define WEFT_CONV2_DX_FP32_CUH
@@ -16,7 +16,7 @@
 #include "dy_fp32.cuh"
 #include "winners.cuh"
 
-/* The arrays that the kernel reads and writes, see fused.h. */
+/* The arrays that the kernel reads and writes; see fused.h. */
 struct conv2_dx_arrays {
     struct dy_sources dy;
     const float *c2, *dp2, *weights;
@@ -27,7 +27,7 @@ struct conv2_dx_arrays {
     int batch;
 };
 
-/* Add the sums over an image's winners of COT channels from `first` on: a
+/* Add the sums over an image's winners of COT channels from `first` on. A
  * thread has one channel and every few pixels. */
 template <class S, int COT>
 static __device__ __forceinline__ void
@@ -63,13 +63,13 @@ write_winners(float *slot, float *scratch, const float sums[SUMS]) {
 template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
     typedef conv_shape<C2, COT, SPLIT, 0> S;
     enum {
-        // Behind the parts, all within the former place of dy: the bordered
-        // image of the data set, and its codes.
+        // The bordered image of the data set and its codes follow the parts,
+        // all within the former place of dy.
         IMAGE_AT = S::PARTS * S::PART,
         CODES_AT = IMAGE_AT + IMAGE_SIZE,
-        CODES = PIXELS2 * COT / 4, /* in floats */
+        CODES = PIXELS2 * COT / 4, /* size in floats */
         NUMBERS = 2 * dy_scratch<S::THREADS>::DOUBLES,
-        FIXED = S::WEIGHTS + NUMBERS, /* before the images */
+        FIXED = S::WEIGHTS + NUMBERS, /* size before the images */
     };
     static_assert(CODES_AT + CODES <= S::WORK, "no room for image and codes");
     typedef dy_builder<C2, S::PIXEL, S::ROW, S::THREADS> builder;
@@ -84,8 +84,8 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
                      code1 + i / (COT / 16) * C1 + i % (COT / 16) * 16);
 }
 
-/* The work of block `block` of `blocks`: blocks n, n + 1, .. n + 32 / COT - 1
- * share an image and a slot. */
+/* Do the work of block `block` of `blocks`. Blocks n, n + 1, .. n + 32 / COT -
+ * 1 share an image and a slot. */
 template <int COT, int SPLIT, int STAGES>
 static __device__ __forceinline__ void
 conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
@@ -98,7 +98,7 @@ conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
     const int first = block % CUTS * COT, slot = block / CUTS;
     const int step = blocks / CUTS;
     const struct conv_place at = place<S>();
-    // Of all this, only dp2 and its sums come from the kernel just before.
+    // Of these inputs, only dp2 and its sums come from the previous kernel.
     typename S::builder builder;
     struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
     builder.copy_c2(images_s + S::at(0, 0), from, 0);

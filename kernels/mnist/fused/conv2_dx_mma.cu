@@ -1,12 +1,12 @@
 /* conv2_dx_mma.cu -- conv2's data gradient on tensor cores, in tf32, bf16 or
  * fp16, reduced to the sums that conv1 needs.
  *
- * Idea:    dp1 = dy convolved with the mirrored weights: conv_tiles.cuh again,
- *          with 64 channels in and 32 out. dy is built in shared memory
- *          (dy_lines.cuh). dp1 goes to shared memory as well, and from there
- *          into conv1's winner sums (winners.cuh). Neither is ever in global
- *          memory.
- * Binds:   building dy and adding up winners, which run before and after the
+ * Idea:    compute dp1 = dy convolved with the mirrored weights by
+ *          conv_tiles.cuh, with 64 channels in and 32 out. dy is built in
+ *          shared memory (dy_lines.cuh). dp1 goes to shared memory as well, and
+ *          from there into conv1's winner sums (winners.cuh). Neither array is
+ *          ever in global memory.
+ * Binds:   the construction of dy and the sums of winners, before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
  * Shared:  tf32 185 KB, 16 bits 110 KB. */
 /* g++: -O1 */
@@ -25,23 +25,25 @@ struct dx_arrays {
     int batch;
 };
 
-/* WARPS_M warps share the windows, WARPS_N the channels of a block; a warp has
- * MINE groups of 8 windows and TILES tiles of 8 channels. */
+/* The shape of a block. WARPS_M warps share the windows, WARPS_N the channels
+ * of a block. A warp has MINE groups of 8 windows and TILES tiles of 8
+ * channels. */
 template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_,
           int BLOCKS_>
 struct dx_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
     enum {
-        BLOCKS = BLOCKS_, /* per multiprocessor */
+        BLOCKS = BLOCKS_, /* blocks per multiprocessor */
         WARPS_M = WARPS_M_,
         MINE = MINE_,
         TILES = TILES_,
         WARPS = WARPS_M_ * WARPS_N_,
         THREADS = 32 * WARPS,
-        CHANNELS = 8 * TILES * WARPS_N_, /* per block */
+        CHANNELS = 8 * TILES * WARPS_N_, /* channels per block */
         PARTS = C1 / CHANNELS,           /* blocks that share an image */
-        PITCH = CHANNELS + 4,            // neighbouring windows: 8 banks apart
+        PITCH = CHANNELS + 4,            // neighbouring windows are 8 banks
+                                         // apart
         DY = lines<T, C2>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
@@ -55,8 +57,8 @@ struct dx_shape {
     static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
 };
 
-/* Add the block's sums, its warps in their order, and store them in channels
- * first .. of a slot (10,32). */
+/* Add the block's sums, warp by warp in their order, and store them in the
+ * channels from `first` on of a slot (10,32). */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, float *scratch, float sums[SUMS], int first,
@@ -77,7 +79,8 @@ store_winners(float *slot, float *scratch, float sums[SUMS], int first,
     }
 }
 
-/* Blocks part, part + PARTS, ... share the images. */
+/* Compute the winner sums of the batch. Blocks part, part + PARTS, ... share
+ * the images. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_dx(struct dx_arrays a) {
@@ -87,7 +90,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     float *dp1 = (float *)(stage + S::STAGE);
     float *image_s = dp1 + S::DP1 / sizeof(float);
     struct dy_numbers *numbers = (struct dy_numbers *)(image_s + IMAGE_SIZE);
-    unsigned *pixels = (unsigned *)(numbers + 1); // four to a word
+    unsigned *pixels = (unsigned *)(numbers + 1); // four pixels to a word
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int group = warp % S::WARPS_M * S::MINE;
     const int row = warp / S::WARPS_M * S::TILES * 8;
@@ -95,13 +98,13 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const int stride = gridDim.x / S::PARTS;
     int image = blockIdx.x / S::PARTS;
 
-    // Earlier kernels wrote c2 and its sums: no need to wait.
+    // Earlier kernels wrote c2 and its sums, so no wait is needed.
     fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::CHANNELS, C1, S::THREADS>(
         rows, (const T *)a.weights, first);
     zero_border<T, C2, S::THREADS>(dy);
-    // Pixels pass through a register and are loaded long before they are used;
-    // the number of the image after this one is loaded still earlier.
+    // Pixels pass through a register and are loaded long before they are used.
+    // The number of the next image is loaded even earlier.
     const unsigned *images = (const unsigned *)a.run->images;
     const int32_t *order = a.run->order + a.run->first;
     const int own = min(thread, PIXELS1 / 4 - 1);
@@ -136,7 +139,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         store_dp1<S::MINE, S::TILES, S::PITCH>(dp1, acc, group, row, lane);
         __syncthreads(); // dp1 is complete, dy has been read
         const int next = image + stride;
-        if (next < a.batch) { // in flight while winners are added
+        if (next < a.batch) { // these loads are in flight while winners are
+                              // added
             fetch_c2<T, S::THREADS>(dy, a.dy, next);
             fetch_dp2<T, S::THREADS>(stage, a.dy, next);
             copy_commit();

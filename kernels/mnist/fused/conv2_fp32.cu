@@ -1,20 +1,22 @@
 /* conv2_fp32.cu -- conv2 in strict fp32, with BN2's sums and the raw pool.
  *
  * Idea:    see conv2_fp32.cuh. While an image's result is in shared memory, the
- *          block also picks each window's winner (batch norm is monotone per
- *          channel: the largest if its weight is positive, the smallest if it
- *          is negative) and adds up the sums for BN2's mean and variance.
- * Limit:   the reduction and the epilogue are a tenth of the instructions.
- * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts: 85
- *          KB up to a batch of half as many images as the GPU has SMs; beyond
- *          that 70 KB, and with room for two images 105 KB.
+ *          block also selects each window's winner and adds up the sums for
+ *          BN2's mean and variance. Since batch norm is monotone for each
+ *          channel, the winner is the largest value if its weight is positive
+ *          and the smallest if it is negative.
+ * Limit:   the reduction and the epilogue, which take a tenth of the
+ *          instructions.
+ * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts.
+ *          That is 85 KB up to a batch of half as many images as the GPU has
+ *          SMs, and 70 KB beyond, or 105 KB with room for two images.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_fp32.cuh"
 #include "element.cuh"
 #include "launch.cuh"
 
-/* The arrays that the kernel reads and writes, see fused.h. */
+/* The arrays that the kernel reads and writes; see fused.h. */
 struct conv2_arrays {
     const float *p1, *weights, *gamma;
     float *c2, *m2, *sum2;
@@ -22,7 +24,7 @@ struct conv2_arrays {
     int batch;
 };
 
-/* Start copying an image (196,32) into its border. */
+/* Start copying an image (196,32) to the inside of its border. */
 template <class S>
 static __device__ __forceinline__ void copy_image(float *image_s,
                                                   const float *p1) {
@@ -33,7 +35,7 @@ static __device__ __forceinline__ void copy_image(float *image_s,
     }
 }
 
-/* A thread's four channels of the sums that BN2 needs. */
+/* The sums that BN2 needs, for a thread's four channels. */
 struct four_sums {
     double values[4], squares[4];
 };
@@ -46,8 +48,8 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
             int first, const float sign[4], struct four_sums *total) {
     enum { QUADS = COT / 4 };
     const int c = threadIdx.x % QUADS * 4;
-    // Floats within an image, doubles over the images: the variance is a small
-    // difference of these.
+    // Sums within an image are floats, sums over images are doubles, since the
+    // variance is a small difference of these.
     float values[4] = {}, squares[4] = {};
     for (int window = threadIdx.x / QUADS; window < PIXELS3;
          window += S::THREADS / QUADS) {
@@ -80,7 +82,7 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
     }
 }
 
-/* Store the block's sums, of its COT channels, in its slot. */
+/* Store the sums of the block's COT channels in its slot. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 write_sums(float *slot, double *scratch, const struct four_sums &total) {
@@ -99,8 +101,9 @@ write_sums(float *slot, double *scratch, const struct four_sums &total) {
     }
 }
 
-/* Blocks n, n + 1, .. n + 64 / COT - 1 share an image and a slot of sum2. With
- * two STAGES an image is loaded while the previous one is computed. */
+/* Compute COT channels of each image. Blocks n, n + 1, .. n + 64 / COT - 1
+ * share an image and a slot of sum2. With two STAGES, an image is loaded while
+ * the previous one is processed. */
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
                                          BLOCKS)
@@ -114,8 +117,8 @@ static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
     const struct conv_place at = place<S>();
     float sign[4];
     load4(sign, a.gamma + first + threadIdx.x % (COT / 4) * 4);
-    // Multiplied by this, the winner is the largest; by zero, none beats the
-    // first.
+    // After a multiplication by this sign, the winner is the largest. With sign
+    // zero, no value beats the first.
     for (int i = 0; i < 4; i++)
         sign[i] = sign[i] > 0.0f ? 1.0f : sign[i] < 0.0f ? -1.0f : 0.0f;
     copy_weights<S, COT>(weights_s, a.weights + first, C2);

@@ -1,14 +1,14 @@
 /* conv2_fp32.cuh -- a 3x3 convolution of one 14x14 image on FFMA units, for
- * conv2's forward pass and its data gradient, which differ in sizes only.
+ * conv2's forward pass and its data gradient, which differ only in sizes.
  *
  * Idea:    a thread owns 7x7 pixels x 2 output channels: 98 sums in registers.
- *          For two input channels it reads 81 pairs of pixels' values and 18
- *          pairs of weights and does 1764 multiply-adds: 18 for each load. The
+ *          For two input channels it reads 81 pairs of pixel values and 18
+ *          pairs of weights and does 1764 multiply-adds, 18 for each load. The
  *          image keeps its layout, channels innermost, with a border of zeros,
- *          so no load needs a bounds check. Four threads compute the image, COT
- *          / 2 such groups the block's output channels, and SPLIT groups of
- *          warps each take a part of the input channels: that is how a small
- *          batch fills the GPU.
+ *          so no load needs a bounds check. Four threads compute the image for
+ *          two output channels, and COT / 2 such groups compute the block's
+ *          output channels. SPLIT groups of warps each take a part of the input
+ *          channels, so that even a small batch fills the GPU.
  * Binds:   the issue of FFMA, one instruction per cycle and quarter of an
  *          SM. */
 #ifndef WEFT_CONV2_FP32_CUH
@@ -17,35 +17,37 @@
 #include "fused.h"
 
 enum {
-    TILE = 7, /* a thread's pixels along each side */
+    TILE = 7, /* pixels of a thread along each side */
     BORDERED = SIDE2 + 2,
 };
 
 /* The shape of a block. PIXEL and ROW are the pitches of the bordered image in
- * floats. A row takes 15 pixels: the zeros at its right are those at the left
- * of the next. */
+ * floats. A row takes 15 pixels, since the zeros at its right are also those at
+ * the left of the next row. */
 template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
     enum {
         PAIRS = COT / 2,
         THREADS = 4 * PAIRS * SPLIT,
         CIN_PART = CIN / SPLIT,
         PIXEL = CIN + PAD,
-        // 8 more: lanes that own the lower tiles read other banks.
+        // 8 floats more, so that lanes that own the lower tiles read other
+        // banks.
         ROW = (BORDERED - 1) * PIXEL + 8,
         IMAGE = (BORDERED - 1) * (ROW + PIXEL) + PIXEL,
         WEIGHTS = CIN * TAPS * COT,
         PART = PIXELS2 * COT,
-        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* the result of reduce_parts() */
+        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* number of arrays in the result of
+                                            * reduce_parts() */
         WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
     };
-    /* Return the offset of pixel (y,x) of the image, not counting its
-     * border. */
+    /* Return the offset of pixel (y,x) of the image, where (0,0) is the first
+     * pixel inside its border. */
     static __device__ __forceinline__ int at(int y, int x) {
         return (y + 1) * ROW + (x + 1) * PIXEL;
     }
 };
 
-/* A thread's place in the block. */
+/* The position of a thread in the block's work. */
 struct conv_place {
     int pair, tile_y, tile_x, part;
 };
@@ -53,7 +55,7 @@ template <class S> static __device__ __forceinline__ struct conv_place place() {
     struct conv_place at;
     const int thread = threadIdx.x, tile = thread / S::PAIRS % 4;
     at.pair = thread % S::PAIRS;
-    // Neighbouring lanes own an upper and a lower tile: these are in different
+    // Neighbouring lanes own an upper and a lower tile, which are in different
     // banks.
     at.tile_y = tile % 2, at.tile_x = tile / 2;
     at.part = thread / (4 * S::PAIRS);
@@ -70,14 +72,14 @@ copy_weights(float *weights_s, const float *weights, int all) {
                      weights + (size_t)(i / QUADS) * all + 4 * (i % QUADS));
 }
 
-/* Zero the border. */
+/* Zero the border of the image. */
 template <class S>
 static __device__ __forceinline__ void clear_border(float *image_s) {
     enum {
-        TOP = S::ROW + S::PIXEL, /* row 0, and left of row 1 */
+        TOP = S::ROW + S::PIXEL, /* row 0, and the pixel left of row 1 */
         BOTTOM = (BORDERED - 1) * S::ROW,
-        BETWEEN = TOP - (BORDERED - 1) * S::PIXEL, /* right of one row and left
-                                                      of the next */
+        BETWEEN = TOP - (BORDERED - 1) * S::PIXEL, /* from the right of one row
+                                                      to the left of the next */
     };
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     for (int i = threadIdx.x; i < TOP / 4; i += S::THREADS)
@@ -91,8 +93,8 @@ static __device__ __forceinline__ void clear_border(float *image_s) {
     }
 }
 
-/* acc += the part of two input channels in the convolution; image and weights
- * point at the thread's first pixel and its pair of channels. */
+/* Add the contribution of two input channels to acc; image and weights point at
+ * the thread's first pixel and its pair of channels. */
 template <class S, int COT>
 static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
                                                      const float *image,
@@ -167,13 +169,14 @@ leave_tile(float *part, const float acc[TILE][TILE][2],
         }
 }
 
-/* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory,
- * where the image was; read_parts() adds these. Ends with a barrier. */
+/* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory, in
+ * the former place of the image; read_parts() adds these. Ends with a
+ * barrier. */
 template <class S, int COT, int SPLIT>
 static __device__ __forceinline__ void
 reduce_parts(float *parts, const float acc[TILE][TILE][2],
              const struct conv_place &at) {
-    __syncthreads(); // all have read the image
+    __syncthreads(); // all threads have read the image
     float *part = parts + at.part % S::PARTS * S::PART;
     if (at.part >= S::PARTS || SPLIT == 1) leave_tile<COT, 0>(part, acc, at);
     __syncthreads();
@@ -192,7 +195,7 @@ static __device__ __forceinline__ float read_parts(const float *parts, int i) {
     return sum;
 }
 
-/* v[0..4) = elements i .. i + 3 of it. */
+/* Read elements i .. i + 3 of the result into v[0..4). */
 template <class S>
 static __device__ __forceinline__ void read_parts(float v[4],
                                                   const float *parts, int i) {

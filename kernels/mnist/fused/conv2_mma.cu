@@ -1,21 +1,20 @@
 /* conv2_mma.cu -- conv2's forward pass on tensor cores, in tf32, bf16 or fp16.
  *
  * Idea:    a block keeps an image with its border and the weights of its output
- *          channels in shared memory; conv_tiles.cuh multiplies. One thread
- *          ends up with all four pixels of its windows, so the pool's winners
- *          and BN2's sums come from registers: c2 is written once and never
- *          read for a reduction.
- *          A block takes half of the channels. For small batches it takes one
- *          image, so that 64 images keep 128 multiprocessors busy. For large
- *          ones it takes image after image, and copies the next one while this
- *          one is multiplied. The weights are loaded once. Of the two blocks
- *          that a multiprocessor holds, one stores its results while the other
- *          multiplies.
- * Binds:   large: tensor cores and the loads of weights' fragments. Small: the
- *          time until the image arrives.
+ *          channels in shared memory, and conv_tiles.cuh multiplies them. One
+ *          thread obtains all four pixels of its windows, so the pool's winners
+ *          and BN2's sums come from registers. c2 is written once and never
+ *          read for a reduction. A block takes half of the channels. For small
+ *          batches it takes one image, so that 64 images keep 128
+ *          multiprocessors busy. For large ones it takes image after image, and
+ *          copies the next one while this one is multiplied. The weights are
+ *          loaded once. Of the two blocks that a multiprocessor holds, one
+ *          stores its results while the other multiplies.
+ * Binds:   for large batches, tensor cores and the loads of the weights'
+ *          fragments; for small ones, the time until the image arrives.
  * Shared:  tf32 68 KB (small), 100 KB (large); 16 bits 34 KB, 50 KB.
  *
- * Statistics and winners are those of c2 as it is stored, rounded to T. */
+ * Statistics and winners are computed from c2 as stored, rounded to T. */
 /* g++: -O1 */
 #include "conv_tiles.cuh"
 #include "launch.cuh"
@@ -29,9 +28,8 @@ struct conv2_arrays {
     int batch;
 };
 
-/* How a block is organised: WARPS_M warps share the windows, WARPS_N the
- * channels; a warp has MINE groups of 8 windows and TILES tiles of 8
- * channels. */
+/* The shape of a block. WARPS_M warps share the windows, WARPS_N the channels.
+ * A warp has MINE groups of 8 windows and TILES tiles of 8 channels. */
 template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_,
           int BUFFERS_, int BLOCKS_>
 struct conv2_shape {
@@ -43,17 +41,19 @@ struct conv2_shape {
         MINE = MINE_,
         TILES = TILES_,
         BUFFERS = BUFFERS_,
-        BLOCKS = BLOCKS_, /* per multiprocessor */
+        BLOCKS = BLOCKS_, /* blocks per multiprocessor */
         THREADS = 32 * WARPS_M * WARPS_N,
-        CHANNELS = 8 * TILES * WARPS_N, /* per block */
-        PARTS = C2 / CHANNELS,          /* blocks that share an image */
+        CHANNELS = 8 * TILES * WARPS_N, /* channels per block */
+        PARTS = C2 / CHANNELS,          /* number of blocks that share an
+                                         * image */
         IMAGE = lines<T, C1>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C1>::ROW,
         BYTES = WEIGHTS + BUFFERS * IMAGE,
     };
 };
 
-/* Return which of a window's four values wins; the first of equals. */
+/* Return the index of the winner among a window's four values, the first of
+ * equal ones. */
 static __device__ __forceinline__ int winner_of(const float v[4], float gamma) {
     int code = 0;
     float best = v[0];
@@ -65,8 +65,8 @@ static __device__ __forceinline__ int winner_of(const float v[4], float gamma) {
     return code;
 }
 
-/* Store one window's results in as many neighbouring channels as a chunk holds,
- * and add them to the sums. v[pixel][channel]. */
+/* Store one window's results v[pixel][channel] in as many neighbouring channels
+ * as a chunk holds, and add them to the sums. */
 template <enum precision P>
 static __device__ __forceinline__ void
 store_window(const struct conv2_arrays &to, int image, int window, int channel,
@@ -86,7 +86,8 @@ store_window(const struct conv2_arrays &to, int image, int window, int channel,
         T stored[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            // No tensor core reads tf32's c2: it stays an unrounded float.
+            // No tensor core reads the c2 of tf32, so it is stored as an
+            // unrounded float.
             stored[i] = narrow<P == TF32 ? FP32 : P>(v[pixel][i]);
             v[pixel][i] = widen(stored[i]);
             sum[i] += v[pixel][i];
@@ -112,7 +113,7 @@ store_window(const struct conv2_arrays &to, int image, int window, int channel,
 }
 
 /* Store the block's sums in its slot: summed over the 8 lanes that have the
- * same channels, then over the warps, in their order. scratch:
+ * same channels, then over the warps, in their order. scratch has
  * (2,WARPS_M,CHANNELS) floats. */
 template <class S>
 static __device__ __forceinline__ void
@@ -144,12 +145,13 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
     }
 }
 
-/* Blocks part, part + PARTS, ... share the images. */
+/* Compute conv2's forward pass. Blocks part, part + PARTS, ... share the
+ * images. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
     typedef typename S::T T;
-    enum { N = CHUNK / (int)sizeof(T), RUN = N / 2 /* tiles of a chunk */ };
+    enum { N = CHUNK / (int)sizeof(T), RUN = N / 2 }; // RUN: tiles of a chunk
     extern __shared__ __align__(128) char memory[];
     char *rows = memory, *images = memory + S::WEIGHTS;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -161,7 +163,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         rows, (const T *)a.weights, first);
     for (int i = 0; i < S::BUFFERS; i++)
         zero_border<T, C1, S::THREADS>(images + i * S::IMAGE);
-    // This thread's channels: chunk by chunk.
+    // The numbers of this thread's channels, chunk by chunk.
     float gamma[2 * S::TILES], sum[2 * S::TILES], square[2 * S::TILES];
 #pragma unroll
     for (int i = 0; i < 2 * S::TILES; i++) {
@@ -183,7 +185,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         if (S::BUFFERS == 2 && next < a.batch)
             copy_image<T, C1, S::THREADS>(images + (buffer ^ 1) * S::IMAGE,
                                           p1 + (size_t)next * PIXELS2 * C1);
-        copy_commit(); // empty if there is no next one
+        copy_commit(); // empty if there is no next image
         copy_wait<1>();
         __syncthreads(); // this image is complete
         float acc[S::MINE][2][S::TILES][4];
@@ -191,7 +193,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         const char *input = images + buffer * S::IMAGE;
         const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
         // Two copies of the loop cost less than a test inside it, which would
-        // keep the loads of one tap behind the products of the tap before.
+        // delay the loads of one tap until the products of the previous tap are
+        // done.
         enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
         if (group + S::MINE <= GROUPS)
             conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(
@@ -217,7 +220,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             }
         }
         if (S::BUFFERS == 2) buffer ^= 1;
-        if (S::BUFFERS == 2) __syncthreads(); // all have read this image
+        if (S::BUFFERS == 2) __syncthreads(); // all threads have read it
     }
     store_sums<S>(a.sum2 + blockIdx.x / S::PARTS * 2 * C2, (float *)images, sum,
                   square, warp_m, warp_n, lane, first);

@@ -3,50 +3,50 @@
  *
  * Idea:    "implicit GEMM": out (pixel, channel) = sum over taps of in (pixel +
  *          tap, :) @ weights (tap, channel, :)^T. No matrix of patches is
- *          built: the rows of a fragment are any 8 addresses.
- *          A warp owns groups of 8 windows (2x2 pixels). For all 9 taps of its
- *          4 pixels a window needs only the 4x4 pixels around it: the fragment
+ *          built, since the rows of a fragment may be at any 8 addresses. A
+ *          warp owns groups of 8 windows (2x2 pixels). For all 9 taps of its 4
+ *          pixels, a window needs only the 4x4 pixels around it. The fragment
  *          of pixels (y,0) and (y,1) at tap (ky,kx) depends only on y + ky and
  *          kx, so 12 fragments serve 18 products.
- * Limit:   each warp reads the weights again; more groups per warp (registers!)
- *          would share them. */
+ * Limit:   each warp reads the weights again. More groups per warp would share
+ *          them, but need more registers. */
 #ifndef WEFT_CONV_TILES_CUH
 #define WEFT_CONV_TILES_CUH
 #include "lines.cuh"
 
-/* The offsets from which a lane's loads of a group's pixels start: of pixels
- * (0,0) and (0,1) of each window, and of (0,1) and (0,2). */
+/* The offsets at which a lane's loads of a group's pixels start: for pixels
+ * (0,0) and (0,1) of each window, and for (0,1) and (0,2). */
 struct group_offsets {
-    int even[3]; /* for the window's key less one, itself, plus one */
-    int odd[2];  /* for the key less one, itself */
+    int even[3]; /* for the window's key - 1, key, and key + 1 */
+    int odd[2];  /* for the window's key - 1, and key */
 };
 
-/* Return the offsets of lane `lane`. Its matrices' rows are the 8 windows of
- * `group`; its pixel is one further right for odd matrices, its chunk is the
- * next one for the upper two. */
+/* Return the offsets of lane `lane`. The rows of its matrices are the 8 windows
+ * of `group`. Its pixel is one further right for odd matrices, and its chunk is
+ * the next one for the upper two. */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ struct group_offsets offsets_of(int group,
                                                                   int lane) {
     enum { PIXEL = lines<T, CHANNELS>::PIXEL };
     int window = group * GROUP + lane % 8;
-    if (window >= PIXELS3) window = PIXELS3 - 1; // computed, but unused
+    if (window >= PIXELS3) window = PIXELS3 - 1; // this result is not used
     const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
     const int right = lane >> 3 & 1;
     const int at = (y * SIDE_LINES + x + right) * PIXEL + (lane >> 4) * CHUNK;
     const int key = window % SIDE3 - window / SIDE3;
     struct group_offsets offsets;
-    // Two pixels further right or up change the key by one; the code that uses
-    // an offset adds their effect on the rest of the address.
+    // Moving two pixels right or up changes the key by one. The code that uses
+    // an offset adds the effect on the rest of the address.
     for (int d = 0; d < 3; d++)
         offsets.even[d] = at ^ ((key + d - 1) & 7) * CHUNK;
-    for (int d = 0; d < 2; d++) // of its two pixels, the right one
+    for (int d = 0; d < 2; d++) // for the right one of its two pixels
         offsets.odd[d] = (at + PIXEL) ^ ((key + right + d - 1) & 7) * CHUNK;
     return offsets;
 }
 
-/* Load fragment a of pixel (y,x) and, in rows 8 to 15, of pixel (y,x + 1) of
- * the 4x4 around each window of a group, for the channels that start at byte
- * `step`. */
+/* Load fragment a for the channels that start at byte `step`. Its rows 0 to 7
+ * are pixel (y,x), and its rows 8 to 15 pixel (y,x + 1), of the 4x4 pixels
+ * around each window of a group. */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ void
 load_pixels(uint32_t a[4], const char *image,
@@ -58,10 +58,10 @@ load_pixels(uint32_t a[4], const char *image,
     ldmatrix_x4(a, image + (at ^ step % LINE) + there + step / LINE * LINE);
 }
 
-/* acc[group][row of the window][tile][2 * column + i]: for each window of the
- * warp's `MINE` groups (from `first` on), the pixel (row,column) in output
- * channel 2t + i of n-tile `tile`. rows: weights (9,ROWS,CHANNELS), of which
- * the warp takes TILES * 8 rows from `row` on. */
+/* Compute acc[group][row of the window][tile][2 * column + i], for each window
+ * of the warp's `MINE` groups from `first` on: the pixel (row,column) in output
+ * channel 2t + i of n-tile `tile`. `rows` are the weights (9,ROWS,CHANNELS), of
+ * which the warp takes TILES * 8 rows from `row` on. */
 template <enum precision P, int CHANNELS, int MINE, int TILES, int ROWS>
 static __device__ __forceinline__ void
 conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
@@ -73,16 +73,17 @@ conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
 #pragma unroll
     for (int m = 0; m < MINE; m++)
         offsets[m] = offsets_of<T, CHANNELS>(first + m, lane);
-    // Matrices 0 and 1 are the two halves of a tile's K; 2 and 3 those of the
-    // next.
+    // Matrices 0 and 1 are the two halves of a tile's K; matrices 2 and 3 are
+    // those of the next tile.
     const int own =
         weights::at(row + (lane >> 4) * 8 + lane % 8, lane >> 3 & 1);
 
 #pragma unroll 1
     for (int k = 0; k < STEPS; k++) {
         const int step = k * 2 * CHUNK;
-        // A fragment is four neighbouring registers. Those in between could be
-        // assembled from their neighbours, but loading them costs less.
+        // A fragment is four neighbouring registers. Those between two
+        // fragments could be assembled from their neighbours, but loading them
+        // costs less.
         uint32_t patch[MINE][4][3][4];
 #pragma unroll
         for (int i = 0; i < MINE * 12; i++)

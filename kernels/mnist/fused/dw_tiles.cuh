@@ -5,11 +5,11 @@
  *          + tap, ic): M = output channels, N = taps and input channels, K =
  *          pixels. A warp has all of the block's output channels and 8 input
  *          channels with all 9 taps. Both operands have channels innermost, but
- *          pixels must run along K: ldmatrix transposes 16-bit numbers, tf32
- *          takes single words.
- *          K runs over windows as in conv_tiles.cuh: the 4x4 pixels around 8
- *          windows are loaded once and serve 9 taps of 4 pixels.
- * Binds:   tensor cores; in tf32 also the single words. */
+ *          pixels must run along K. ldmatrix transposes 16-bit numbers, while
+ *          tf32 must load single words. K runs over windows as in
+ *          conv_tiles.cuh: the 4x4 pixels around 8 windows are loaded once and
+ *          serve 9 taps of 4 pixels.
+ * Binds:   tensor cores and, in tf32, the loads of single words. */
 #ifndef WEFT_DW_TILES_CUH
 #define WEFT_DW_TILES_CUH
 #include "lines.cuh"
@@ -17,9 +17,9 @@
 /* ---- fragments: pixels along K, channels g ------------------------------- */
 
 /* Load fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels
- * around each of a group's 8 windows. 16-bit numbers: patch[y][x] is the
- * windows at pixel (y,x) and then at (y,x + 1); tf32: windows 0, 2, 4, 6 and
- * then 1, 3, 5, 7 at pixel (y,x). */
+ * around each of a group's 8 windows. For 16-bit numbers, patch[y][x] has the
+ * windows at pixel (y,x) and then at (y,x + 1). For tf32, it has windows 0, 2,
+ * 4, 6 and then 1, 3, 5, 7 at pixel (y,x). */
 template <class T>
 static __device__ __forceinline__ void
 load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
@@ -32,7 +32,8 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
         const int odd = lane >> 3 & 1, upper = lane >> 4;
 #pragma unroll
         for (int row = 0; row < 4; row += 2) {
-            // Matrices: pixels 0 to 3 of a row; pixels 1 and 2 of two rows.
+            // The matrices are pixels 0 to 3 of a row, then pixels 1 and 2 of
+            // two rows.
             const char *wide = p1 + at::at(y + row, x + lane / 8, channel / 8);
             const char *middle =
                 p1 + at::at(y + row + upper, x + 1 + odd, channel / 8);
@@ -48,8 +49,8 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
             }
         }
     } else {
-        // Every other window has another pair of chunks in its line, so that 4
-        // windows of 8 channels are in 32 banks.
+        // Every other window has a different pair of chunks in its line, so
+        // that 4 windows of 8 channels cover 32 banks.
         const int c = channel + lane / 4;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -72,7 +73,7 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
 }
 
 /* Return the offset in dy of pixel (row,column) of a window. Windows past the
- * last are on the border: zeros, which add nothing. */
+ * last one are on the border, whose zeros add nothing. */
 template <class T>
 static __device__ __forceinline__ int dy_at(int window, int row, int column,
                                             int chunk) {
@@ -83,9 +84,9 @@ static __device__ __forceinline__ int dy_at(int window, int row, int column,
 }
 
 /* Load fragments a of TILES m-tiles, from dy's chunk `first` on. Rows are
- * output channels. Columns are, for 16 bits, the 8 windows at pixel (row,0) and
- * then at (row,1); for tf32 the windows 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel
- * (row,column). */
+ * output channels. For 16-bit numbers, columns are the 8 windows at pixel
+ * (row,0) and then at (row,1). For tf32, they are windows 0, 2, 4, 6 and then
+ * 1, 3, 5, 7 at pixel (row,column). */
 template <class T, int TILES>
 static __device__ __forceinline__ void
 load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
@@ -103,7 +104,7 @@ load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
             const int window = group * GROUP + lane % 4 * 2 + half;
             const int at = dy_at<T>(window, row, column, first + (lane >> 4));
 #pragma unroll
-            for (int i = 0; i < TILES * 2; i++) { // two chunks each
+            for (int i = 0; i < TILES * 2; i++) { // two chunks for each tile
                 const int step = i * 2 * CHUNK;
                 const int place = (at ^ step % LINE) + step / LINE * LINE;
                 a[i / 2][2 * half + i % 2] =
@@ -115,14 +116,14 @@ load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
 
 /* ---- the products -------------------------------------------------------- */
 
-/* acc[m-tile][tap] += the products of one group of windows: TILES * 16 of dy's
- * channels, from chunk `first` on, and 8 of p1's from `channel` on. */
+/* Add to acc[m-tile][tap] the products of one group of windows: TILES * 16 of
+ * dy's channels, from chunk `first` on, and 8 of p1's, from `channel` on. */
 template <enum precision P, int TILES>
 static __device__ __forceinline__ void
 add_group(float acc[TILES][TAPS][4], const char *dy, int first, const char *p1,
           int channel, int group, int lane) {
     typedef typename element<P>::T T;
-    // A fragment of dy has both pixels of a row or, in tf32, one.
+    // A fragment of dy has both pixels of a row or, in tf32, one of them.
     enum { COLUMNS = sizeof(T) == 2 ? 1 : 2 };
     uint32_t patch[4][2 + COLUMNS][2];
     load_patch<T>(patch, p1, group, channel, lane);

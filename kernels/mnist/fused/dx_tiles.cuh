@@ -1,12 +1,12 @@
-/* dx_tiles.cuh -- how dp1, the result of conv2's data gradient, moves from the
- * products' registers to shared memory and into conv1's winner sums. */
+/* dx_tiles.cuh -- the path of dp1, the result of conv2's data gradient, from
+ * the products' registers through shared memory into conv1's winner sums. */
 #ifndef WEFT_DX_TILES_CUH
 #define WEFT_DX_TILES_CUH
 #include "lines.cuh"
 #include "winners.cuh"
 
 /* Store a warp's part of dp1 in shared memory (196,PITCH): groups group ..
- * group + MINE of windows, channels row .. row + 8 TILES. */
+ * group + MINE of windows, and channels row .. row + 8 TILES. */
 template <int MINE, int TILES, int PITCH>
 static __device__ __forceinline__ void store_dp1(float *dp1,
                                                  float acc[MINE][2][TILES][4],
@@ -30,8 +30,8 @@ static __device__ __forceinline__ void store_dp1(float *dp1,
     }
 }
 
-/* Add the winner sums of an image, by WARPS warps: lane % CHANNELS is the
- * channel; with 16 channels a warp takes two pixels at a time. */
+/* Add the winner sums of an image, by WARPS warps. The channel is lane %
+ * CHANNELS; with 16 channels, a warp takes two pixels at a time. */
 template <int CHANNELS, int PITCH, int WARPS>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *dp1, const uint8_t *codes,
@@ -42,7 +42,8 @@ add_winners(float sums[SUMS], const float *dp1, const uint8_t *codes,
     static_assert(PIXELS2 % STRIDE == 0, "all warps have as many");
     const int channel = lane % CHANNELS;
     const int start = warp * AT_ONCE + lane / CHANNELS;
-    // Many at once: winners may come from global memory, and take long.
+    // Start many loads together, since winners may come from global memory and
+    // take long.
 #pragma unroll 14
     for (int i = 0; i < PIXELS2 / STRIDE; i++) {
         const int y = i * STRIDE / SIDE2 + start / SIDE2;

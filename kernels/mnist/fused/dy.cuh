@@ -10,7 +10,7 @@
  *
  * three numbers per channel. The two kernels that need dy (conv2_dx, conv2_dw)
  * compute the numbers once per block and build dy in shared memory as they load
- * c2: 16 bytes read per float4 of dy, nothing written. */
+ * c2. That reads 16 bytes per float4 of dy and writes nothing. */
 #ifndef WEFT_DY_CUH
 #define WEFT_DY_CUH
 #include "fused.h"
@@ -41,17 +41,19 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     return from;
 }
 
-/* Doubles of shared memory for the sums of both arrays: [4][64]. */
+/* The size in doubles of the shared memory for the sums of both arrays:
+ * [4][64]. */
 template <int THREADS> struct dy_scratch {
     enum {
-        // Warps that add: a power of two, so that each has whole quads.
+        // Warps that add. Their number is a power of two, so that each has
+        // whole quads.
         WARPS = THREADS >= 256 ? 8 : 4,
-        QUADS = 32 / WARPS, /* of columns, per warp */
+        QUADS = 32 / WARPS, /* quads of columns per warp */
         DOUBLES = 4 * C2,
     };
 };
 
-/* Sum `count` slots of (2,64) floats, by warps 0 .. WARPS - 1: a lane has 4
+/* Sum `count` slots of (2,64) floats, by warps 0 .. WARPS - 1. A lane has 4
  * neighbouring columns of every WARPS-th slot, and shuffles combine the lanes
  * with the same columns. */
 template <int THREADS>
@@ -63,7 +65,7 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
     };
     const int quad = warp * QUADS + threadIdx.x % QUADS;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-#pragma unroll 16 // loads in flight: the sum is one long wait otherwise
+#pragma unroll 16 // keep loads in flight, since the sum is mostly waiting
     for (int slot = threadIdx.x % 32 / QUADS; slot < count; slot += GROUPS) {
         const float4 v = ((const float4 *)slots)[slot * 2 * C2 / 4 + quad];
         sum[0] += v.x;
@@ -78,14 +80,14 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
         for (int i = 0; i < 4; i++) totals[4 * quad + i] = sum[i];
 }
 
-/* Load conv2's sums: written long ago, so they may be read before
+/* Load conv2's sums. They were written long ago, so they may be read before
  * pdl_wait(). */
 static __device__ __forceinline__ void
 dy_add_early(double *totals, const struct dy_sources &from) {
     if (threadIdx.x < 2 * C2) totals[threadIdx.x] = from.sum2[threadIdx.x];
 }
 
-/* Add fc1_back's sums. */
+/* Add up the slots of fc1_back's sums. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_late(double *totals, const struct dy_sources &from) {
@@ -95,8 +97,8 @@ dy_add_late(double *totals, const struct dy_sources &from) {
                               warp);
 }
 
-/* Compute the numbers once both sums have been started; they may overlay the
- * totals. Begins and ends with a barrier. */
+/* Compute the numbers from both sums; they may overlay the totals. Begins and
+ * ends with a barrier. */
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,
           const struct dy_sources &from) {
@@ -112,7 +114,7 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
         const double per_value = 1.0 / ((double)from.batch * PIXELS2);
         const double mean = sum * per_value;
         const double var = squares * per_value - mean * mean;
-        // If all values are equal, rounding may make it negative.
+        // If all values are equal, rounding may make the variance negative.
         const double rstd = 1.0 / sqrt((var > 0.0 ? var : 0.0) + from.eps);
         const double dgamma = rstd * (dp2_m2 - mean * dbeta);
         const double scale = from.gamma[c] * rstd;
@@ -125,9 +127,10 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
-/* Do all of it, with all THREADS (128 or more) threads of a block; ends with a
- * barrier. `scratch`: shared memory for dy_scratch<THREADS>::DOUBLES doubles. A
- * kernel that has other work before pdl_wait() calls the three steps itself. */
+/* Do all three steps with all THREADS threads (128 or more) of a block; ends
+ * with a barrier. `scratch` is shared memory for dy_scratch<THREADS>::DOUBLES
+ * doubles. A kernel that has other work before pdl_wait() calls the steps
+ * separately. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_prepare(struct dy_numbers *numbers, double *scratch,
@@ -137,7 +140,7 @@ dy_prepare(struct dy_numbers *numbers, double *scratch,
     dy_finish(numbers, scratch, from);
 }
 
-/* Return dy of one pixel and channel; `wins`: the pixel is its window's
+/* Return dy of one pixel and channel. `wins`: whether the pixel is its window's
  * winner. */
 static __device__ __forceinline__ float dy_value(float scale, float constant,
                                                  float slope, float dp2,

@@ -4,7 +4,7 @@
 #include "common/ptx.cuh"
 #include "dy.cuh"
 
-/* The step's results for one image. */
+/* A step's results for one image. */
 struct dy_image {
     const float *c2, *dp2; /* (196,64), (49,64) */
     const uint8_t *code2;  /* (49,64) */
@@ -22,7 +22,7 @@ dy_image_of(const float *c2, const float *dp2, const uint8_t *code2,
 
 /* A thread's share of building dy of CHANNELS channels: every few windows of
  * four channels, always the same ones. The winners and their gradients wait in
- * registers, c2 in shared memory at the place of dy, until the numbers of
+ * registers, and c2 in shared memory at the place of dy, until the numbers of
  * dy.cuh are known. */
 template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     enum {
@@ -32,9 +32,9 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     };
     static_assert(THREADS % QUADS == 0, "a thread's channels stay");
     float4 dp2[ITEMS];
-    unsigned code[ITEMS]; /* of four channels, a byte each */
+    unsigned code[ITEMS]; /* winners of four channels, a byte each */
 
-    /* Return the place of pixel q of a window, in shared memory. */
+    /* Return the address of pixel q of a window in shared memory. */
     static __device__ __forceinline__ float *at(float *dy_s, int window,
                                                 int q) {
         const int y = window / SIDE3 * 2 + q / 2,
@@ -43,7 +43,7 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     }
 
     /* Start copying c2 to dy_s, where pixel (y,x) is y * ROW + x * PIXEL floats
-     * behind (0,0). The caller commits. */
+     * after pixel (0,0). The caller commits. */
     static __device__ __forceinline__ void
     copy_c2(float *dy_s, const struct dy_image &from, int first) {
         const int c = first + threadIdx.x % QUADS * 4;
@@ -72,8 +72,8 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
         }
     }
 
-    /* Compute dy in the place of c2. Each thread converts what it copied
-     * itself, so it need not wait for others. */
+    /* Compute dy in the place of c2. Each thread converts only the numbers that
+     * it copied, so it need not wait for others. */
     __device__ __forceinline__ void
     build(float *dy_s, const struct dy_numbers *numbers, int first) const {
         const int c = first + threadIdx.x % QUADS * 4;

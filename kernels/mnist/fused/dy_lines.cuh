@@ -2,16 +2,16 @@
  * in the layout that the kernels on tensor cores read: NHWC in swizzled lines,
  * rounded to T.
  *
- * First, copies are started: c2 goes where dy will be, and dp2 and the winners
- * go beside it. When these and the channels' numbers have arrived, each thread
- * takes one chunk of channels of a window. It computes four chunks of dy from
- * one chunk of dp2 and four of c2. */
+ * First, copies are started: c2 goes to the place of dy, and dp2 and the
+ * winners go to a separate stage. When these and the channels' numbers have
+ * arrived, each thread takes one chunk of channels of a window. It computes
+ * four chunks of dy from one chunk of dp2 and four of c2. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH
 #include "dy.cuh"
 #include "lines.cuh"
 
-/* The inputs of an image's dy, besides the channels' numbers. */
+/* The inputs of an image's dy, except for the channels' numbers. */
 struct dy_arrays {
     const void *c2, *dp2; /* T (batch,196,64), (batch,49,64) */
     const uint8_t *code2; /* (batch,49,64) */
@@ -23,10 +23,10 @@ static inline struct dy_arrays dy_arrays_of(const struct fused *f, int batch) {
     return a;
 }
 
-/* dp2 and code2 of an image in flight. */
+/* The dp2 and code2 of an image, in flight. */
 template <class T> struct dy_stage {
     enum {
-        DP2 = FEATURES * (int)sizeof(T), /* bytes, then the codes */
+        DP2 = FEATURES * (int)sizeof(T), /* size in bytes; the codes follow */
         BYTES = DP2 + FEATURES,
     };
 };
@@ -54,7 +54,7 @@ fetch_dp2(char *stage, const struct dy_arrays &from, int index) {
                      from.code2 + at + i / CODES * C2 + i % CODES * CHUNK);
 }
 
-/* Convert c2 in `image` to dy. All threads' copies must be complete. */
+/* Convert c2 in `image` to dy. The copies of all threads must be complete. */
 template <enum precision P, int THREADS>
 static __device__ __forceinline__ void
 make_dy(char *image, const char *stage, const struct dy_numbers *numbers) {

@@ -1,9 +1,10 @@
 /* element.cuh -- the number type T in which a precision stores its arrays.
  *
- * FP32 and TF32 are float in memory. The kernel that writes a number for tensor
- * cores rounds it to tf32, since the instruction merely truncates the lower 13
- * bits. BF16 and FP16 take half the bytes. Arithmetic is always float: kernels
- * widen() what they read and narrow() what they write. */
+ * FP32 and TF32 are float in memory. A kernel that writes numbers for tensor
+ * cores rounds them to tf32, since the instruction only truncates the lower 13
+ * bits. BF16 and FP16 take half the bytes. Arithmetic is always in float:
+ * kernels widen() the numbers that they read and narrow() those that they
+ * write. */
 #ifndef WEFT_ELEMENT_H
 #define WEFT_ELEMENT_H
 #include <cuda_bf16.h>
@@ -32,8 +33,8 @@ static __device__ __forceinline__ float widen(__half x) {
     return __half2float(x);
 }
 
-/* Return the T nearest to x; for TF32 the nearest float that tf32 holds
- * exactly. */
+/* Return the T nearest to x or, for TF32, the nearest float that tf32
+ * represents exactly. */
 template <enum precision P>
 static __device__ __forceinline__ typename element<P>::T narrow(float x);
 
@@ -65,7 +66,8 @@ static __device__ __forceinline__ float from_bits(unsigned bits,
     return __half2float(__ushort_as_half((unsigned short)bits));
 }
 
-/* v[0..4) = p[0..4). p is aligned to 16 bytes (float) or 8 (the others). */
+/* Load v[0..4) from p[0..4), which is aligned to 16 bytes (float) or 8 bytes
+ * (other types). */
 static __device__ __forceinline__ void load4(float v[4], const float *p) {
     const float4 four = *(const float4 *)p;
     v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
@@ -77,7 +79,7 @@ static __device__ __forceinline__ void load4(float v[4], const T *p) {
     v[2] = from_bits(four.y & 0xffff, p), v[3] = from_bits(four.y >> 16, p);
 }
 
-/* Store four floats, or four 16-bit values, from v in p. */
+/* Store four floats, or four 16-bit values, from v to p. */
 static __device__ __forceinline__ void put4(float *p, const float v[4]) {
     *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
 }
@@ -87,7 +89,7 @@ static __device__ __forceinline__ void put4(T *p, const T v[4]) {
                              bits_of(v[2]) | bits_of(v[3]) << 16);
 }
 
-/* p[0..4) = v[0..4), narrowed. p is aligned as for load4. */
+/* Store v[0..4), narrowed, to p[0..4), which is aligned as for load4(). */
 template <enum precision P>
 static __device__ __forceinline__ void store4(typename element<P>::T *p,
                                               const float v[4]) {
@@ -98,8 +100,8 @@ static __device__ __forceinline__ void store4(typename element<P>::T *p,
 
 /* ---- a product on tensor cores ------------------------------------------- */
 
-/* c (16,8) += a (16,K) b (K,8), whose fragments ptx.cuh describes; K is 8 for
- * TF32, else 16. */
+/* Add a (16,K) @ b (K,8) to c (16,8). ptx.cuh describes the fragments; K is 8
+ * for TF32, else 16. */
 template <enum precision P>
 static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
                                            const uint32_t b[2]) {

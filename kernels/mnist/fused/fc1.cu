@@ -2,16 +2,16 @@
  *
  * Idea:    BN2 and its ReLU are applied while a tile moves from memory to
  *          shared memory, so their output is never stored. The sum over 3136
- *          features is split over blocks, each of which stores its part in a
- *          slot of `hidden`: a batch of 64 has only 64 x 128 outputs, too few
- *          for a GPU. A slot takes some pixels and a GROUP of their channels,
- *          so its blocks need few channels' statistics, which each adds up
- *          again.
+ *          features is divided among blocks, each of which stores its part in a
+ *          slot of `hidden`. Without that, a batch of 64 has only 64 x 128
+ *          outputs, too few for a GPU. A slot covers some pixels and a GROUP of
+ *          their channels. So its blocks need the statistics of few channels,
+ *          and each block adds these up.
  * FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in one
- *          load. Small tiles split k once more between a block's warps.
+ *          load. Small tiles also divide k among a block's warps.
  * Others:  mma.sync; both operands have k along the row, as ldmatrix requires.
- * Limit:   at 64 images the launch and one trip to memory; from 1024 on FFMA
- *          issue, or the tensor pipe and the reads of m2.
+ * Limit:   at 64 images, the launch and one memory latency; from 1024 images
+ *          on, the issue of FFMA, or the tensor pipe and the reads of m2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_tile.cuh"
@@ -19,15 +19,16 @@
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
-/* TALL x WIDE outputs per thread. Its rows are ROWS / TALL apart, its outputs
- * OUTS / WIDE: neighbouring lanes read neighbouring rows. */
+/* The product with TALL x WIDE outputs per thread. A thread's rows are ROWS /
+ * TALL apart, its outputs OUTS / WIDE apart, so neighbouring lanes read
+ * neighbouring rows. */
 template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
     enum {
         DOWN = TILE::ROWS / TALL, // threads of one slice of k
         ACROSS = TILE::OUTS / WIDE,
         SLICES = TILE::THREADS / (DOWN * ACROSS),
         STEPS = TILE::QUADS / SLICES,
-        OUT_PITCH = TILE::OUTS + 8, // four rows of eight lanes: all banks
+        OUT_PITCH = TILE::OUTS + 8, // four rows of eight lanes cover all banks
     };
     static_assert(TILE::QUADS % SLICES == 0, "whole steps");
     static_assert(SLICES * TILE::ROWS * OUT_PITCH * 4 <= TILE::BYTES, "room");
@@ -94,8 +95,8 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* Warps form a grid of DOWN x ACROSS; a warp owns TALL x WIDE tiles of 16 x
- * 8. */
+/* The product by warps that form a grid of DOWN x ACROSS; a warp owns TALL x
+ * WIDE tiles of 16 x 8. */
 template <class TILE, int DOWN> struct fc1_mma_product {
     typedef typename TILE::T T;
     enum {
@@ -105,7 +106,7 @@ template <class TILE, int DOWN> struct fc1_mma_product {
     };
     static_assert(WIDE % 2 == 0, "ldmatrix takes two tiles of weights at once");
     float sum[TALL][WIDE][4];
-    int row, out; // the warp's first
+    int row, out; // first row and output of the warp
 
     __device__ __forceinline__ fc1_mma_product() {
         const int warp = threadIdx.x / 32;
@@ -156,7 +157,7 @@ template <class TILE, int DOWN> struct fc1_mma_product {
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-/* Block (row tile, output tile, slot). */
+/* Compute block (row tile, output tile, slot). */
 template <class TILE, class PRODUCT>
 static __global__ void __launch_bounds__(TILE::THREADS, 2)
     fc1_forward(const struct fc1_arguments from) {
@@ -189,13 +190,14 @@ static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* Few images: 28 slots of 7 pixels x 16 channels, all loaded at once. More: k
- * in a loop, in fewer slots; tiles of 64 x 64 until there are enough of larger
- * ones, which read less for a product. Sizes as measured on an H200. */
+/* With few images there are 28 slots of 7 pixels x 16 channels, all loaded at
+ * the same time. With more images, k is a loop in fewer slots. Tiles are 64 x
+ * 64 until there are enough larger ones, which read less per product. The
+ * thresholds are measured on an H200. */
 enum { FC1_FEW = 128, FC1_MANY = 2048, FC1_MANY_16_BITS = 4096 };
 
-/* Return into how many parts the pixels are split so that every multiprocessor
- * has `each` blocks, limited by the room for slots. */
+/* Return the number of parts into which the pixels are split, so that every
+ * multiprocessor has `each` blocks, limited by the room for slots. */
 template <class TILE>
 static int fc1_parts(const struct fused *f, int batch, int each) {
     const int most = hidden_slots(batch) / TILE::GROUPS;

@@ -4,19 +4,19 @@
  *     dfc1[o][k] = sum over b of dh[b][o] a[b][k], a = relu(bn2(m2))
  *
  * Idea:    a block owns FEATURES of k, some pixels times some channels, with
- *          all 128 rows of their weights. It goes through its part of the batch
- *          64 images at a time: m2 is read once for a, for the mask and for the
- *          sums that BN2's backward needs (of dp2 and of dp2 * m2). All inputs
- *          but dh are older than the previous kernel, so it loads early. With
- *          the whole batch in one block, no other block holds part of its
- *          gradient or reads its weights: the block updates the weights itself
- *          and never stores dfc1.
- * Files:   fc1_back_tile.cuh: what a block owns, loads and stores;
- *          fc1_back_product.cuh: the two products, by multiply-adds and by
- *          tensor cores; here the kernel around them.
- * Limit:   at 64 images the waits: weights, dh, the update's stores. Above,
- *          FP32 reads shared memory as long as it multiplies, the others wait
- *          for m2 and dp2.
+ *          all 128 rows of their weights. It processes its part of the batch 64
+ *          images at a time. m2 is read once for a, for the mask and for the
+ *          sums that BN2's backward pass needs (of dp2 and of dp2 * m2). All
+ *          inputs except dh are older than the previous kernel, so the block
+ *          loads them early. If a block takes the whole batch, no other block
+ *          has a part of its gradient or reads its weights. Then the block
+ *          updates the weights itself and never stores dfc1.
+ * Files:   fc1_back_tile.cuh has a block's data, loads and stores;
+ *          fc1_back_product.cuh the two products, by multiply-adds and by
+ *          tensor cores; this file the kernel around them.
+ * Limit:   at 64 images, waits for the weights, for dh and for the update's
+ *          stores. With more images, FP32 spends as much time reading shared
+ *          memory as multiplying, and the other precisions wait for m2 and dp2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_back_product.cuh"
@@ -24,8 +24,8 @@
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-/* Block (features, part of the batch): chunks of 64 images part, part + parts,
- * and so on. */
+/* Compute block (features, part of the batch): chunks of 64 images part, part +
+ * parts, and so on. */
 template <class TILE, class PRODUCT>
 static __global__ void __launch_bounds__(TILE::THREADS, 2)
     fc1_backward(const struct back_arguments from) {
@@ -38,12 +38,12 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     float old[TILE::STEPS][4], scale[4], shift[4];
     PRODUCT product;
 
-    // All of this is older than the previous kernel.
+    // All of these inputs are older than the previous kernel.
     const int step = TILE::ROWS * from.parts;
     int first = TILE::ROWS * blockIdx.y;
     back_copy_weights(block, from.shadow);
     back_fetch<TILE>(quads, block, from.m2, first, from.batch);
-    // A block of few features has enough registers to load these long before.
+    // A block of few features has enough registers to load these weights early.
     if (TILE::WIDTH <= 32) back_read_old<TILE>(old, block, from);
     const float rate = from.run->lr;
     bn2_recall(affine, from.bn2, block.channel);
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     __syncthreads(); // dfc1 and the sums are complete
     back_finish<TILE>(block, from, old, rate);
     const int slot =
-        blockIdx.x / TILE::GROUPS * from.parts + blockIdx.y; // of sum4
+        blockIdx.x / TILE::GROUPS * from.parts + blockIdx.y; // slot of sum4
     back_store_sums<TILE>(block, block.stage() + TILE::STAGE_FLOATS,
                           from.sum4 + slot * 2 * C2);
 }
@@ -101,8 +101,9 @@ static int back_run(struct fused *f, int batch, int parts,
     return WEFT_OK;
 }
 
-/* Few images: 98 blocks of half a pixel, twice the threads. Many: 49 blocks of
- * a pixel for each part of the batch, two per multiprocessor. */
+/* With few images there are 98 blocks of half a pixel, with twice as many
+ * threads. With many there are 49 blocks of a pixel for each part of the batch,
+ * two per multiprocessor. */
 enum { BACK_FEW = 512 };
 
 static int back_parts(const struct fused *f, int batch) {

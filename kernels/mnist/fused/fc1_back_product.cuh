@@ -1,20 +1,22 @@
-/* fc1_back_product.cuh -- the two products of fc1's backward (fc1_back.cu),
- * from a block's shared memory.
+/* fc1_back_product.cuh -- the two products of fc1's backward pass
+ * (fc1_back.cu), from a block's shared memory.
  *
  * FP32:    4 x 4 numbers of dp2 and 8 x 4 of dfc1 per thread; small blocks
  *          split both sums into SLICES.
- * Others:  mma.sync. Three of the four operands have the summed index down the
- *          rows, which fragments.cuh reads across. */
+ * Others:  mma.sync. In three of the four operands the summed index runs down
+ *          the rows; for these, fragments.cuh reads across rows. */
 #ifndef WEFT_FC1_BACK_PRODUCT_CUH
 #define WEFT_FC1_BACK_PRODUCT_CUH
 #include "fc1_back_tile.cuh"
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
-/* 16 threads down times QUADS across, in SLICES of the summed index. */
+/* The products by 16 threads down times QUADS across, in SLICES of the summed
+ * index. */
 template <class TILE> struct back_ffma {
     enum { SLICES = TILE::SLICES, DOWN = 16, WARPS_ACROSS = TILE::QUADS / 8 };
-    float sum[2][4][4]; /* dfc1: rows 4 row + (0..3) and 64 more; a quad of k */
+    float sum[2][4][4]; /* dfc1 of rows 4 row + (0..3), and of those 64 further
+                         * on, for a quad of k */
     int row, k, slice;
 
     __device__ __forceinline__ explicit back_ffma() {
@@ -26,7 +28,7 @@ template <class TILE> struct back_ffma {
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 4; j++) sum[h][i][j] = 0.0f;
     }
-    /* Compute images row, row + 16, ... of dp2, a slice of its sum over o. */
+    /* Compute images row, row + 16, ... of dp2: one slice of the sum over o. */
     __device__ __forceinline__ void dp2(const struct back_block<TILE> &block) {
         enum { STEPS = HIDDEN / SLICES };
         const float *dh = block.dh + row * TILE::DH_PITCH + slice * STEPS;
@@ -53,7 +55,7 @@ template <class TILE> struct back_ffma {
             put4(to + (row + i * DOWN) * TILE::OUT_PITCH + k, out[i]);
     }
 
-    /* Add a slice of these images' sum. */
+    /* Add these images' slice of the sum to dfc1. */
     __device__ __forceinline__ void dfc1(const struct back_block<TILE> &block) {
         enum { STEPS = TILE::ROWS / SLICES };
         const float *dh = block.dh + slice * STEPS * TILE::DH_PITCH + 4 * row;
@@ -87,8 +89,8 @@ template <class TILE> struct back_ffma {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* Warps form a grid of 4 x 2: 16 images of dp2, 32 rows of dfc1; half of the
- * features, in TILES of 8. */
+/* The products by warps that form a grid of 4 x 2. A warp has 16 images of dp2,
+ * 32 rows of dfc1, and half of the features, in TILES of 8. */
 template <class TILE> struct back_mma {
     typedef typename TILE::T T;
     enum { TILES = TILE::WIDTH / 16, K = k_step<T>::K };
@@ -104,7 +106,8 @@ template <class TILE> struct back_mma {
             for (int j = 0; j < TILES; j++)
                 for (int e = 0; e < 4; e++) sum[i][j][e] = 0.0f;
     }
-    /* Return row and column of this lane's numbers e = 2 half + (0, 1). */
+    /* Return the row and the column of this lane's numbers e = 2 half + (0,
+     * 1). */
     __device__ __forceinline__ int row_of(int i, int half) const {
         return down * 32 + i * 16 + half * 8 + threadIdx.x % 32 / 4;
     }

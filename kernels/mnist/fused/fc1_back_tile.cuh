@@ -1,10 +1,11 @@
-/* fc1_back_tile.cuh -- what a block of fc1's backward owns, loads and stores
- * (fc1_back.cu).
+/* fc1_back_tile.cuh -- the data, loads and stores of a block of fc1's backward
+ * pass (fc1_back.cu).
  *
- * Banks:   rows are PAD longer: FP32 4 floats (float4s of neighbouring rows),
- *          TF32 8 floats (8 columns x 4 rows of a fragment), others 16 bytes
- *          (ldmatrix). For TF32 the rows of dh, 136 floats, collide in pairs in
- *          ldmatrix: one of its two readers had to. */
+ * Banks:   rows are PAD longer than their numbers: 4 floats for FP32 (float4s
+ *          of neighbouring rows), 8 floats for TF32 (8 columns x 4 rows of a
+ *          fragment), 16 bytes for others (ldmatrix). For TF32 the rows of dh,
+ *          136 floats, collide in pairs in ldmatrix, since no pitch suits both
+ *          of dh's readers. */
 #ifndef WEFT_FC1_BACK_TILE_CUH
 #define WEFT_FC1_BACK_TILE_CUH
 #include "bn2.cuh"
@@ -16,27 +17,29 @@ struct back_tile {
     static const enum precision P = PRECISION;
     enum {
         THREADS = 256,
-        ROWS = 64, // images at a time
+        ROWS = 64, // images processed at a time
         PIXELS = PIXELS_,
         CHANNELS = CHANNELS_,
         GROUPS = C2 / CHANNELS,
         PLACES = (PIXELS3 + PIXELS - 1) / PIXELS,
         WIDTH = PIXELS * CHANNELS, // features
         PAD = PRECISION == FP32 ? 4 : 8,
-        PITCH = WIDTH + PAD, // of weights and activations
+        PITCH = WIDTH + PAD, // pitch of weights and activations
         DH_PITCH = HIDDEN + PAD,
-        // Of dp2: FP32's lanes write two neighbouring rows at once.
+        // pitch of dp2: FP32's lanes write two neighbouring rows at the same
+        // time
         OUT_PITCH = WIDTH + (PRECISION == FP32 ? 16 : 8),
-        QUADS = WIDTH / 4, // of a row
+        QUADS = WIDTH / 4, // quads in a row
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
-        STEPS = HIDDEN / STRIDE, // quads of dfc1
-        // FP32: 16 x QUADS threads have work; the others take part of the sum.
+        STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
+        // With FP32, 16 x QUADS threads have work; additional threads take part
+        // of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
         STAGE_FLOATS = SLICES * HIDDEN * PITCH,
         SUM_FLOATS = THREADS / 32 * 2 * CHANNELS,
-        // FP32 still needs its weights when dfc1 is staged.
+        // FP32 still needs its weights while dfc1 is staged.
         STAGE_ROOM = ((PRECISION == FP32 ? ROWS : HIDDEN + ROWS) * PITCH +
                       ROWS * DH_PITCH) *
             (int)sizeof(T),
@@ -56,35 +59,37 @@ struct back_arguments {
     const struct fused_run *run;
     void *dp2;
     float *sum4, *dfc1;
-    float *params, *grads; /* of fc1's weights */
+    float *params, *grads; /* parameters and gradients of fc1's weights */
     void *shadow;
     int batch;
-    int parts; /* of the batch; 1: update the weights */
+    int parts; /* parts of the batch; with 1, the kernel updates the weights */
 };
 
-/* The places of a block's arrays in its shared memory, and what the block
- * owns. */
+/* The addresses of a block's arrays in its shared memory, and the block's share
+ * of the work. */
 template <class TILE> struct back_block {
     typedef typename TILE::T T;
     T *weights, *a, *dh; /* (128,WIDTH), (64,WIDTH), (64,128) */
     float *out;          /* (SLICES,64,WIDTH): dp2 before its mask */
-    int pixel, channel;  /* the first of each */
+    int pixel, channel;  /* the block's first pixel and channel */
 
     __device__ __forceinline__ explicit back_block(void *shared) {
-        out = (float *)shared; // first: it begins as bn2_affine's doubles
+        out = (float *)shared; // first, since it begins as the doubles of
+                               // bn2_affine
         weights = (T *)(out + TILE::OUT_FLOATS);
         a = weights + HIDDEN * TILE::PITCH;
         dh = a + TILE::ROWS * TILE::PITCH;
         pixel = blockIdx.x / TILE::GROUPS * TILE::PIXELS;
         channel = blockIdx.x % TILE::GROUPS * TILE::CHANNELS;
     }
-    /* Return the place of (SLICES,128,WIDTH) and the warps' sums, once the
-     * other arrays have been read. */
+    /* Return the address of the stage, (SLICES,128,WIDTH) and the warps' sums,
+     * which overlays the other arrays after they have been read. */
     __device__ __forceinline__ float *stage() const {
         return (float *)(TILE::P == FP32 ? a : weights);
     }
-    /* exists(): whether feature i of the block exists, since there may be no
-     * such pixel; feature(): its position in a row of 3136. */
+    /* exists() returns whether feature i of the block exists; it does not if
+     * its pixel is past the last. feature() returns its position in a row of
+     * 3136. */
     __device__ __forceinline__ bool exists(int i) const {
         return pixel + i / TILE::CHANNELS < PIXELS3;
     }
@@ -116,8 +121,8 @@ back_copy_weights(const struct back_block<TILE> &block, const void *from) {
     copy_commit();
 }
 
-/* Copy dh of 64 images from `first` on; past the batch zeros, which add
- * nothing. */
+/* Copy dh of 64 images from `first` on. Images past the batch are zeros, which
+ * add nothing. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
@@ -136,8 +141,8 @@ back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
     copy_commit();
 }
 
-/* Load this thread's quads of m2: one place in a row, LOADS rows STRIDE
- * apart. */
+/* Load this thread's quads of m2: one place in a row, for LOADS rows that are
+ * STRIDE apart. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_fetch(struct quad<typename TILE::T> *quads,
@@ -155,7 +160,7 @@ back_fetch(struct quad<typename TILE::T> *quads,
     }
 }
 
-/* Store the same quads in shared memory after BN2 and ReLU. */
+/* Store the same quads in shared memory after applying BN2 and ReLU. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_place(const struct back_block<TILE> &block,
@@ -180,7 +185,7 @@ struct back_sums {
 };
 
 /* Store dp2 of this thread's quads (the same as of m2) from `out` in memory,
- * rounded if T is narrower; the sums use the stored values. */
+ * rounded if T is narrower. The sums use the stored values. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
@@ -217,7 +222,7 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
     }
 }
 
-/* Store the sums of each warp in shared memory; shuffles combine the lanes of
+/* Store the sums of each warp in shared memory. Shuffles combine the lanes of
  * the same channels. */
 template <class TILE>
 static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
@@ -237,7 +242,7 @@ static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
     }
 }
 
-/* Store the sums from there in the block's channels of its slot of sum4. */
+/* Store these sums in the block's channels of its slot of sum4. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_sums(const struct back_block<TILE> &block, const float *shared,
@@ -250,10 +255,11 @@ back_store_sums(const struct back_block<TILE> &block, const float *shared,
     slot[which * C2 + block.channel + threadIdx.x % TILE::CHANNELS] = sum;
 }
 
-/* ---- dfc1 or the step of the weights ------------------------------------- */
+/* ---- dfc1 or the update of the weights ---------------------------------- */
 
 /* Load the weights in float, for the update: this thread's quads, one place in
- * a row, STEPS rows STRIDE apart. FP32 has them in shared memory. */
+ * a row, for STEPS rows that are STRIDE apart. FP32 has the weights in shared
+ * memory. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_read_old(float (*old)[4], const struct back_block<TILE> &block,
@@ -268,8 +274,8 @@ back_read_old(float (*old)[4], const struct back_block<TILE> &block,
                               block.feature(k));
 }
 
-/* Add up the slices of dfc1 in stage(); store its rows in memory, or update the
- * weights. */
+/* Add up the slices of dfc1 in stage(), and store its rows in memory or update
+ * the weights. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_finish(const struct back_block<TILE> &block,

@@ -1,16 +1,17 @@
-/* fc1_tile.cuh -- what a block of fc1's forward owns, and how its operands
- * reach shared memory (fc1.cu).
+/* fc1_tile.cuh -- the data of a block of fc1's forward pass, and the loads of
+ * its operands to shared memory (fc1.cu).
  *
  * Banks:   a row is PAD = 16 bytes longer than necessary. Its STEP numbers are
- *          32, 128, 224 or 448 bytes: with 16 added, eight rows start in eight
- *          different sixteens of 128 bytes, and no two of them share a bank. */
+ *          32, 128, 224 or 448 bytes. With 16 added, eight rows start in eight
+ *          different 16-byte groups of 128 bytes, so no two of them share a
+ *          bank. */
 #ifndef WEFT_FC1_TILE_CUH
 #define WEFT_FC1_TILE_CUH
 #include "bn2.cuh"
 #include "fragments.cuh"
 
-/* ROWS images times OUTS outputs per block, PIXELS x CHANNELS features at a
- * time, in BUFFERS buffers. */
+/* The shape of a tile: ROWS images times OUTS outputs per block, PIXELS x
+ * CHANNELS features at a time, in BUFFERS buffers. */
 template <enum precision PRECISION, int ROWS_, int OUTS_, int PIXELS_,
           int CHANNELS_, int BUFFERS_>
 struct fc1_tile {
@@ -27,9 +28,10 @@ struct fc1_tile {
         STEP = PIXELS * CHANNELS,
         PAD = 16 / (int)sizeof(T),
         PITCH = STEP + PAD,
-        QUADS = STEP / 4,                    // of one row
+        QUADS = STEP / 4,                    // quads in a row
         LOADS = ROWS * QUADS / THREADS,      // quads of m2 per thread
-        PIECES = STEP * (int)sizeof(T) / 16, // of one row of weights
+        PIECES = STEP * (int)sizeof(T) / 16, // 16-byte pieces in a row of
+                                             // weights
         BUFFER = (ROWS + OUTS) * PITCH,
         BYTES = BUFFERS * BUFFER * (int)sizeof(T),
     };
@@ -43,7 +45,7 @@ struct fc1_arguments {
     struct bn2_sources bn2;
     float *hidden; /* (slot,batch,128) */
     int batch;
-    int parts; /* of the 49 pixels; slot = part * GROUPS + group */
+    int parts; /* parts of the 49 pixels; slot = part * GROUPS + group */
 };
 
 /* The features of this block's slot: pixels [pixel,end) of CHANNELS channels
@@ -64,7 +66,7 @@ static __device__ __forceinline__ struct fc1_slice fc1_slice_of(int slot,
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Start copying the weights of PIXELS pixels from `pixel` on: (OUTS,STEP). */
+/* Start copying the weights (OUTS,STEP) of PIXELS pixels from `pixel` on. */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
@@ -83,8 +85,8 @@ fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
 }
 
 /* Load this thread's quads of m2 into registers, so that the loads are in
- * flight while the previous tile is multiplied. Past the batch: zeros, which
- * are not stored. */
+ * flight while the previous tile is multiplied. Images past the batch are zeros
+ * and are not stored. */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
@@ -103,7 +105,8 @@ fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
     }
 }
 
-/* Store the same quads in shared memory after BN2 and ReLU: (ROWS,STEP). */
+/* Store the same quads (ROWS,STEP) in shared memory after applying BN2 and
+ * ReLU. */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
@@ -120,7 +123,7 @@ fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
     }
 }
 
-/* The loop that both kernels share: tiles arrive, `product` adds them. */
+/* Add all tiles of the slot with `product`. Both kernels share this loop. */
 template <class TILE, class PRODUCT>
 static __device__ __forceinline__ void
 fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
@@ -132,7 +135,7 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     const struct fc1_slice slice = fc1_slice_of<TILE>(blockIdx.z, from.parts);
     const int channel = slice.channel;
 
-    // The weights are older than the previous kernel.
+    // The weights are older than the previous kernel, so they need no wait.
     fc1_copy_weights<TILE>(shared + TILE::ROWS * TILE::PITCH, from.weights,
                            first_out, slice.pixel, channel);
     pdl_wait();
@@ -140,7 +143,7 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     struct quad<T> quads[TILE::LOADS];
     fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
                          channel);
-    // Of the blocks that add up these channels' sums, one stores them.
+    // Of the blocks that add up these channels' sums, one stores the totals.
     bn2_prepare(affine, from.bn2, channel,
                 blockIdx.x == 0 && blockIdx.y == 0 && slice.pixel == 0);
     float scale[4], shift[4];
@@ -153,8 +156,8 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
           *w = a + TILE::ROWS * TILE::PITCH;
         fc1_place_rows<TILE>(a, quads, scale, shift);
         copy_wait<0>();
-        // The tile is complete; and a thread that passes has read the other
-        // buffer, two tiles old.
+        // After the barrier the tile is complete, and all threads have read the
+        // other buffer, which is two tiles old.
         __syncthreads();
         buffer = (buffer + 1) % TILE::BUFFERS;
         if (pixel + TILE::PIXELS < slice.end) {

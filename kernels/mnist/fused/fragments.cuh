@@ -1,6 +1,6 @@
 /* fragments.cuh -- the tensor cores' operands from shared memory, for any
- * precision: ptx.cuh's instructions chosen by type. A step of k is 32 bytes: 8
- * numbers of tf32 or 16 of 16 bits, so one loop serves all. */
+ * precision: the type selects the instructions of ptx.cuh. A step of k is 32
+ * bytes, 8 numbers of tf32 or 16 of 16 bits, so one loop serves all types. */
 #ifndef WEFT_FRAGMENTS_CUH
 #define WEFT_FRAGMENTS_CUH
 #include "element.cuh"
@@ -9,7 +9,7 @@ template <class T> struct k_step {
     enum { K = 32 / (int)sizeof(T), HALF = K / 2 };
 };
 
-/* Four neighbours as stored in memory, passing through registers. */
+/* Four neighbouring numbers in registers, as stored in memory. */
 template <class T> struct quad {
     uint2 bits;
 };
@@ -27,10 +27,11 @@ static __device__ __forceinline__ void quad_widen(float v[4],
     load4(v, (const T *)&from);
 }
 
-/* A warp's lanes as 4 x 8, for multiply-adds from shared memory. A load of 16
- * bytes per lane serves 16 lanes at once if neighbours (lane ^ 1 or lane ^ 2,
- * the same for all) read the same bytes, else 8. So neighbours share their
- * column, and every second pair its row. */
+/* Return this lane's row or column in a warp of 4 x 8 lanes, for multiply-adds
+ * from shared memory. A load of 16 bytes per lane serves 16 lanes at a time if
+ * neighbours (lane ^ 1 or lane ^ 2, the same for all) read the same bytes,
+ * otherwise 8. So neighbours share their column, and every second pair shares
+ * its row. */
 static __device__ __forceinline__ int lane_row() {
     const int lane = threadIdx.x % 32;
     return lane % 2 + lane / 16 * 2;
@@ -39,8 +40,9 @@ static __device__ __forceinline__ int lane_column() {
     return threadIdx.x % 32 / 2 % 8;
 }
 
-/* Load a (16,K) from rows of shared memory: row m at from + m * pitch. Free of
- * bank conflicts if 8 rows start in 8 different sixteens of 128 bytes. */
+/* Load a (16,K) from rows of shared memory, where row m is at from + m * pitch.
+ * There are no bank conflicts if 8 rows start in 8 different 16-byte groups of
+ * 128 bytes. */
 template <class T>
 static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
                                                      const T *from, int pitch) {
@@ -48,8 +50,8 @@ static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
     ldmatrix_x4(a, from + lane % 16 * pitch + lane / 16 * k_step<T>::HALF);
 }
 
-/* Load two neighbouring b (K,8), each the transpose of 8 rows: column n at from
- * + n * pitch. b[0..2) is the first, b[2..4) the second. */
+/* Load two neighbouring b (K,8), each the transpose of 8 rows, where column n
+ * is at from + n * pitch. b[0..2) is the first, b[2..4) the second. */
 template <class T>
 static __device__ __forceinline__ void
 fragment_columns(uint32_t b[4], const T *from, int pitch) {
@@ -58,9 +60,10 @@ fragment_columns(uint32_t b[4], const T *from, int pitch) {
                        lane / 8 % 2 * k_step<T>::HALF);
 }
 
-/* Load a (16,K) if a row of shared memory is a column of it: k at from + k *
- * pitch. tf32 has no instruction for that: four loads of one number, free of
- * bank conflicts if pitch is 8 more than a multiple of 32. */
+/* Load a (16,K) if its columns are rows of shared memory: column k is at from +
+ * k * pitch. tf32 has no instruction for that and takes four loads of one
+ * number. These are free of bank conflicts if pitch is 8 more than a multiple
+ * of 32. */
 static __device__ __forceinline__ void
 fragment_rows_across(uint32_t a[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -78,7 +81,8 @@ fragment_rows_across(uint32_t a[4], const T *from, int pitch) {
                              lane / 8 % 2 * 8);
 }
 
-/* Load two neighbouring b (K,8) without transposing: k at from + k * pitch. */
+/* Load two neighbouring b (K,8) without transposing them: row k is at from + k
+ * * pitch. */
 static __device__ __forceinline__ void
 fragment_columns_across(uint32_t b[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -2,16 +2,16 @@
  *
  * Before:  rung "tiled" writes every layer's output to memory and reads it
  *          back, and launches some forty kernels for a step.
- * Idea:    a kernel does everything that is possible before the whole batch
- *          must be known. fused.h lists the nine that remain; head() does the
- *          first one's work for the step that follows. Values that a kernel can
- *          recompute from what it reads anyway are never stored.
- * Limit:   the host launches them one by one, which takes as long as a step on
- *          64 images. Rungs "graph" and "pdl" attack that.
+ * Idea:    a kernel does everything that can be done before a result of the
+ *          whole batch is needed. fused.h lists the nine kernels that remain;
+ *          head() does the work of the first one for the next step. Values that
+ *          a kernel can recompute from its other inputs are never stored.
+ * Limit:   the host launches the kernels one by one, which takes as long as a
+ *          step on 64 images. Rungs "graph" and "pdl" attack that.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  *
- * The rungs differ in the type of the products' numbers and in how their
- * kernels are launched; the kernels are the same. */
+ * The rungs differ in the number type of the products and in the way they
+ * launch their kernels. The kernels are the same. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +25,9 @@ static __global__ void write_run(struct fused_run *to, struct fused_run run) {
 
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream) {
-    // A kernel rather than a copy: its argument is read before the call
-    // returns, so no thread waits, and a later call may pass other values.
+    // A kernel rather than a copy writes the run. The kernel's argument is read
+    // before the call returns, so no thread waits, and a later call may pass
+    // other values.
     write_run<<<1, 1, 0, stream>>>(f->run, *run);
     WEFT_LAUNCHED(write_run);
     return WEFT_OK;
@@ -88,7 +89,8 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
     for (int64_t i = 0; i < r->count; i++, ++*queued) {
         WEFT_TRY(
             fused_chain(&s->f, r->batch, i > 0, i + 1 < r->count, NULL, on));
-        if (cnn_interrupted()) // its kernels may not have finished
+        if (cnn_interrupted()) // the kernels that compute the loss may not have
+                               // finished
             return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C in step %lld",
                              (long long)(r->first + i));
     }
@@ -122,7 +124,7 @@ static int fused_forward(void *state, float *logits, const uint8_t *images,
 
 static int take_slots(struct fused_state *s, size_t batch, weft_stream stream) {
     struct fused *f = &s->f;
-    // Slots times images, at the batch size at which this is the maximum.
+    // The maximum over all batch sizes of slots times images.
     const size_t rows = batch <= 256 ? 28 * batch : 7168;
     const size_t most = 4 * batch > rows ? 4 * batch : rows;
     TAKE(moments.data, MOMENT_SLOTS * MOMENTS, sizeof(double));
@@ -180,7 +182,8 @@ static int check_shape(const struct weft_cnn_config *c) {
     return WEFT_OK;
 }
 
-/* Find the device's multiprocessors, and whether it launches kernels early. */
+/* Find the number of the device's multiprocessors, and whether it launches
+ * kernels early. */
 static int ask_device(struct fused *f) {
 #ifdef __CUDACC__
     int device, major;
@@ -204,7 +207,8 @@ static void fused_destroy(void *state) {
     free(s);
 }
 
-/* Create a rung: its precision, whether from graphs, whether launched early. */
+/* Create a rung of this precision. GRAPHED: whether it runs from graphs; PDL:
+ * whether it launches kernels early. */
 template <enum precision PRECISION, int GRAPHED, int PDL>
 static int create(void **state, const struct weft_cnn_config *config,
                   weft_stream stream) {
@@ -231,8 +235,9 @@ static size_t fused_bytes(const void *state) {
 
 /* ---- weights and gradients ----------------------------------------------- */
 
-/* The place and layout of a parameter: PyTorch's array is (outer,rows,columns),
- * ours (outer,columns,rows). With columns of 1 they are the same. */
+/* The place and layout of a parameter. PyTorch's array is (outer,rows,columns),
+ * the array of this rung (outer,columns,rows). With columns of 1 they are the
+ * same. */
 static const struct layout {
     int at, outer, rows, columns;
 } layouts[WEFT_CNN_PARAMS] = {
@@ -250,7 +255,7 @@ static const struct layout {
     {FC2_B, 1, CLASSES, 1},
 };
 
-/* out (outer,columns,rows) = in (outer,rows,columns). */
+/* Compute out (outer,columns,rows) from in (outer,rows,columns). */
 static void transpose(float *out, const float *in, int outer, int rows,
                       int columns) {
     for (int o = 0; o < outer; o++, in += rows * columns)
@@ -292,7 +297,8 @@ static int fused_set(void *state, int index, const float *in,
     int status =
         error ? weft_cuda_fail(error, "weft_cnn_set") : weft_sync(stream);
     free(ours);
-    if (!status && l->columns > 1) // a matrix that may have a second copy
+    if (!status && l->columns > 1) // this matrix may have a second copy, which
+                                   // must be updated
         status = fused_shadows(&s->f, weft_cuda_stream(stream));
     return status;
 }

@@ -1,8 +1,9 @@
-/* fused.h -- declarations that the files of the fused step share: its sizes,
- * its arrays and the contract of each kernel.
+/* fused.h -- declarations shared by the files of the fused step: its sizes, its
+ * arrays and the contract of each kernel.
  *
- * The step is a chain of few kernels, each as much work as can be done before
- * the whole batch must be known (batch norm's statistics, the loss):
+ * The step is a chain of a few kernels. Each does as much work as is possible
+ * before a result of the whole batch is needed (batch norm's statistics, the
+ * loss):
  *
  *     moments   sums over the images' 3x3 patches    -> moments
  *     conv1     conv1, BN1, ReLU, pool               -> p1, code1
@@ -14,13 +15,13 @@
  *     conv2_dw  gradient of conv2's weights          -> dw2
  *     update    adds up parts, SGD, next batch       -> params
  *
- * Nothing is added atomically: if many blocks sum, each stores its part in its
- * own slot, and the reader adds the slots in their order. So the same seed
+ * Nothing is added atomically. If many blocks sum, each stores its part in a
+ * separate slot, and the reader adds the slots in their order. So the same seed
  * always gives the same bits.
  *
- * Intermediate gradients are those of the SUM of the losses, of order one
- * whatever the batch, so small floats can represent them. update() divides by
- * the batch.
+ * Intermediate gradients are those of the SUM of the losses. They are of order
+ * one for any batch size, so small floats can represent them. update() divides
+ * by the batch.
  *
  * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived. */
 #ifndef WEFT_FUSED_H
@@ -32,24 +33,24 @@
 
 enum {
     SIDE1 = 28,
-    PIXELS1 = SIDE1 * SIDE1, /* the image, conv1's output */
+    PIXELS1 = SIDE1 * SIDE1, /* pixels of the image and of conv1's output */
     SIDE2 = 14,
-    PIXELS2 = SIDE2 * SIDE2, /* after pool 1, conv2's output */
+    PIXELS2 = SIDE2 * SIDE2, /* pixels after pool 1 and of conv2's output */
     SIDE3 = 7,
-    PIXELS3 = SIDE3 * SIDE3, /* after pool 2 */
+    PIXELS3 = SIDE3 * SIDE3, /* pixels after pool 2 */
     C1 = 32,
     C2 = 64,
     TAPS = 9,
     FEATURES = PIXELS3 * C2,
     HIDDEN = 128,
     CLASSES = 10,
-    MOMENTS = 45 + 25, /* exact sums over pixels, see moments.cuh */
+    MOMENTS = 45 + 25, /* exact sums over pixels; see moments.cuh */
 };
 
-/* The parameters in one array of float, their gradients in another. Layouts:
- * conv1 (tap,channel), conv2 (tap,oc,ic), fc1 (out,pixel,channel), fc2 as in
- * PyTorch; tap = 3 ky + kx. A convolution's bias is kept but has no effect:
- * batch norm removes it again, and its gradient is zero. */
+/* The parameters are in one array of float, their gradients in another.
+ * Layouts: conv1 (tap,channel), conv2 (tap,oc,ic), fc1 (out,pixel,channel), fc2
+ * as in PyTorch; tap = 3 ky + kx. A convolution's bias is kept but has no
+ * effect: batch norm removes it again, and its gradient is zero. */
 enum {
     CONV1_W = 0,
     CONV1_B = CONV1_W + TAPS * C1,
@@ -66,77 +67,82 @@ enum {
     PARAMS = FC2_B + CLASSES,
 };
 
-/* The type of the products' numbers. T below is float for FP32 and TF32 (there
- * rounded to tf32 by its producer if a tensor core reads it), __nv_bfloat16 or
- * __half. All sums and all parameters are float. */
+/* The number type of the products. T below is float for FP32 and TF32,
+ * __nv_bfloat16 or __half. In TF32, the kernel that writes a number for a
+ * tensor core rounds it to tf32. All sums and all parameters are float. */
 enum precision { FP32, TF32, BF16, FP16 };
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* The inputs of a run of steps, on the target. update() advances them: a
+/* The inputs of a run of steps, on the target. update() advances them, so a
  * captured step needs no new arguments. */
 struct fused_run {
     const uint8_t *images; /* (count,28,28) */
     const uint8_t *labels; /* (count) or NULL: forward only */
-    const int32_t *order;  /* of the run's images */
+    const int32_t *order;  /* indices of the run's images */
     float *losses;         /* step i of the context writes losses[i % ring] */
     int64_t step;          /* number of this step */
     int first;             /* this step takes order[first .. first+batch) */
     int ring;
     float lr;
-    int next; /* f->ahead: the next `first`, known long before */
+    int next; /* with f->ahead: the next `first`, known long before */
 };
 
-/* Parts of a sum: `count` slots, one after the other. */
+/* The parts of a sum: `count` slots, one after the other. */
 struct slots {
     float *data;
-    int count; /* written in this step; 1 to the kernel's own maximum */
+    int count; /* slots written in this step, from 1 to the kernel's maximum */
 };
 
 struct fused {
     enum precision precision;
     int pdl;    /* launch with programmatic dependent launch */
-    int ahead;  /* a step of the same batch size follows directly: head sums its
-                   patches, and it needs no moments() */
+    int ahead;  /* a step of the same batch size directly follows: head() sums
+                   its patches, so it needs no moments() */
     int blocks; /* multiprocessors of the device (8 on the CPU target) */
     float eps, mean, std;
     struct fused_run *run; /* on the target */
 
-    float *params, *grads; /* (PARAMS), grads of the MEAN loss */
-    /* conv2's weights once more, in T, in the layouts that its kernels need:
-     * FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic)
-     * else: conv2_f (tap,oc,ic); conv2_b (8-tap,ic,oc)
-     * and fc1's (out,pixel,channel). fused_shadows() and update() write them;
-     * fc1_back writes fc1's, too. For FP32 fc1_s is params + FC1_W itself. */
+    float *params, *grads; /* (PARAMS); gradients of the MEAN loss */
+    /* Copies of conv2's weights in T, in the layouts that its kernels need:
+     * FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic) else: conv2_f
+     * (tap,oc,ic); conv2_b (8-tap,ic,oc) and fc1's (out,pixel,channel).
+     * fused_shadows() and update() write them; fc1_back writes fc1's, too. For
+     * FP32 fc1_s is params + FC1_W itself. */
     void *conv2_f, *conv2_b, *fc1_s;
 
     struct slots moments; /* (slot,MOMENTS) integers of 64 bits */
     void *p1;             /* T (batch,196,32): relu(bn1(conv1)) pooled */
-    uint8_t *code1;       /* (batch,196,32): the winner 0..3, 4: no gradient */
-    void *c2;             /* (batch,196,64) conv2 without bias; FP32, TF32:
-                             unrounded float, else T */
-    void *m2;             /* like c2, (batch,49,64): each window's winning
-                             value: the largest where bn2's weight > 0, the
-                             smallest where < 0, the first where it is 0 */
-    uint8_t *code2;       /* (batch,49,64): which, 0..3; the first of equals */
+    uint8_t *code1;       /* (batch,196,32): the winner 0..3, or 4 without a
+                           * gradient */
+    void *c2;             /* (batch,196,64) conv2 without bias; an unrounded
+                             float for FP32 and TF32, else T */
+    void *m2;             /* like c2, (batch,49,64): the winning value of each
+                             window, which is the largest where bn2's weight >
+                             0, the smallest where it is < 0, and the first
+                             where it is 0 */
+    uint8_t *code2;       /* (batch,49,64): index of the winner, 0..3; the first
+                           * of equal ones */
     struct slots sum2;    /* (slot,2,64): sums of c2 and of its squares */
-    double *sum2_total;   /* (2,64): its slots added up, by fc1 */
+    double *sum2_total;   /* (2,64): the totals of sum2's slots, by fc1 */
     struct slots hidden;  /* (slot,batch,128): parts of fc1's products; see
                              hidden_slots() */
-    float *h;             /* (batch,128): relu(fc1), written by the head */
+    float *h;             /* (batch,128): relu(fc1), written by head() */
     float *logits;        /* (batch,10) */
     void *dh;             /* T (batch,128): gradient of fc1's output */
     struct slots head;    /* (slot,HEAD): parts of dfc2 (10,128), dfc2 bias
                              (10), dfc1 bias (128), loss (1) */
     void *dp2;            /* T (batch,49,64): gradient of m2's BN output, zero
-                             where the ReLU was: m2 * scale + shift <= 0 */
+                             where the ReLU's output is zero: m2 * scale + shift
+                             <= 0 */
     struct slots sum4;    /* (slot,2,64): sums of dp2 and of dp2 * m2 */
-    struct slots dfc1;    /* (slot,128,49,64), see dfc1_slots(); one slot: see
-                             fc1_back */
-    struct slots winners; /* (slot,10,32): per channel of conv1 the sums over
+    struct slots dfc1;    /* (slot,128,49,64); see dfc1_slots(); for one slot
+                             see fc1_back */
+    struct slots winners; /* (slot,10,32): per channel of conv1, the sums over
                              code1's winners of dp1 * patch[tap] and of dp1 */
-    struct slots dw2;     /* (slot,9,64,32) as params */
-    int dw2_made;         /* conv2_dx() made dw2 too: no conv2_dw() */
+    struct slots dw2;     /* (slot,9,64,32), with the layout of params */
+    int dw2_made;         /* conv2_dx() has computed dw2 too, so there is no
+                           * conv2_dw() */
 };
 enum { HEAD = CLASSES * HIDDEN + CLASSES + HIDDEN + 1 };
 
@@ -150,8 +156,9 @@ enum {
     DW2_SLOTS = 132,
 };
 
-/* The same for two arrays with large slots: a large batch fills the GPU without
- * splitting the sum over k, and one slot of dfc1 is 1.6 MB. */
+/* The maximum number of slots of two arrays with large slots. A large batch
+ * fills the GPU without splitting the sum over k, and one slot of dfc1 is 1.6
+ * MB. */
 static inline int hidden_slots(int batch) {
     const int most = 7168 / batch;
     return most > 28 ? 28 : most < 4 ? 4 : most;
@@ -162,27 +169,28 @@ static inline int dfc1_slots(int batch) {
 }
 
 /* ---- the kernels --------------------------------------------------------- */
-/* Each queues its kernel (moments: two) for images order[first .. first+batch)
- * and records in `f` how many slots it writes; any batch from 1 up. The table
- * above lists what each writes; they read what the earlier kernels wrote. */
+/* Each of these functions queues its kernel (moments: two) for the images
+ * order[first .. first+batch), for any batch from 1 up, and records in `f` the
+ * number of slots that it writes. The table above lists the outputs; the inputs
+ * are the outputs of earlier kernels. All return a weft_status. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
-/* `ahead`: the previous step has summed this one's patches. */
+/* `ahead`: the previous step has summed this step's patches. */
 int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream);
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream);
 int fused_fc1(struct fused *f, int batch, cudaStream_t stream);
-/* With labels: everything; without: only logits (into `logits`). */
+/* With `train`, do everything; without it, compute only the logits. */
 int fused_head(struct fused *f, int batch, int train, cudaStream_t stream);
-/* If it writes only one slot of dfc1, it also updates fc1's weights itself:
- * grads (of the mean), params, fc1_s. */
+/* If fc1_back writes only one slot of dfc1, it also updates fc1's weights:
+ * grads (of the mean loss), params and fc1_s. */
 int fused_fc1_back(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream);
 int fused_update(struct fused *f, int batch, cudaStream_t stream);
-/* Compute conv2_f, conv2_b, fc1_s from params, after weft_cnn_set(). */
+/* Compute conv2_f, conv2_b and fc1_s from params, after weft_cnn_set(). */
 int fused_shadows(struct fused *f, cudaStream_t stream);
 
-/* The versions for tensor cores, which the ones above call (back: dx and
+/* The versions for tensor cores, which the functions above call (back: dx and
  * dw). */
 int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);

@@ -1,56 +1,59 @@
 /* fused_state.cuh -- the state that a fused rung keeps from one call to the
  * next, for the files that run it: fused.cu (memory, weights, the chain of
- * kernels), graph.cu (many steps in one launch), peek.cu (the arrays between
- * the kernels). */
+ * kernels), graph.cu (many steps in one launch), and peek.cu (the arrays
+ * between the kernels). */
 #ifndef WEFT_FUSED_STATE_CUH
 #define WEFT_FUSED_STATE_CUH
 #include "fused.h"
 
-/* Each new batch size requires a capture; the graphs of this many are kept. */
+/* Each new batch size requires a capture. The graphs of the last GRAPHS_KEPT
+ * sizes are kept. */
 enum { GRAPHS_KEPT = 4, GRAPH_SIZES = 3 };
 
 /* The captured steps of one batch size. */
 struct fused_graph {
     int batch;
-    int64_t used;   /* the launch that used it last */
-    struct fused f; /* with the slots that these steps write */
-    cudaGraphExec_t execs[GRAPH_SIZES]; /* NULL: not needed yet */
+    int64_t used;   /* number of the launch that last used it */
+    struct fused f; /* `f` with the slots that these steps write */
+    cudaGraphExec_t execs[GRAPH_SIZES]; /* NULL: not needed so far */
 };
 
 struct fused_state {
     struct fused f;
-    int graphed; /* run steps from graphs */
+    int graphed; /* whether to run steps from graphs */
     struct cnn_memory memory;
 
-    cudaStream_t capture; /* where steps are captured; nothing runs on it */
+    cudaStream_t capture; /* stream on which steps are captured; nothing runs on
+                           * it */
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
     struct fused last; /* `f` as the last pass left it */
-    int batch;         /* of that pass, 0: none yet */
-    int trained;       /* it was a step, not only forward */
+    int batch;         /* batch size of that pass; 0: none so far */
+    int trained;       /* whether that pass was a step, not only forward */
 };
 
 /* ---- fused.cu ------------------------------------------------------------ */
 
-/* Set *f->run on the target. */
+/* Set *f->run on the target. Returns a weft_status. */
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
-/* Queue the kernels of one step; call fused_set_run() before the first.
- * `before`, `after`: a step of the same run and batch size directly precedes or
- * follows. A step computes the moments of one that follows. */
+/* Queue the kernels of one step; call fused_set_run() before the first step.
+ * `before`, `after`: whether a step of the same run and batch size directly
+ * precedes or follows. A step computes the moments of the following step.
+ * Returns a weft_status. */
 int fused_chain(struct fused *f, int batch, int before, int after,
                 struct cnn_marks *marks, cudaStream_t stream);
 
 /* ---- graph.cu ------------------------------------------------------------ */
 
-/* Capture a step on `batch` images and discard it: this fails if a kernel
+/* Capture a step on `batch` images and discard it. This fails if a kernel
  * cannot be launched on this device. */
 int fused_rehearse(struct fused_state *s, int batch);
 
-/* Queue `count` steps on `batch` images each, in few launches; *queued counts
- * the steps. Call fused_set_run() before. */
+/* Queue `count` steps on `batch` images each, in few launches; *queued receives
+ * the number of steps queued. Call fused_set_run() before. */
 int fused_replay(struct fused_state *s, int batch, int64_t count,
                  int64_t *queued, cudaStream_t stream);
 

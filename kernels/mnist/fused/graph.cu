@@ -1,38 +1,39 @@
 /* graph.cu -- the CNN, rung "graph": steps captured once and replayed.
  *
- * Before:  rung "fused" keeps the host busy for 86 us a step (beside an H200):
- *          at batch 64 the GPU waits for it, 96 us a step.
+ * Before:  rung "fused" keeps the host of an H200 busy for 86 us per step. At
+ *          batch 64 the GPU waits for the host, so a step takes 96 us.
  * Idea:    one launch runs 64 steps. A captured step cannot change, so
  *          everything that changes is in memory: update() advances the number
  *          of the next image, and the kernels read the learning rate from there
- *          too. A new lr or a new data set needs no new capture.
- *          The host is done after 0.3 us a step, the GPU after 87.
- * Limit:   a kernel starts when the one before it has ended: 1.0 to 1.5 us.
- *          Rung "pdl" overlaps the two.
+ *          too. A new lr or a new data set needs no new capture. The host needs
+ *          0.3 us per step, the GPU 87.
+ * Limit:   a kernel starts only after the previous one has ended, which costs
+ *          1.0 to 1.5 us. Rung "pdl" overlaps the two.
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb */
 #include "fused_state.cuh"
 
-/* Steps in each graph, the largest first: 937 steps are 20 launches. */
+/* Numbers of steps in the graphs, the largest first: 937 steps take 20
+ * launches. */
 static const int sizes[GRAPH_SIZES] = {64, 8, 1};
 
 /* ---- capturing ----------------------------------------------------------- */
 
-/* *graph receives `steps` steps; after a failure the caller destroys it. */
+/* Capture `steps` steps in *graph. After a failure the caller destroys it. */
 static int record(struct fused_state *s, struct fused *f, int batch, int steps,
                   cudaGraph_t *graph) {
     if (!s->capture)
         WEFT_CUDA_TRY(
             cudaStreamCreateWithFlags(&s->capture, cudaStreamNonBlocking));
-    // Relaxed: other streams and threads may continue their work, and a
-    // kernel's first use may load its code.
+    // Relaxed, so that other streams and threads may continue their work, and
+    // so that a kernel's first use may load its code.
     WEFT_CUDA_TRY(
         cudaStreamBeginCapture(s->capture, cudaStreamCaptureModeRelaxed));
     int status = WEFT_OK;
     for (int i = 0; i < steps && !status; i++)
         status = fused_chain(f, batch, i > 0, i + 1 < steps, NULL, s->capture);
     const cudaError_t error = cudaStreamEndCapture(s->capture, graph);
-    if (error) cudaGetLastError(); // not sticky
-    if (status) return status;     // it names the error's cause
+    if (error) cudaGetLastError(); // clear the error, which is not sticky
+    if (status) return status;     // its message has the cause
     return error ? weft_cuda_fail(error, "cudaStreamEndCapture") : WEFT_OK;
 }
 
@@ -56,7 +57,8 @@ int fused_rehearse(struct fused_state *s, int batch) {
     return status;
 }
 
-/* ---- keeping ------------------------------------------------------------- */
+/* ---- the graphs that are kept
+ * --------------------------------------------- */
 
 static void free_graph(struct fused_graph *g) {
     for (int i = 0; i < GRAPH_SIZES; i++)
@@ -70,8 +72,8 @@ void fused_free_graphs(struct fused_state *s) {
     s->capture = NULL;
 }
 
-/* Find the graphs of that batch size; the least recently used ones make
- * room. */
+/* Find the graphs of that batch size, or a place for them. The least recently
+ * used graphs make room. */
 static int find(struct fused_state *s, int batch, struct fused_graph **found,
                 cudaStream_t stream) {
     struct fused_graph *oldest = s->graphs;
@@ -81,7 +83,7 @@ static int find(struct fused_state *s, int batch, struct fused_graph **found,
         if (g->batch == batch) return WEFT_OK;
         if (g->used < oldest->used) oldest = g;
     }
-    if (oldest->batch) // it may still be running
+    if (oldest->batch) // these graphs may still be running
         WEFT_CUDA_TRY(cudaStreamSynchronize(stream));
     free_graph(oldest);
     oldest->batch = batch;

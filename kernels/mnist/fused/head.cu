@@ -1,16 +1,16 @@
-/* head.cu -- from fc1's parts to the loss, and back to the gradient of fc1's
+/* head.cu -- from fc1's parts to the loss and back to the gradient of fc1's
  * output: bias, ReLU, the second linear layer, softmax, and all their
  * gradients.
  *
  * Idea:    one warp per image. A lane owns 4 of the 128 hidden units, and keeps
- *          their column of fc2's weights and of its gradient in registers over
- *          all images of the warp: only the image's own numbers move. A logit
- *          is a sum over the lanes; shuffles deliver it to every lane, so each
- *          computes the softmax for itself without the others. At the end the
- *          warps of a block combine their sums in shared memory, and the block
- *          stores its part of the sums over the batch in a slot.
- * Limit:   at 64 images three waits for memory, one after the other: parts of
- *          fc1, and before them the image's number and then its label. At 16384
+ *          their columns of fc2's weights and of the gradient in registers for
+ *          all images of the warp. So only an image's numbers are loaded. A
+ *          logit is a sum over the lanes. Shuffles deliver it to every lane, so
+ *          each lane computes the softmax without further communication. At the
+ *          end the warps of a block combine their sums in shared memory, and
+ *          the block stores its part of the sums over the batch in a slot.
+ * Limit:   at 64 images, three waits for memory, one after the other: the
+ *          image's number, its label, and the parts of fc1. At 16384 images,
  *          the reads of fc1's parts and the writes of h and dh.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
@@ -21,10 +21,11 @@
 #include <math.h>
 
 enum {
-    HEAD_FEW_WARPS = 4,   // per block if images are few: one each at 64
-    HEAD_MANY_WARPS = 16, // fewer blocks write fewer slots
+    HEAD_FEW_WARPS = 4,   // per block if there are few images: one image each
+                          // at 64
+    HEAD_MANY_WARPS = 16, // for many images: fewer blocks write fewer slots
     HEAD_FEW = 256,
-    /* Where a slot's parts begin: fused.h. */
+    /* The positions of the parts of a slot; see fused.h. */
     HEAD_BIAS2 = CLASSES * HIDDEN,
     HEAD_BIAS1 = HEAD_BIAS2 + CLASSES,
     HEAD_LOSS = HEAD_BIAS1 + HIDDEN,
@@ -37,18 +38,19 @@ struct head_arguments {
     struct fused_run *run;
     float *h, *logits, *slots;
     void *dh;
-    int blocks; /* of the head itself; the blocks after them work ahead */
+    int blocks; /* blocks of the head itself; further blocks work for the next
+                 * step */
     moment *moments;
 };
 
 /* A lane's sums over its warp's images. */
 struct head_sums {
     float weights2[CLASSES][4], bias1[4];
-    float bias2; /* lane c < 10: of class c */
-    float loss;  /* lane 0 */
+    float bias2; /* lane c < 10: sum for class c */
+    float loss;  /* sum of the losses, in lane 0 */
 };
 
-/* Return the sum over all lanes to each lane, with the same bits. */
+/* Return the sum over all lanes to each lane, with the same bits in all. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -65,7 +67,7 @@ head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
     const size_t slot = (size_t)from.batch * HIDDEN;
     for (int j = 0; j < 4; j++) h[j] = bias[j];
     for (int first = 0; first < from.hidden_count; first += LOADS) {
-        float parts[LOADS][4]; // all loaded before the first is added
+        float parts[LOADS][4]; // load all before adding the first
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             for (int j = 0; j < 4; j++) parts[i][j] = 0.0f;
@@ -91,7 +93,8 @@ head_logits(float logits[CLASSES], const float h[4],
     }
 }
 
-/* Replace logits by p - onehot, the gradient of the loss; return the loss. */
+/* Replace the logits by p - onehot, the gradient of the loss, and return the
+ * loss. */
 static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
                                                      int label) {
     float most = logits[0], sum = 0.0f, mine = 0.0f;
@@ -99,7 +102,8 @@ static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
     for (int c = 1; c < CLASSES; c++) most = fmaxf(most, logits[c]);
 #pragma unroll
     for (int c = 0; c < CLASSES; c++) {
-        const float shifted = logits[c] - most; // 0 at the maximum: no overflow
+        const float shifted = logits[c] - most; // 0 at the maximum, so exp()
+                                                // cannot overflow
         if (c == label) mine = shifted;
         logits[c] = expf(shifted);
         sum += logits[c];
@@ -131,9 +135,11 @@ head_back(float dh[4], struct head_sums *sums, const float h[4],
     }
 }
 
-/* ---- the warps of a block meet ------------------------------------------- */
+/* ---- the sums of a block
+ * --------------------------------------------------- */
 
-/* A lane's sums in shared memory, as rows of 32 lanes x 4, then the rest. */
+/* A lane's sums in shared memory: rows of 32 lanes x 4, then the remaining
+ * sums. */
 enum {
     HEAD_ROWS = CLASSES + 1,
     HEAD_REST = HEAD_ROWS * HIDDEN,
@@ -163,9 +169,9 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* With more than four warps, the later half is added to the former until four
- * are left. Those are side by side in shared memory, and each number of the
- * block's slot is a sum of four. */
+/* With more than four warps, the second half's sums are added to the first
+ * half's until four warps are left. These are side by side in shared memory,
+ * and each number of the block's slot is a sum of four. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];
@@ -203,9 +209,9 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
         if (c == lane) to.logits[image * CLASSES + c] = logits[c];
 }
 
-/* The head of a small batch leaves most of the GPU idle. Extra blocks there
- * compute the sums that conv1 of the next step needs (moments.cuh). All their
- * inputs are older than the previous kernel. */
+/* Compute the sums that conv1 of the next step needs (moments.cuh) with extra
+ * blocks, since the head of a small batch leaves most of the GPU idle. All
+ * their inputs are older than the previous kernel. */
 template <int WARPS>
 static __device__ void head_ahead(const struct head_arguments &from,
                                   unsigned *warps_s, int block, int blocks) {
@@ -226,7 +232,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         return head_ahead<WARPS>(from, (unsigned *)&shared,
                                  blockIdx.x - from.blocks,
                                  gridDim.x - from.blocks);
-    // Weights and the run are older than the previous kernel.
+    // The weights and the run are older than the previous kernel.
     float weights[CLASSES][4], bias1[4];
     for (int c = 0; c < CLASSES; c++)
         load4(weights[c], from.weights2 + c * HIDDEN + 4 * lane);

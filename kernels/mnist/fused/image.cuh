@@ -1,7 +1,7 @@
 /* image.cuh -- an image of the batch, normalised, in shared memory.
  *
- * Pixels are stored as the original uint8 and become x = (p/255 - mean)/std
- * when they are used: one byte to read instead of four. The image has the
+ * Pixels are stored as the original uint8, one byte to read instead of four,
+ * and become x = (p/255 - mean)/std when they are used. The image has the
  * convolution's border of zeros (zeros of x, not of p), so no tap needs a
  * bounds check. */
 #ifndef WEFT_IMAGE_H
@@ -10,13 +10,15 @@
 
 enum {
     IMAGE_ROWS = SIDE1 + 2,
-    // Even: conv1 reads two pixels with one load of 8 bytes. Not a multiple of
-    // 32: lanes that read neighbouring rows read different banks.
+    // The pitch is even because conv1 reads two pixels with one load of 8
+    // bytes. It is no multiple of 32 so that lanes that read neighbouring rows
+    // read different banks.
     IMAGE_PITCH = 34,
-    IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* floats */
+    IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* size in floats */
 };
 
-/* x = scale * p + shift; all users round these two alike. */
+/* Return scale or shift of x = scale * p + shift. All users call these two
+ * functions, so they round alike. */
 static __host__ __device__ __forceinline__ float pixel_scale(float std) {
     return 1.0f / (255.0f * std);
 }
@@ -31,14 +33,14 @@ image_at(const struct fused_run *run, int index) {
     return run->images + (size_t)run->order[index] * PIXELS1;
 }
 
-/* Return those of the batch's image `index`. */
+/* Return the pixels (28,28) of the batch's image `index`. */
 static __device__ __forceinline__ const uint8_t *
 image_of(const struct fused_run *run, int index) {
     return image_at(run, run->first + index);
 }
 
-/* Items of a row of the bordered image: seven words of four pixels, and the
- * two columns of border. */
+/* Items in a row of the bordered image: seven words of four pixels, and the two
+ * columns of the border. */
 enum { ROW_ITEMS = 8 };
 
 /* Return the pixels of item `item`, row `row` of the bordered image. */
@@ -48,7 +50,7 @@ static __device__ __forceinline__ unsigned fetch_item(const uint8_t *image,
     return inside ? ((const unsigned *)image)[(row - 1) * 7 + item] : 0;
 }
 
-/* Store them, normalised, in row_s, which is row `row` of the bordered
+/* Store the pixels, normalised, in row_s, which is row `row` of the bordered
  * image. */
 static __device__ __forceinline__ void put_item(float *row_s, unsigned pixels,
                                                 int row, int item, float mean,
@@ -67,7 +69,8 @@ static __device__ __forceinline__ void put_item(float *row_s, unsigned pixels,
 }
 
 /* Load the whole image with its border into image_s (30,IMAGE_PITCH). All
- * `threads` threads of the block call it; the caller synchronises. */
+ * `threads` threads of the block call this function, and the caller
+ * synchronises. */
 static __device__ __forceinline__ void load_image(float *image_s,
                                                   const uint8_t *image,
                                                   float mean, float std,

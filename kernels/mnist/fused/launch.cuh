@@ -1,4 +1,4 @@
-/* launch.cuh -- how the fused step launches its kernels. */
+/* launch.cuh -- launches of the fused step's kernels. */
 #ifndef WEFT_FUSED_LAUNCH_CUH
 #define WEFT_FUSED_LAUNCH_CUH
 #include "common/launch.cuh"
@@ -10,24 +10,25 @@
  *
  * `grid` converts to dim3. With more than one template argument the kernel must
  * be in parentheses. With f->pdl and a grid of no more blocks than the device
- * has multiprocessors, it is a programmatic dependent launch: the kernel may
- * start while the previous one ends, and reads its results only after
- * pdl_wait(). */
+ * has multiprocessors, this is a programmatic dependent launch. The kernel may
+ * then start while the previous one ends, and must read that kernel's results
+ * only after pdl_wait(). */
 #define LAUNCH(f, kernel, grid, threads, shared_bytes, stream, ...)   \
     WEFT_TRY(fused_launch((f), 0, #kernel, kernel, (grid), (threads), \
                           (shared_bytes), (stream), __VA_ARGS__))
 
 /* Launch a kernel of which two blocks fit on a multiprocessor, and all blocks
- * at once: they cannot crowd, so they may start early without a claim. */
+ * run at the same time. They cannot crowd on some multiprocessors, so they may
+ * start early without the claim of fused_alone(). */
 #define LAUNCH_PAIRS(f, kernel, grid, threads, shared_bytes, stream, ...) \
     WEFT_TRY(fused_launch((f), 1, #kernel, kernel, (grid), (threads),     \
                           (shared_bytes), (stream), __VA_ARGS__))
 
-/* Return so much shared memory that no two blocks fit on a multiprocessor.
- * Blocks that start early find some multiprocessors still busy and crowd on the
- * others, where they stay. A step on 64 images took 95 us on an H200 with early
- * starts alone, 87 without them and 86 with them and this claim (tf32: 62, 64
- * and 57). */
+/* Return an amount of shared memory in bytes that keeps two blocks from sharing
+ * a multiprocessor. Blocks that start early find some multiprocessors still
+ * busy, crowd on the free ones, and stay there. A step on 64 images took 95 us
+ * on an H200 with early starts alone, 87 without early starts, and 86 with
+ * early starts and this claim (tf32: 62, 64 and 57). */
 static size_t fused_alone(void) {
     const int all = device_has(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
@@ -35,8 +36,9 @@ static size_t fused_alone(void) {
     return alone < most ? alone : most;
 }
 
-/* Whether this card's blocks may have twice the shared memory of a small card's
- * (99 KB): then kernels load an image while they compute another. */
+/* Return whether this GPU's blocks may have twice the shared memory of a small
+ * GPU's blocks (99 KB). If so, kernels load an image while they process
+ * another. */
 static inline int has_large_blocks() {
     return device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= 200 << 10;
 }

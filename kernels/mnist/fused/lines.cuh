@@ -1,5 +1,5 @@
-/* lines.cuh -- how conv2's kernels on tensor cores store images and weights in
- * shared memory.
+/* lines.cuh -- the layout of images and weights in shared memory for conv2's
+ * kernels on tensor cores.
  *
  * ldmatrix reads 8 rows of 16 bytes at a time, which is free of conflicts if
  * the rows are in 8 different groups of 4 banks. Shared memory is treated as
@@ -23,20 +23,21 @@
 #include "element.cuh"
 
 enum {
-    LINE = 128,                 /* bytes */
-    CHUNK = 16,                 /* bytes */
-    SIDE_LINES = SIDE2 + 2,     /* pixels, with the border */
-    GROUP = 8,                  /* windows processed together */
-    GROUPS = (PIXELS3 + 7) / 8, /* 7; in the last one, one window is real */
+    LINE = 128,                 /* in bytes */
+    CHUNK = 16,                 /* in bytes */
+    SIDE_LINES = SIDE2 + 2,     /* pixels in a row, with the border */
+    GROUP = 8,                  /* number of windows processed together */
+    GROUPS = (PIXELS3 + 7) / 8, /* 7; the last group has only one window */
 };
 
-/* ---- where things are ---------------------------------------------------- */
+/* ---- positions
+ * ------------------------------------------------------------- */
 
-/* An image of CHANNELS numbers of type T a pixel. */
+/* An image with CHANNELS numbers of type T per pixel. */
 template <class T, int CHANNELS> struct lines {
     enum {
-        PIXEL = CHANNELS * (int)sizeof(T), /* bytes: 64, 128 or 256 */
-        CHUNKS = PIXEL / CHUNK,            /* of a pixel */
+        PIXEL = CHANNELS * (int)sizeof(T), /* in bytes: 64, 128 or 256 */
+        CHUNKS = PIXEL / CHUNK,            /* chunks of a pixel */
         BYTES = SIDE_LINES * SIDE_LINES * PIXEL,
     };
     /* Return the offset of a pixel's chunk; (1,1) is the image's upper left
@@ -47,21 +48,21 @@ template <class T, int CHANNELS> struct lines {
     }
 };
 
-/* Rows of K weights. */
+/* The layout of rows of K weights. */
 template <class T, int K> struct weight_rows {
     enum { ROW = K * (int)sizeof(T), CHUNKS = ROW / CHUNK };
     static __device__ __forceinline__ int at(int row, int chunk) {
-        // Two rows of 64 bytes share a line: their places already differ.
+        // Two rows of 64 bytes share a line, so their places already differ.
         const int key = (int)ROW < (int)LINE ? row >> 1 & 3 : row & 7;
         return (row * ROW + chunk * CHUNK) ^ (key * CHUNK);
     }
 };
 
-/* Return which output channel is row `row` of the weights, and so column row %
- * 8 of n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile. This
- * order makes those of neighbouring tiles neighbouring channels: 16 bytes of
- * them (4 floats of 2 tiles, 8 numbers of 16 bits of 4 tiles) are one store. T:
- * the type of the stored results. */
+/* Return the output channel that is row `row` of the weights, and so column row
+ * % 8 of n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile. With
+ * this order, its columns of neighbouring tiles are neighbouring channels, so
+ * one store covers 16 bytes of them (4 floats of 2 tiles, or 8 16-bit numbers
+ * of 4 tiles). T: the type of the stored results. */
 template <class T> static __device__ __forceinline__ int channel_of(int row) {
     enum { TILES = 8 / (int)sizeof(T), SPAN = 8 * TILES };
     const int tile = row / 8 % TILES, t = row % 8 / 2;
@@ -70,10 +71,11 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 
 /* ---- filling ------------------------------------------------------------- */
 
-// Index arithmetic is the larger part of a small kernel's time: each thread
-// keeps to one chunk and walks down rows, so it computes little per copy.
+// Index arithmetic takes the larger part of a small kernel's time. So each
+// thread keeps to one chunk and walks down the rows, which needs little
+// arithmetic per copy.
 
-/* Zero the border's pixels; once is enough, since images only fill the
+/* Zero the border's pixels. Once is enough, since images only fill the
  * inside. */
 template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void zero_border(char *image) {
@@ -81,7 +83,8 @@ static __device__ __forceinline__ void zero_border(char *image) {
     enum { ROW = SIDE_LINES * at::PIXEL, SIDES = 2 * SIDE2 * at::CHUNKS };
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     for (int i = threadIdx.x * CHUNK; i < ROW; i += THREADS * CHUNK) {
-        *(float4 *)(image + i) = zero; // no chunk leaves its row
+        *(float4 *)(image + i) = zero; // a chunk never crosses the end of its
+                                       // row
         *(float4 *)(image + (SIDE_LINES - 1) * ROW + i) = zero;
     }
     for (int i = threadIdx.x; i < SIDES; i += THREADS) {
@@ -124,9 +127,10 @@ static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
                          (row / ROWS * ALL + channel_of<OUT>(row % ROWS)) * K);
 }
 
-/* ---- numbers in chunks --------------------------------------------------- */
+/* ---- the numbers of a chunk
+ * ----------------------------------------------- */
 
-/* Load the numbers of a chunk as floats, and store them. */
+/* Load the numbers of a chunk as floats, or store them. */
 template <class T>
 static __device__ __forceinline__ void load_chunk(float *v, const T *from) {
     for (int i = 0; i < CHUNK / (int)sizeof(T); i += 4) load4(v + i, from + i);

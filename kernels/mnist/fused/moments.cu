@@ -1,9 +1,10 @@
 /* moments.cu -- sums over the batch's 3x3 patches, for conv1's batch norm.
  *
- * Idea:    moments.cuh: conv1's mean and variance follow from 70 sums over the
- *          images, which are exact, being integers. No pass over its output.
- * Binds:   at B = 64 the launch and the latency from order to image to sum;
- *          then dp4a. */
+ * Idea:    conv1's mean and variance follow from 70 sums over the images, which
+ *          are exact because they are integers (moments.cuh). So no pass over
+ *          conv1's output is needed.
+ * Binds:   at B = 64, the launch and the latency from order to image to sum;
+ *          for larger batches, dp4a. */
 #include "bn1.cuh"
 #include "common/ptx.cuh"
 #include "launch.cuh"
@@ -19,8 +20,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
                  WARPS);
 }
 
-/* Compute conv1's batch norm from them if no step came before; otherwise
- * update() does it. A block has two channels. */
+/* Compute conv1's batch norm from the sums if no step came before; otherwise
+ * update() has done it. A block has two channels. */
 enum { BN1_THREADS = 96 };
 static __global__ void __launch_bounds__(BN1_THREADS)
     first_bn1(struct bn1 *to, const struct bn1_from from, const float *params) {

@@ -6,20 +6,21 @@
  *     mean = w . E        E[j]    = mean of p[j]            (9 numbers)
  *     var  = w' M w - mean^2    M[j][k] = mean of p[j] p[k]  (45: symmetric)
  *
- * for all channels: sums over images alone, which do not wait for any weight.
+ * for all channels. These are sums over the images alone, so they need not wait
+ * for any weight.
  *
  * A weight vector that finds edges makes var a small difference of large
- * numbers. Here that costs nothing: pixels are integers, so are their sums, and
- * those are exact. p is 0 outside of the image, though padding applies to the
- * normalised pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
+ * numbers. No accuracy is lost, however: pixels are integers, so their sums are
+ * exact. p is 0 outside of the image, though padding applies to the normalised
+ * pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
  *
  *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
  *
  * where Q is the sum of q[j] q[k], A that of q[j] over the places where tap k
  * is inside, B the reverse, N the number of places where both are. A is the sum
  * of the image's pixels over a rectangle that leaves out at most two rows and
- * two columns at an edge. So beside the 45 sums Q, sums of pixels over zones
- * suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
+ * two columns at an edge. So in addition to the 45 sums Q, sums of pixels over
+ * zones suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
  *
  * Binds:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
  *          for four pixels. A float version needs 54 for each. */
@@ -30,7 +31,7 @@
 typedef unsigned long long moment; /* an exact sum */
 enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
 
-/* Slots for sums; behind them is the state of bn1.cuh. */
+/* The number of slots for sums; the state of bn1.cuh follows them. */
 enum { MOMENT_ROOM = MOMENT_SLOTS - 16 };
 
 /* Return the index of the sum of q[j] q[k], j <= k. */
@@ -38,22 +39,23 @@ static __host__ __device__ __forceinline__ constexpr int pair_of(int j, int k) {
     return j * (2 * TAPS + 1 - j) / 2 + k - j;
 }
 
-/* The sums that bn1.cuh computes from the slots: over the batch, of p[j], and
- * of p[j] p[k] for j <= k. */
+/* The sums over the batch that bn1.cuh computes from the slots: those of p[j],
+ * and those of p[j] p[k] for j <= k. */
 struct patch_sums {
     double p[TAPS], pp[PAIRS];
 };
 
 /* ---- sums over images ---------------------------------------------------- */
 
-/* A warp takes an image: lane 7 r + g owns the four columns from 4 g on and
- * slides down rows 7 r .. 7 r + 6. Lanes 28 to 31 own none. */
+/* The part of an image that a lane takes. A warp takes an image, and lane 7 r +
+ * g owns the four columns from 4 g on and slides down rows 7 r .. 7 r + 6.
+ * Lanes 28 to 31 own none. */
 struct strip {
     int g, r;
     bool owns;
-    unsigned at0, at1, rest; /* of its columns: those of zones of one column (0
-                                and 1, or 3 and 4), and those of zone 2; a byte
-                                of 1 for each */
+    unsigned at0, at1, rest; /* masks of its columns, with a byte of 1 for each:
+                                those of zones of one column (0 and 1, or 3 and
+                                4), and those of zone 2 */
 };
 
 static __device__ __forceinline__ struct strip strip_of(int lane) {
@@ -67,13 +69,13 @@ static __device__ __forceinline__ struct strip strip_of(int lane) {
 
 struct strip_sums {
     unsigned pair[PAIRS];
-    // Of the strip's rows 0, 1, 2..4, 5 and 6: separate zones if the strip is
-    // at the upper or the lower edge.
+    // Sums over the strip's rows 0, 1, 2..4, 5 and 6. The outer rows are
+    // separate zones if the strip is at the upper or the lower edge.
     unsigned at0[ZONES], at1[ZONES], rest[ZONES];
 };
 
-/* taps[kx] = the bytes of row y that are tap kx of four neighbouring places:
- * one to the left, straight, one to the right. */
+/* Set taps[kx] to the bytes of row y that are tap kx of four neighbouring
+ * places: shifted left, unshifted, and shifted right. */
 static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
                                                 struct strip s) {
     unsigned left = __shfl_up_sync(0xffffffff, word, 1);
@@ -85,12 +87,12 @@ static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
     taps[2] = word >> 8 | right << 24;
 }
 
-/* Add one image, of which words[y * 7 + g] are four pixels. */
+/* Add one image, in which words[y * 7 + g] are four pixels. */
 static __device__ __forceinline__ void
 strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
     unsigned word[9], v[3][3];
 #pragma unroll
-    for (int i = 0; i < 9; i++) { // all loads at once
+    for (int i = 0; i < 9; i++) { // all loads are in flight together
         const int y = 7 * s.r + i - 1;
         const bool inside = s.owns && y >= 0 && y < SIDE1;
         word[i] = inside ? words[y * 7 + s.g] : 0;
@@ -158,9 +160,9 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
         }
 }
 
-/* Return the number of blocks of `warps` warps for a batch. Few, since bn1.cuh
- * reads all their slots: two images per warp, up to half of the
- * multiprocessors. But no warp may take over 80. */
+/* Return the number of blocks of `warps` warps for a batch. It is small because
+ * bn1.cuh reads all their slots: two images per warp, up to half of the
+ * multiprocessors, but at most 80 images per warp. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     const int wanted = CEIL_DIV(batch, 2 * warps);
     const int least = CEIL_DIV(batch, 80 * warps);
@@ -170,11 +172,12 @@ static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     return blocks < MOMENT_ROOM ? blocks : MOMENT_ROOM;
 }
 
-/* Do the kernel's whole work for block `block` of `blocks` with `warps` warps:
- * its slot (MOMENTS) = the sums over its share of the images order[first ..
- * first + batch). A warp must take no more than 80 images, or 32 bits overflow:
- * moment_blocks(). warps_s holds warps * MOMENTS. head() has blocks that do
- * this for the next batch, and records in the run which that is. */
+/* Do the whole work of the kernel for block `block` of `blocks` with `warps`
+ * warps: store in its slot (MOMENTS) the sums over its share of the images
+ * order[first .. first + batch). A warp must take at most 80 images, or 32 bits
+ * overflow; see moment_blocks(). warps_s holds warps * MOMENTS numbers. head()
+ * has blocks that do this for the next batch, and records that batch in the
+ * run. */
 static __device__ __forceinline__ void
 moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
              int first, int batch, int block, int blocks, int warps) {

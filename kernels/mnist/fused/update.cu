@@ -1,14 +1,16 @@
-/* update.cu -- the end of a step: sums over slots, SGD, on to the next batch.
+/* update.cu -- the end of a step: sums over slots, SGD, and the advance to the
+ * next batch.
  *
  * Idea:    this kernel adds up the slots that many blocks have stored, in a
- *          fixed order: the same seed gives the same bits. Each parameter is
- *          then updated at once, and with it the copies that the next step's
- *          kernels read. It is one launch; a block's role is the set of
- *          parameters that it updates.
- * Limit:   a separate kernel, though it does little but read.
- * Binds:   at B = 64 the launch, and conv1's path from sums over slots through
+ *          fixed order, so the same seed gives the same bits. It then updates
+ *          each parameter immediately, together with the copies that the next
+ *          step's kernels read. There is one launch, and a block's role is the
+ *          set of parameters that it updates.
+ * Limit:   it is a separate kernel, though it does little except read.
+ * Binds:   at B = 64, the launch and conv1's path from sums over slots through
  *          the new weights to the next step's batch norm (update_conv1.cuh);
- *          then reading conv2's slots (up to 9 MB) and fc1's.
+ *          for larger batches, the reads of conv2's slots (up to 9 MB) and of
+ *          fc1's.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "element.cuh"
 #include "launch.cuh"
@@ -16,15 +18,15 @@
 
 enum { WARPS = THREADS / 32 };
 
-/* The blocks of each role, one role after the other. */
+/* The number of blocks of each role, one role after the other. */
 enum {
     CONV2_EACH = 128, /* weights per block: a tap, 4 outputs, all 32 inputs */
     CONV2_BLOCKS = TAPS * C2 * C1 / CONV2_EACH,
-    BN2_EACH = 8, /* channels */
+    BN2_EACH = 8, /* channels per block */
     BN2_BLOCKS = C2 / BN2_EACH,
-    HEAD_EACH = 32, /* sums */
+    HEAD_EACH = 32, /* sums per block */
     HEAD_BLOCKS = (HEAD + HEAD_EACH - 1) / HEAD_EACH,
-    FC1_EACH = 4 * THREADS, /* weights, four per thread */
+    FC1_EACH = 4 * THREADS, /* weights per block, four per thread */
     FC1_BLOCKS = HIDDEN * FEATURES / FC1_EACH,
 };
 
@@ -100,7 +102,7 @@ static __device__ void update_bn2(const struct step *s, const struct slots sum2,
     const double dgamma = rstd * (backward_s[BN2_EACH + i] - mean * dbeta);
     sgd(s, BN2_W + first + i, gamma, (float)dgamma);
     sgd(s, BN2_B + first + i, beta, (float)dbeta);
-    s->grads[CONV2_B + first + i] = 0.0f; // batch norm removes a bias
+    s->grads[CONV2_B + first + i] = 0.0f; // batch norm removes the bias
 }
 
 /* ---- conv1 and batch norm 1 ---------------------------------------------- */
@@ -113,8 +115,8 @@ static __device__ void update_conv1(const struct step *s, const struct fused *f,
 
 /* ---- the linear layers --------------------------------------------------- */
 
-/* Update fc2 and fc1's bias, store the loss, then advance to the next batch,
- * which no other block of this kernel may read. */
+/* Update fc2 and fc1's bias, store the loss, then advance the run to the next
+ * batch. No other block of this kernel may read the run. */
 static __device__ void update_head(const struct step *s,
                                    const struct slots head,
                                    struct fused_run *run, int block) {
@@ -138,8 +140,8 @@ static __device__ void update_head(const struct step *s,
     }
 }
 
-/* Update four weights of fc1; fc1_s is NULL if kernels read params
- * themselves. */
+/* Update four weights of fc1; fc1_s is NULL if the kernels read params
+ * directly. */
 template <enum precision P>
 static __device__ void update_fc1(const struct step *s, const struct slots dfc1,
                                   typename element<P>::T *fc1_s, int block) {
@@ -168,7 +170,8 @@ static __global__ void __launch_bounds__(THREADS)
     pdl_trigger();
     const struct step s = {f.params, f.grads, f.run->lr, (float)batch, f.eps};
     int block = blockIdx.x;
-    // The roles with the longest paths come first.
+    // The roles with the longest paths come first, so that they do not delay
+    // the end.
     if (block < BN1_BLOCKS) return update_conv1(&s, &f, next, block);
     if ((block -= BN1_BLOCKS) < BN2_BLOCKS)
         return update_bn2(&s, f.sum2, f.sum4, block);
@@ -181,7 +184,8 @@ static __global__ void __launch_bounds__(THREADS)
                   block - HEAD_BLOCKS);
 }
 
-/* Copy the parameters; a thread takes weights THREADS * blocks apart. */
+/* Copy the parameters. A thread takes weights that are THREADS * blocks
+ * apart. */
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     shadows(typename element<P>::T *conv2_f, typename element<P>::T *conv2_b,
@@ -192,14 +196,14 @@ static __global__ void __launch_bounds__(THREADS)
     pdl_trigger();
     for (int i = from; i < TAPS * C2 * C1; i += stride)
         shadow_conv2<P>(conv2_f, conv2_b, i, params[CONV2_W + i]);
-    if (P != FP32) // for FP32, kernels read params themselves
+    if (P != FP32) // for FP32, the kernels read params directly
         for (int i = from; i < HIDDEN * FEATURES; i += stride)
             fc1_s[i] = narrow<P>(params[FC1_W + i]);
 }
 
 template <enum precision P>
 static int launch_update(struct fused *f, int batch, cudaStream_t stream) {
-    // With one slot fc1_back has updated fc1 itself.
+    // With a single slot, fc1_back has already updated fc1.
     const int blocks = BN1_BLOCKS + BN2_BLOCKS + CONV2_BLOCKS + HEAD_BLOCKS +
                        (f->dfc1.count > 1 ? FC1_BLOCKS : 0);
     LAUNCH(f, update<P>, blocks, THREADS, 0, stream, *f, bn1_from(f, batch),

@@ -1,12 +1,12 @@
-/* update.cuh -- code that the roles of update.cu share: a parameter's step, and
- * sums of a few columns over slots. */
+/* update.cuh -- code shared by the roles of update.cu: the update of a
+ * parameter, and sums of a few columns over slots. */
 #ifndef WEFT_UPDATE_H
 #define WEFT_UPDATE_H
 #include "fused.h"
 
 enum {
     THREADS = 256,
-    UNDER_WAY = 8, /* loads that a thread issues before it adds */
+    UNDER_WAY = 8, /* loads that a thread issues before it adds their values */
 };
 
 struct step {
@@ -15,7 +15,7 @@ struct step {
 };
 
 /* Update a parameter and return it. `sum` is the gradient of the sum over the
- * batch, `old` the parameter, read before the sum was known. */
+ * batch. `old` is the parameter, which was read before the sum was known. */
 static __device__ __forceinline__ float sgd(const struct step *s, int index,
                                             float old, float sum) {
     const float grad = sum / s->batch;
@@ -29,8 +29,8 @@ struct columns {
     int first, width, runs, pitch;
 };
 
-/* parts_s[i] = the sum that thread i of `threads` adds up for its column, in
- * double, over every so many slots, in their order. */
+/* Set parts_s[i] to the sum that thread i of `threads` adds up for its column,
+ * in double, over every few slots in their order. */
 static __device__ __forceinline__ void
 column_parts(double *parts_s, const struct slots from, int slot_size,
              const struct columns c, int i, int threads) {
@@ -53,7 +53,7 @@ column_parts(double *parts_s, const struct slots from, int slot_size,
     parts_s[i] = sum;
 }
 
-/* sums_s[i] = the sum of column i, from the parts in their order. */
+/* Set sums_s[i] to the sum of column i, from the parts in their order. */
 static __device__ __forceinline__ void column_total(double *sums_s,
                                                     const double *parts_s,
                                                     const struct columns c,
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void column_total(double *sums_s,
     sums_s[i] = sum;
 }
 
-/* Do both, with all the block's threads. */
+/* Do both with all threads of the block. */
 static __device__ __forceinline__ void
 column_sums(double *sums_s, double *parts_s, const struct slots from,
             int slot_size, const struct columns c) {

@@ -1,10 +1,10 @@
-/* update_conv1.cuh -- update()'s role for conv1 and its batch norm: this step's
- * gradients, and the inputs of the next step's conv1.
+/* update_conv1.cuh -- the role of update() for conv1 and its batch norm: this
+ * step's gradients, and the inputs of the next step's conv1.
  *
  * The gradients come from conv1's winners (winners.cuh) and the patches' sums
- * (moments.cuh). With d the gradient of the winners' batch norm output, zero
- * elsewhere, S[tap] = sum of d * patch[tap], N places in the batch and y = w .
- * p, batch norm's backward pass gives
+ * (moments.cuh). Let d be the gradient of the batch norm output at the winners,
+ * and zero elsewhere. With S[tap] = sum of d * patch[tap], N places in the
+ * batch and y = w . p, batch norm's backward pass gives
  *
  *     dbeta = sum d,  dgamma = rstd (sum d y - mean dbeta), sum d y = w . S
  *     dy    = gamma rstd (d - dbeta / N - (y - mean) rstd dgamma / N)
@@ -22,8 +22,8 @@
 #include "winners.cuh"
 
 /* A block has two channels. Half of its threads add up the winners. If a step
- * follows, the others compute the sums over its patches, which become its batch
- * norm as soon as the weights are new. */
+ * follows, the other half computes the sums over that step's patches, which
+ * become its batch norm as soon as the weights are updated. */
 enum { WINNER_THREADS = THREADS / 2 };
 
 struct conv1_shared {
@@ -60,7 +60,7 @@ conv1_backward(const struct conv1_shared *b, int c, int tap, double mean,
     return g;
 }
 
-/* Load the old parameters of channel first + c into shared memory, by 18
+/* Load the old parameters of channel first + c into shared memory, with 18
  * threads. */
 static __device__ __forceinline__ void conv1_load(struct conv1_shared *b,
                                                   const struct step *s,
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void conv1_load(struct conv1_shared *b,
     b->beta[c] = s->params[BN1_B + channel];
 }
 
-/* Replace them by the new ones. */
+/* Replace the old parameters by the new ones. */
 static __device__ __forceinline__ void
 conv1_store(struct conv1_shared *b, const struct step *s,
             const struct conv1_gradients *g, int channel, int c, int tap) {
@@ -80,11 +80,11 @@ conv1_store(struct conv1_shared *b, const struct step *s,
     if (tap) return;
     b->gamma[c] = sgd(s, BN1_W + channel, b->gamma[c], (float)g->dgamma);
     b->beta[c] = sgd(s, BN1_B + channel, b->beta[c], (float)g->dbeta);
-    s->grads[CONV1_B + channel] = 0.0f; // batch norm removes a bias
+    s->grads[CONV1_B + channel] = 0.0f; // batch norm removes the bias
 }
 
-/* `next` holds the sums of the batch that follows, if `ahead`; b is in shared
- * memory. */
+/* Do the work of the role. If `ahead`, `next` holds the sums of the next batch;
+ * b is in shared memory. */
 static __device__ __forceinline__ void
 conv1_role(struct conv1_shared *b, const struct step *s,
            const struct slots winners, struct bn1 *bn1,
@@ -93,7 +93,7 @@ conv1_role(struct conv1_shared *b, const struct step *s,
     const int first = block * BN1_EACH;
     const struct columns columns = {first, BN1_EACH, SUMS, C1};
     const int c = i / TAPS, tap = i % TAPS, channel = first + c;
-    const bool mine = c < BN1_EACH; // a weight
+    const bool mine = c < BN1_EACH; // whether the thread has a weight
     double mean = 0, rstd = 0;
     if (mine) {
         mean = bn1->mean[channel], rstd = bn1->rstd[channel];

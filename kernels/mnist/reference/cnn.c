@@ -1,8 +1,8 @@
 /* cnn.c -- the plain C rung of the trainer, for training without a GPU.
  *
- * A step is a handful of passes over the batch. Each is one parallel loop over
- * images (or over rows of fc1's weight); passes end where the next one needs a
- * sum over the whole batch:
+ * A step is a few passes over the batch. Each is one parallel loop over images
+ * (or over rows of fc1's weight), and ends where the next pass needs a sum over
+ * the whole batch:
  *
  *     gather | moments | conv1 bn1 relu1 pool1 | conv2, statistics, pool2 |
  *     bn2 relu2 | fc1 relu3 | fc2 | loss | back through fc2 | fc1 | sums of
@@ -10,22 +10,22 @@
  *
  * Five things make it fast, each explained in its file:
  *
- *  1. Products run in registers, by tile_fma() of simd.h, in a layout
- *     (cnn_model.h) that makes all strides constants.
+ *  1. Products run in registers, by tile_fma() of simd.h. The layout
+ *     (cnn_model.h) makes all strides constants.
  *  2. conv2 needs 16 multiplications instead of 36 (cnn_winograd.h,
  *     cnn_conv2.c).
  *  3. Layers are fused while an image is still in registers or in the nearest
  *     cache.
- *  4. Algebra removes work: batch norm 1 never reads conv1's output
- *     (cnn_batch.c, cnn_conv1.c); pool 2 picks its winners before batch norm 2
- *     (cnn_conv2.c); a bias before a batch norm remains a parameter but is not
- *     used, since its gradient is exactly 0.
+ *  4. Algebra removes work. Batch norm 1 never reads conv1's output
+ *     (cnn_batch.c, cnn_conv1.c). Pool 2 selects its winners before batch norm
+ *     2 (cnn_conv2.c). A bias before a batch norm remains a parameter but is
+ *     not used, since its gradient is exactly 0.
  *  5. The linear layers are updated where their gradients are computed
  *     (cnn_linear.c).
  *
- * Threads share the images in fixed parts, and their sums are added in fixed
- * order: the same number of threads gives the same bits. create() allocates all
- * memory in one piece. */
+ * Threads share the images in fixed parts, and their sums are added in a fixed
+ * order, so the same number of threads gives the same bits. create() allocates
+ * all memory in one piece. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ enum { ALIGN = 64 }; // a cache line, and the widest vector
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Return the next `count` items of `size` bytes from `base`; with base NULL
+/* Return the next `count` items of `size` bytes from `base`. With base NULL,
  * only count the bytes. */
 static void *take(struct cnn_model *m, char *base, size_t count, size_t size) {
     char *p = base ? base + m->bytes : NULL;
@@ -65,8 +65,9 @@ static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
     worker->dx1 = floats(m, base, cnn_x1_size(m));
 }
 
-/* Set every pointer of the model, or with base NULL only count m->bytes. Arrays
- * that must start as zero come first; return their bytes. */
+/* Set every pointer of the model or, with base NULL, only count m->bytes.
+ * Arrays that must start as zero come first. Returns the size of these arrays
+ * in bytes. */
 static size_t lay_out(struct cnn_model *m, char *base) {
     const size_t n = m->images, c1 = m->size[1], c2 = m->size[5];
     const size_t in = (size_t)m->blocks_in * BLOCK * n;
@@ -123,10 +124,11 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     m->blocks_in = m->blocks2 * m->h2 * m->w2;
     m->blocks_hidden = blocks(c->hidden);
     m->blocks_out = blocks(c->classes);
-    // One more than whole blocks: with a power of two, the values of one image
-    // in all feature blocks would share the same few sets of the cache.
+    // One more image than whole blocks. With a power of two, the values of one
+    // image in all feature blocks would share the same few sets of the cache.
     m->images = blocks(c->max_batch) * BLOCK + 1;
-    // The number of threads may be raised later, but never beyond the cores.
+    // The number of threads may be raised later, but never beyond the number of
+    // cores.
     m->threads = omp_get_num_procs();
     if (m->threads < omp_get_max_threads()) m->threads = omp_get_max_threads();
     cnn_param_sizes(m);

@@ -1,21 +1,22 @@
-/* cnn_batch.c -- gather the batch, and the statistics of its 3x3 patches.
+/* cnn_batch.c -- the gathering of a batch, and the statistics of its 3x3
+ * patches.
  *
  * conv1 has one input channel, so its output at a pixel is w . p, a product of
  * the channel's nine weights with the patch p around that pixel. Then
  *
  *     mean = w . E[p]     var = w' (E[p p'] - E[p] E[p]') w
  *
- * for every channel: batch norm's statistics follow from nine sums and 45
- * products per pixel before conv1 runs. So conv1, batch norm, ReLU and pool
+ * for every channel. So batch norm's statistics follow from nine sums and 45
+ * products per pixel, before conv1 runs. Hence conv1, batch norm, ReLU and pool
  * become one pass (cnn_conv1.c). The backward pass needs these sums again. */
 #include <omp.h>
 #include <string.h>
 
 #include "cnn_model.h"
 
-/* x0 = (p / 255 - mean) / std inside; its border has been zero since create.
- * There are 256 possible values: a table keeps the divisions out of the
- * loop. */
+/* Compute x0 = (p / 255 - mean) / std inside its border, which has been zero
+ * since create(). A table of the 256 possible values keeps the divisions out of
+ * the loop. */
 void cnn_gather(struct cnn_model *m, const uint8_t *images,
                 const int32_t *order, int n) {
     const int h = m->h0, w = m->w0, pitch = w + 2;
@@ -31,9 +32,9 @@ void cnn_gather(struct cnn_model *m, const uint8_t *images,
     }
 }
 
-/* sum (MOMENTS, MOMENTS) += p[t] p[u] over the pixels of one image, for rows
- * first <= t < last and columns u >= t; p is a patch with a 1 appended. The
- * vectors run along x, with lanes past the edge cleared. */
+/* Add p[t] p[u] over the pixels of one image to sum (MOMENTS,MOMENTS), for rows
+ * first <= t < last and columns u >= t, where p is a patch with a 1 appended.
+ * The vectors run along x, and lanes past the edge are cleared. */
 SIMD_INLINE void add_products(double *sum, const float *x0, int h, int w,
                               int first, int last) {
     const int pitch = w + 2;
@@ -60,16 +61,17 @@ SIMD_INLINE void add_products(double *sum, const float *x0, int h, int w,
             sum[t * MOMENTS + u] += vsum(products[t][u]);
 }
 
-/* All 54 sums of an image would overflow the registers: three passes, of 19, 21
- * and 14. They are added in float over an image, in double over the batch. */
+/* All 54 sums of an image would overflow the registers, so there are three
+ * passes, with 19, 21 and 14 sums. They are added in float over an image and in
+ * double over the batch. */
 static void add_image(double *sum, const float *x0, int h, int w) {
     add_products(sum, x0, h, w, 0, 2);
     add_products(sum, x0, h, w, 2, 5);
     add_products(sum, x0, h, w, 5, TAPS);
 }
 
-/* moments (MOMENTS, MOMENTS): the sum of p p' over all pixels of the batch;
- * p[TAPS] is 1, so row TAPS is the sum of the patches. */
+/* Compute moments (MOMENTS,MOMENTS), the sum of p p' over all pixels of the
+ * batch. p[TAPS] is 1, so row TAPS is the sum of the patches. */
 void cnn_patch_moments(struct cnn_model *m, int n) {
     const size_t count = MOMENTS * MOMENTS;
     const size_t image = (size_t)(m->h0 + 2) * (m->w0 + 2);

@@ -1,13 +1,13 @@
 /* cnn_conv1.c -- conv1, batch norm 1, ReLU and pool 1, forward and backward.
  *
  * Forward: batch norm's statistics are known beforehand (cnn_batch.c). So scale
- * = gamma / sqrt(var + eps) is folded into the weights and the shift into the
- * start of the sum: the convolution then yields batch norm's output. The four
- * outputs of a pooling window stay in registers; only their maximum is stored,
- * with the winner's number for the backward pass.
+ * = gamma / sqrt(var + eps) is folded into the weights, and the shift into the
+ * start of the sum. The convolution then yields batch norm's output. The four
+ * outputs of a pooling window stay in registers. Only their maximum is stored,
+ * with the winner's index for the backward pass.
  *
  * Backward: let g be the gradient at the pool's output where ReLU passed the
- * value. It goes only to the winners, so with p the winner's patch
+ * value. It is nonzero only at the winners, so with p the winner's patch
  *
  *     s = sum g p (nine numbers a channel)        dbeta = sum g
  *     dgamma = sum g xhat = rstd (w . s - mean dbeta)
@@ -19,13 +19,14 @@
  *     sum xhat p = rstd ((sum p p') w - mean sum p)
  *
  * where the sums of p and p p' are the moments again. The gradient of conv1's
- * output, four times the size of everything else here, is never computed. */
+ * output, four times the size of any other array of this pass, is never
+ * computed. */
 #include <math.h>
 
 #include "cnn_model.h"
 
 /* Compute batch norm's statistics of every channel, and the folded weights:
- * folded1 [block][TAPS + 1][BLOCK], where row TAPS is the shift. */
+ * folded1 [block][TAPS + 1][BLOCK], in which row TAPS is the shift. */
 static void fold(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
     const double *sum = m->moments + TAPS * MOMENTS;
@@ -39,7 +40,7 @@ static void fold(struct cnn_model *m, int n) {
                                    sum[t] / count * (sum[u] / count);
                 var += w[t * BLOCK] * cov * w[u * BLOCK];
             }
-        // fmax() would turn a NaN into 0
+        // fmax() would turn a NaN into 0.
         const double rstd = 1 / sqrt((var < 0 ? 0 : var) + m->config.eps);
         const double scale = m->weight[2][c] * rstd;
         float *to = m->folded1 + c / BLOCK * (TAPS + 1) * BLOCK + c % BLOCK;
@@ -51,9 +52,9 @@ static void fold(struct cnn_model *m, int n) {
     }
 }
 
-/* Compute one row of `count` pooling windows, VLEN channels: nine weights and
- * four sums are 13 registers, which every machine has. x points at the patch of
- * the first window's first pixel. */
+/* Compute one row of `count` pooling windows for VLEN channels. Nine weights
+ * and four sums take 13 registers, which every machine has. x points at the
+ * patch of the first window's first pixel. */
 static void forward_row(float *top, uint8_t *arg, const float *x, int pitch,
                         const float *folded, int count) {
     vfloat w[TAPS];
@@ -93,9 +94,9 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
         }
 }
 
-/* sum (TAPS + 1, BLOCK): row t += sum over the image's windows of g p[t], row
- * TAPS += sum of g, for VLEN channels. A window whose output ReLU zeroed has
- * the winner DEAD, which is none of the four. */
+/* Add to rows t of sum (TAPS + 1,BLOCK) the sums over the image's windows of g
+ * p[t], and to row TAPS the sum of g, for VLEN channels. A window whose output
+ * ReLU zeroed has the winner DEAD, which is none of the four. */
 static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
                            ptrdiff_t dx_row, const uint8_t *arg,
                            const float *x0, int pitch, int h, int w) {
@@ -121,7 +122,8 @@ static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
         for (int c = 0; c < VLEN; c++) sum[t * sum_row + c] += s[t][c];
 }
 
-/* Add image i's share, from its gradient worker->dx1, to worker->sums1. */
+/* Add the contribution of image i, from its gradient worker->dx1, to
+ * worker->sums1. */
 void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
     const size_t windows = (size_t)m->h1 * m->w1 * BLOCK;
     const ptrdiff_t row = (ptrdiff_t)m->wp * BLOCK;
@@ -136,8 +138,8 @@ void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
 }
 
 /* Compute the gradients of conv1 and batch norm 1 from all workers' sums. The
- * gradient of conv1's bias is exactly 0: batch norm removes the bias with the
- * mean. */
+ * gradient of conv1's bias is exactly 0, since batch norm removes the bias with
+ * the mean. */
 void cnn_conv1_gradients(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
     const double *sum = m->moments + TAPS * MOMENTS;

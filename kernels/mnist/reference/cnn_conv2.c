@@ -1,39 +1,40 @@
 /* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward and
  * backward, in Winograd's form (cnn_winograd.h).
  *
- * Most of a step's arithmetic is here: three products of the same size, 16
- * small matrices per image each. A tile's 2x2 outputs are a window of pool 2,
- * so everything around the products can stay in registers.
+ * This file has most of a step's arithmetic: three products of the same size,
+ * each with 16 small matrices per image. A tile's 2x2 outputs are a window of
+ * pool 2, so all work around the products can stay in registers.
  *
  * Forward: a tile's outputs are stored for the backward pass, added to batch
  * norm's statistics, and compared for the pool. Batch norm increases where
  * gamma > 0 and decreases where gamma < 0, so the winner after it is the
- * largest gamma * y. The pool need not wait for the statistics, and batch norm
- * and ReLU run on the winners alone (cnn_norm2.c).
+ * largest gamma * y. Hence the pool need not wait for the statistics, and batch
+ * norm and ReLU process only the winners (cnn_norm2.c).
  *
  * Backward: batch norm's gradient,
  *
  *     dy = scale (g - dbeta / M - xhat dgamma / M),  xhat = (y - mean) rstd,
  *
  * with g at the winners and 0 elsewhere, is a factor times y plus a constant
- * plus, at the winner, scale g: four vectors a tile, transformed at once. The
- * gradient of y is never stored as an image.
+ * plus, at the winner, scale g. These are four vectors per tile, which are
+ * transformed immediately. The gradient of y is never stored as an image.
  *
- * The intermediate arrays of one image, half a megabyte, belong to the worker
- * and stay in its second-level cache: see struct cnn_worker. */
+ * The intermediate arrays of one image, half a megabyte, belong to a worker and
+ * stay in its second-level cache (see struct cnn_worker). */
 #include <omp.h>
 #include <string.h>
 
 #include "cnn_model.h"
 
-/* The register tile of (tiles, channels) @ (channels, channels), 2 * TILES
- * sums: the 49 tiles of a 14x14 image waste little of 5 * 10. */
+/* The height of the register tile of (tiles,channels) @ (channels,channels),
+ * which has 2 * TILES sums. The 49 tiles of a 14x14 image waste little of 5 *
+ * 10. */
 enum { TILES = CNN_TILES };
 
-/* out (positions, room, BLOCK) = in (blocks, positions, room, BLOCK) @ weight
- * (positions, blocks, BLOCK, BLOCK): one block of output channels from all
- * input channels. A position's weights stay in the nearest cache while all
- * tiles pass. */
+/* Compute out (positions,room,BLOCK) = in (blocks,positions,room,BLOCK) @
+ * weight (positions,blocks,BLOCK,BLOCK): one block of output channels from all
+ * input channels. A position's weights stay in the nearest cache for all
+ * tiles. */
 static void multiply(float *out, const float *in, const float *weight,
                      int blocks, int room) {
     const ptrdiff_t plane = (ptrdiff_t)room * BLOCK;
@@ -56,7 +57,7 @@ static void multiply(float *out, const float *in, const float *weight,
         }
 }
 
-/* du (BLOCK in, BLOCK out) += v (tiles, BLOCK in)' @ dm (tiles, BLOCK out). */
+/* Add v (tiles,BLOCK in)' @ dm (tiles,BLOCK out) to du (BLOCK in,BLOCK out). */
 static void multiply_weight(float *du, const float *v, const float *dm,
                             int tiles) {
     for (int r = 0; r < BLOCK; r += LINEAR_ROWS) {
@@ -73,8 +74,8 @@ static void multiply_weight(float *du, const float *v, const float *dm,
     }
 }
 
-/* v (blocks1, positions, room, BLOCK) = the transformed tiles of an image x
- * (blocks1, hp, wp, BLOCK). */
+/* Compute v (blocks1,positions,room,BLOCK), the transformed tiles of an image x
+ * (blocks1,hp,wp,BLOCK). */
 static void transform_input(const struct cnn_model *m, float *v,
                             const float *x) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -96,8 +97,9 @@ static void transform_input(const struct cnn_model *m, float *v,
     }
 }
 
-/* The adjoint: dx (hp, wp, BLOCK), cleared before, += the tiles of dv
- * (positions, room, BLOCK), each 4x4 and overlapping its neighbours by two. */
+/* Compute the adjoint: add to dx (hp,wp,BLOCK), which was cleared before, the
+ * tiles of dv (positions,room,BLOCK). Each tile is 4x4 and overlaps its
+ * neighbours by two. */
 static void transform_input_back(const struct cnn_model *m, float *dx,
                                  const float *dv) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -120,18 +122,19 @@ static void transform_input_back(const struct cnn_model *m, float *dx,
     }
 }
 
-/* Whether pixel i of tile (r,j) is inside the image: at odd sizes the last
- * tiles extend beyond it. */
+/* Return whether pixel i of tile (r,j) is inside the image; with odd sizes the
+ * last tiles extend beyond it. */
 SIMD_INLINE int inside(const struct cnn_model *m, int r, int j, int i) {
     return 2 * r + i / 2 < m->h1 && 2 * j + i % 2 < m->w1;
 }
 
-/* Return the number of tile (r,j)'s pooling window, -1 if it is cut off. */
+/* Return the index of tile (r,j)'s pooling window, or -1 if the window is cut
+ * off. */
 SIMD_INLINE ptrdiff_t window_of(const struct cnn_model *m, int r, int j) {
     return r < m->h2 && j < m->w2 ? (ptrdiff_t)r * m->w2 + j : -1;
 }
 
-/* Return where image i's part of y2, and of top2 and arg2, begins for channel
+/* Return where the part of image i begins in y2, top2 and arg2 for channel
  * c. */
 static size_t tiles_at(const struct cnn_model *m, int i, int c) {
     return ((size_t)i * m->blocks2 + c / BLOCK) * m->tiles_h * m->tiles_w * 4 *
@@ -144,8 +147,8 @@ static size_t windows_at(const struct cnn_model *m, int i, int c) {
            c % BLOCK;
 }
 
-/* Pool: store which of a window's four y has the largest gamma * y, and that
-   y. */
+/* Store the index of the one of a window's four y with the largest gamma * y,
+   and that y. */
 SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
                       vfloat gamma) {
     const vfloat z[4] = {gamma * y[0], gamma * y[1], gamma * y[2],
@@ -158,10 +161,10 @@ SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
     *(vbyte *)arg = __builtin_convertvector(winner, vbyte);
 }
 
-/* Compute from the products of VLEN channels from c on: image i's y2, its
- * statistics and its pooling winners. Squares are taken about the first pixel,
- * which is as near to the mean as any: no digits are lost if the mean is
- * large. */
+/* Compute image i's y2, its statistics and its pooling winners from the
+ * products of VLEN channels from c on. Squares are taken about the first pixel,
+ * which is as near to the mean as any other, so no digits are lost if the mean
+ * is large. */
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -215,8 +218,8 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
     }
 }
 
-/* Batch norm's gradient in a batch of n is factor * y + constant + scale * g:
- * compute the first two, for VLEN channels from c on. */
+/* Compute `factor` and `constant` for VLEN channels from c on: batch norm's
+ * gradient in a batch of n is factor * y + constant + scale * g. */
 static void norm_gradient(const struct cnn_model *m, int n, int c,
                           vfloat *factor, vfloat *constant) {
     const double count = (double)n * m->h1 * m->w1;
@@ -229,8 +232,8 @@ static void norm_gradient(const struct cnn_model *m, int n, int c,
     }
 }
 
-/* products (positions, room, BLOCK) = the transformed gradient of image i's
- * y2, VLEN channels from c on. */
+/* Compute products (positions,room,BLOCK), the transformed gradient of image
+ * i's y2, for VLEN channels from c on. */
 static void transform_output_back(const struct cnn_model *m, float *products,
                                   int n, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -264,7 +267,7 @@ static void transform_output_back(const struct cnn_model *m, float *products,
 }
 
 /* Compute everything that depends on y2's gradient for image i: conv2's weight
- * gradient (per worker), the gradient of x1, and from it conv1's sums. */
+ * gradient (per worker), the gradient of x1, and conv1's sums. */
 static void backward_image(struct cnn_model *m, struct cnn_worker *worker,
                            int n, int i) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;

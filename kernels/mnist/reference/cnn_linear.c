@@ -8,19 +8,19 @@
  *     dw (input, output)  rows are inputs,  the sum runs over images
  *     dx (input, image)   rows are inputs,  the sum runs over outputs
  *
- * The last one yields images along the vectors, and so needs dy with the images
- * innermost, too: dy_t (blocks of images, outputs, BLOCK images).
+ * The last product yields vectors of images, so it also needs dy with the
+ * images innermost: dy_t (blocks of images, outputs, BLOCK images).
  *
  * fc1's weight, 1.6 MB, is more than all other weights together. The backward
- * pass reads it once: it computes dx of a few rows, then sums their gradient in
- * registers, stores it and immediately subtracts it from the weight. */
+ * pass reads it once. It computes dx of a few rows, then sums their gradient in
+ * registers, stores it, and immediately updates the weight with it. */
 #include <math.h>
 
 #include "cnn_model.h"
 
 struct layer {
     float *weight, *bias, *dweight, *dbias;
-    int in, out; /* blocks */
+    int in, out; /* number of blocks of inputs and outputs */
 };
 
 static struct layer layer_of(const struct cnn_model *m, int index, int in,
@@ -41,8 +41,8 @@ static struct layer fc2(const struct cnn_model *m) {
     return layer_of(m, 10, m->blocks_hidden, m->blocks_out);
 }
 
-/* Compute one tile of y = x @ weight + bias, then ReLU if `relu`: LINEAR_ROWS
- * images from x and y on, one block of outputs. */
+/* Compute one tile of y = x @ weight + bias, followed by ReLU if `relu`:
+ * LINEAR_ROWS images from x and y on, and one block of outputs. */
 static void forward_tile(float *y, const float *x, const float *weight,
                          const float *bias, int in, int images, int relu) {
     vfloat acc[LINEAR_ROWS][2];
@@ -61,8 +61,8 @@ static void forward_tile(float *y, const float *x, const float *weight,
                    relu ? cnn_relu(acc[r][v]) : acc[r][v]);
 }
 
-/* A thread takes whole blocks of outputs as far as possible, so that its part
- * of the weight stays in its own cache. The last rows may be past the batch. */
+/* As far as possible a thread takes whole blocks of outputs, so that its part
+ * of the weight stays in its cache. The last rows may be past the batch. */
 static void forward(const struct cnn_model *m, const struct layer *l, float *y,
                     const float *x, int n, int relu) {
     const size_t block = (size_t)m->images * BLOCK;
@@ -84,9 +84,10 @@ void cnn_fc2_forward(struct cnn_model *m, int n) {
     forward(m, &l, m->logits, m->hidden, n, 0);
 }
 
-/* Return the loss of one image, whose logits are `block` apart from one block
- * of classes to the next; they become the gradient of the mean loss of n
- * images. The largest is subtracted first, so that no exponential overflows. */
+/* Return the loss of one image, and replace its logits by the gradient of the
+ * mean loss of n images. The logits are `block` apart from one block of classes
+ * to the next. The largest logit is subtracted first, so that no exponential
+ * overflows. */
 static float image_loss(float *logits, size_t block, int classes, int padded,
                         int label, int n) {
 #define LOGIT(c) logits[(c) / BLOCK * block + (c) % BLOCK]
@@ -102,7 +103,7 @@ static float image_loss(float *logits, size_t block, int classes, int padded,
     return logf(sum) - own;
 }
 
-/* Return the mean loss of the batch; logits becomes its gradient. */
+/* Return the mean loss of the batch, and replace the logits by its gradient. */
 float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
                int n) {
 #pragma omp parallel for schedule(static) num_threads(m->team)
@@ -115,8 +116,8 @@ float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
     return sum / n;
 }
 
-/* to (blocks of images, features, BLOCK images) = from (blocks of features,
- * images, BLOCK features), of which the first n images are valid. */
+/* Copy from (blocks of features, images, BLOCK features), of which the first n
+ * images are valid, to to (blocks of images, features, BLOCK images). */
 static void transpose(const struct cnn_model *m, float *to, const float *from,
                       int blocks, int n) {
     const size_t block = (size_t)m->images * BLOCK;
@@ -130,8 +131,9 @@ static void transpose(const struct cnn_model *m, float *to, const float *from,
         }
 }
 
-/* Compute dx for LINEAR_ROWS inputs (dx and weight point at the first) of BLOCK
- * images (dy_t points at them); the last of these may be past the batch. */
+/* Compute dx for LINEAR_ROWS inputs and BLOCK images. dx and weight point at
+ * the first input, dy_t at the first image; the last images may be past the
+ * batch. */
 static void backward_dx(float *dx, const float *weight, const float *dy_t,
                         const struct layer *l) {
     vfloat acc[LINEAR_ROWS][2];
@@ -148,8 +150,8 @@ static void backward_dx(float *dx, const float *weight, const float *dy_t,
         for (int r = 0; r < LINEAR_ROWS; r++) dx[i * BLOCK + r] = part[r][i];
 }
 
-/* Compute the gradient of LINEAR_ROWS rows of the weight and one block of
- * outputs, and update those rows. */
+/* Compute the gradient of LINEAR_ROWS rows and one block of outputs of the
+ * weight, and update these rows. */
 static void backward_dw(float *dweight, float *weight, const float *x,
                         const float *dy, int n, float lr) {
     vfloat acc[LINEAR_ROWS][2];
@@ -165,7 +167,8 @@ static void backward_dw(float *dweight, float *weight, const float *x,
         }
 }
 
-/* Compute dx and the gradients of a layer from dy and dy_t, and update it. */
+/* Compute dx and the gradients of a layer from dy and dy_t, and update the
+ * layer. */
 static void backward(const struct cnn_model *m, const struct layer *l,
                      float *dx, const float *x, const float *dy,
                      const float *dy_t, int n, float lr) {

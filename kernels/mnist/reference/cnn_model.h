@@ -1,5 +1,5 @@
-/* cnn_model.h -- declarations that the files of the trainer's plain C rung
- * share: the sizes, the memory and the passes of one step. cnn.c describes how
+/* cnn_model.h -- declarations shared by the files of the trainer's plain C
+ * rung: the sizes, the memory and the passes of one step. cnn.c describes how
  * they work together. */
 #ifndef WEFT_CNN_MODEL_H
 #define WEFT_CNN_MODEL_H
@@ -7,25 +7,26 @@
 #include "mnist/cnn.h"
 #include "reference/simd.h"
 
-/* Channels, features and images are handled in blocks of two vectors: the width
+/* Channels, features and images are handled in blocks of two vectors, the width
  * of the register tile of tile_fma(). An array "[blocks][pixel][BLOCK]" has its
  * channels padded with zeros to whole blocks. So every stride of an inner loop
  * is BLOCK or 1, known to the compiler, and no loop over channels has a
  * remainder. */
 enum { BLOCK = 2 * VLEN, TAPS = 9, MOMENTS = TAPS + 1 };
 
-/* Rows of the register tiles, 2 * rows sums each. The linear layers' must
- * divide BLOCK; conv2's are chosen for 49 Winograd tiles an image. */
+/* The rows of the register tiles, which have 2 * rows sums each. Those of the
+ * linear layers must divide BLOCK; those of conv2 are chosen for 49 Winograd
+ * tiles per image. */
 enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4, CNN_TILES = VREGS == 32 ? 10 : 5 };
 
-/* The sums of one thread, which are added over the threads in their order, so
- * that a run with as many threads gives the same bits. */
+/* The sums of one thread. They are added over the threads in their order, so
+ * that the same number of threads gives the same bits. */
 struct cnn_worker {
     double *moments; /* see cnn_patch_moments() */
-    double *sums1;   /* [TAPS + 1][blocks1 * BLOCK], see cnn_conv1_backward() */
-    double *sums2;   /* [2][blocks2 * BLOCK]: y and y^2, or dbeta, dgamma */
-    float *du2;      /* like u2: gradient of conv2's weight */
-    /* Of the image being processed: */
+    double *sums1;   /* [TAPS + 1][blocks1 * BLOCK]; see cnn_conv1_backward() */
+    double *sums2;   /* [2][blocks2 * BLOCK]: y and y^2, or dbeta and dgamma */
+    float *du2;      /* like u2: the gradient of conv2's weight */
+    /* The arrays of the image being processed: */
     float *v2;        /* [blocks1][POSITIONS][room][BLOCK]: x1's tiles */
     float *products2; /* [blocks2][POSITIONS][room][BLOCK]: y2's tiles */
     float *dx1;       /* like an image of x1 */
@@ -33,16 +34,17 @@ struct cnn_worker {
 
 struct cnn_model {
     struct weft_cnn_config config;
-    int h0, w0, h1, w1, h2, w2; /* of the input, after each pooling */
-    int tiles_h, tiles_w;       /* Winograd tiles of y2, 2x2 outputs each */
+    int h0, w0, h1, w1, h2, w2; /* sizes of the input, and after each pooling */
+    int tiles_h, tiles_w;       /* Winograd tiles of y2, with 2x2 outputs
+                                 * each */
     int room;                   /* tiles per image, rounded up to CNN_TILES */
-    int hp, wp;                 /* of x1 with its border, as far as tiles
+    int hp, wp;                 /* size of x1 with its border, as far as tiles
                                    reach */
-    int blocks1, blocks2;       /* of the channels of conv1 and conv2 */
-    int blocks_in;              /* of fc1's inputs: blocks2 * h2 * w2 */
+    int blocks1, blocks2;       /* blocks of the channels of conv1 and conv2 */
+    int blocks_in;              /* blocks of fc1's inputs: blocks2 * h2 * w2 */
     int blocks_hidden, blocks_out;
-    int images;  /* room for a batch: more than max_batch, see cnn.c */
-    int threads; /* the number of workers; team: those of this step */
+    int images;  /* room for images: more than max_batch, see cnn.c */
+    int threads; /* number of workers, and of those in this step */
     int team;
 
     /* Parameters and gradients in this rung's layouts (cnn_params.c). */
@@ -51,15 +53,16 @@ struct cnn_model {
 
     float *x0;     /* [n][h0 + 2][w0 + 2]: pixels with a border of zeros */
     float *x1;     /* [n][blocks1][hp][wp][BLOCK], with a border of zeros */
-    uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
+    uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, or DEAD */
     float *y2;     /* [n][blocks2][tile][4][BLOCK]: conv2 without its bias */
     float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners,
                       then the gradient there */
-    uint8_t *arg2; /* the same shape: which of the four won */
+    uint8_t *arg2; /* the same shape: the index of the winner */
     float *x2;     /* [blocks_in][images][BLOCK]: input of fc1 */
     float *dx2;    /* the same shape */
     float *hidden, *dhidden;   /* [blocks_hidden][images][BLOCK] */
-    float *logits;             /* [blocks_out][images][BLOCK], then gradient */
+    float *logits;             /* [blocks_out][images][BLOCK], later their
+                                * gradient */
     float *dhidden_t;          /* [images / BLOCK][hidden][BLOCK images] */
     float *dlogits_t;          /* [images / BLOCK][classes][BLOCK images] */
     float *loss;               /* [images] */
@@ -67,17 +70,18 @@ struct cnn_model {
     float *folded1;            /* [blocks1][TAPS + 1][BLOCK] */
     float *scale1, *scale2;    /* gamma / sqrt(var + eps) */
     float *shift2;             /* beta - mean * scale */
-    double *moments;           /* of this batch's patches */
-    double *mean1, *rstd1;     /* of conv1's output without its bias */
-    double *mean2, *rstd2;     /* of y2 */
+    double *moments;           /* statistics of this batch's patches */
+    double *mean1, *rstd1;     /* statistics of conv1's output without its
+                                * bias */
+    double *mean2, *rstd2;     /* statistics of y2 */
     struct cnn_worker *worker; /* [threads] */
     struct cnn_memory memory;  /* all of the above in one piece */
     size_t bytes;
 };
 
-enum { DEAD = 4 }; /* arg1 if ReLU passed nothing: no winner */
+enum { DEAD = 4 }; /* value of arg1 if ReLU passed nothing */
 
-/* cnn_params.c: padded sizes, and the place of element `i` of PyTorch's
+/* cnn_params.c: the padded sizes, and the position of element `i` of PyTorch's
  * parameter. */
 void cnn_param_sizes(struct cnn_model *m);
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i);
@@ -108,7 +112,7 @@ float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
 void cnn_fc2_backward(struct cnn_model *m, int n, float lr);
 void cnn_fc1_backward(struct cnn_model *m, int n, float lr);
 
-/* Floats in one image of x1 and of y2. */
+/* Return the number of floats in one image of x1, or of y2. */
 static inline size_t cnn_x1_size(const struct cnn_model *m) {
     return (size_t)m->blocks1 * m->hp * m->wp * BLOCK;
 }
@@ -116,8 +120,8 @@ static inline size_t cnn_y2_size(const struct cnn_model *m) {
     return (size_t)m->blocks2 * m->tiles_h * m->tiles_w * 4 * BLOCK;
 }
 
-/* Store the largest of the four vectors of a pooling window in *top; return
- * which it was, the first of equals as in PyTorch. */
+/* Store the largest of the four vectors of a pooling window in *top, and return
+ * its index. The first of equal values wins, as in PyTorch. */
 SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
     vint winner = {0};
     *top = z[0];
@@ -129,7 +133,8 @@ SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
     return winner;
 }
 
-/* max(x, 0); a NaN stays a NaN, so that a diverged training is visible. */
+/* Return max(x, 0). A NaN stays a NaN, so that a diverged training is
+ * visible. */
 SIMD_INLINE vfloat cnn_relu(vfloat x) {
     return vselect(x <= 0.0f, (vfloat){0}, x);
 }

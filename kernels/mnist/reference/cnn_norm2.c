@@ -1,20 +1,21 @@
 /* cnn_norm2.c -- batch norm 2 and ReLU 2 on the winners of pool 2.
  *
- * cnn_conv2.c explains why the pool comes first. So these run on a quarter of
- * conv2's output. They also change the layout: top2 keeps an image's values
- * together; x2 and dx2, input of fc1, keep the values of one feature block
- * together. */
+ * cnn_conv2.c explains why the pool comes first, so that these layers process
+ * only a quarter of conv2's output. They also change the layout: top2 keeps the
+ * values of an image together, while x2, the input of fc1, and dx2 keep the
+ * values of a feature block together. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "cnn_model.h"
 
-/* Neighbouring images are adjacent in x2, far apart in top2: with a few at a
- * time, neither spends a cache line or page on one value. */
+/* The number of images that are processed together. Neighbouring images are
+ * adjacent in x2 but far apart in top2. With a few at a time, neither array
+ * spends a cache line or page on one value. */
 enum { GROUP = 8 };
 
-/* Return where block k of image i begins in top2, and in x2 and dx2. */
+/* Return where block k of image i begins in top2, or in x2 and dx2. */
 static size_t top_at(const struct cnn_model *m, int i, int k) {
     return ((size_t)i * m->blocks_in + k) * BLOCK;
 }
@@ -23,8 +24,8 @@ static size_t x_at(const struct cnn_model *m, int i, int k) {
     return ((size_t)k * m->images + i) * BLOCK;
 }
 
-/* Compute mean, 1 / standard deviation, and the scale and shift made of
- * them. */
+/* Compute the mean, 1 / standard deviation, and the scale and shift derived
+ * from them. */
 static void statistics(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK;
     const double count = (double)n * m->h1 * m->w1;
@@ -35,7 +36,7 @@ static void statistics(struct cnn_model *m, int n) {
             squares += m->worker[t].sums2[channels + c];
         }
         const double mean = sum / count;
-        // fmax() would turn a NaN into 0
+        // fmax() would turn a NaN into 0.
         const double var = squares / count - mean * mean;
         m->mean2[c] = mean;
         m->rstd2[c] = 1 / sqrt((var < 0 ? 0 : var) + m->config.eps);
@@ -44,8 +45,8 @@ static void statistics(struct cnn_model *m, int n) {
     }
 }
 
-/* x2 (blocks_in, images, BLOCK) = batch norm 2 and ReLU of top2 (n, blocks_in,
- * BLOCK). */
+/* Compute x2 (blocks_in,images,BLOCK): batch norm 2 and ReLU of top2
+ * (n,blocks_in,BLOCK). */
 void cnn_norm2_forward(struct cnn_model *m, int n) {
     const int pixels = m->h2 * m->w2;
     statistics(m, n);
@@ -62,7 +63,7 @@ void cnn_norm2_forward(struct cnn_model *m, int n) {
                 }
 }
 
-/* Process images first to last and VLEN channels from c on. */
+/* Process images [first,last) and VLEN channels from c on. */
 static void backward_group(struct cnn_model *m, double *sums, int first,
                            int last, int c) {
     const int pixels = m->h2 * m->w2, v = c % BLOCK;
@@ -85,9 +86,9 @@ static void backward_group(struct cnn_model *m, double *sums, int first,
     }
 }
 
-/* dbeta and dgamma: the sums of g and g xhat over the winners, where g is dx2
- * if ReLU 2 passed the value, else 0. g then replaces top2: image by image, as
- * conv2's backward pass reads it. */
+/* Compute dbeta and dgamma, the sums of g and g xhat over the winners. g is dx2
+ * if ReLU 2 passed the value, else 0. g then replaces top2, image by image, in
+ * the order in which conv2's backward pass reads it. */
 void cnn_norm2_backward(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK;
     for (int t = 0; t < m->team; t++)
@@ -103,7 +104,7 @@ void cnn_norm2_backward(struct cnn_model *m, int n) {
             dbeta += m->worker[t].sums2[c];
             dgamma += m->worker[t].sums2[channels + c] * m->rstd2[c];
         }
-        m->gradient[5][c] = 0; // conv2's bias: see conv1's
+        m->gradient[5][c] = 0; // conv2's bias has no gradient, like conv1's
         m->gradient[6][c] = dgamma;
         m->gradient[7][c] = dbeta;
     }

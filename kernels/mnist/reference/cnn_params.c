@@ -8,11 +8,11 @@
  *     fc1    (blocks_hidden, inputs, BLOCK)  inputs: (blocks2, h2, w2, BLOCK)
  *     fc2    (blocks_out, hidden, BLOCK)
  *
- * The padding of weights and gradients is zero and stays zero: a padded channel
+ * The padding of weights and gradients is zero and stays zero. A padded channel
  * has gamma 0, so its output and its gradients are zero. */
 #include "cnn_model.h"
 
-/* Compute the floats in each parameter, with padding. */
+/* Compute the number of floats in each parameter, with padding. */
 void cnn_param_sizes(struct cnn_model *m) {
     const size_t c1 = (size_t)m->blocks1 * BLOCK;
     const size_t c2 = (size_t)m->blocks2 * BLOCK;
@@ -27,13 +27,14 @@ void cnn_param_sizes(struct cnn_model *m) {
     for (int i = 0; i < WEFT_CNN_PARAMS; i++) m->size[i] = size[i];
 }
 
-/* Return the position of element `i` of PyTorch's parameter `index` in ours. */
+/* Return the position in this rung's layout of element `i` of PyTorch's
+ * parameter `index`. */
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
     const size_t c1 = m->config.channels1;
     const size_t in = m->blocks_in * (size_t)BLOCK;
     const size_t hidden = m->blocks_hidden * (size_t)BLOCK;
     const size_t pixels = (size_t)m->h2 * m->w2;
-    size_t o, row; // of weights: the output, the row of its block
+    size_t o, row; // the output of a weight, and the row of its block
     switch (index) {
     case 0: // (channels1, 1, 3, 3)
         o = i / TAPS;
@@ -58,15 +59,16 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
         o = i / m->config.hidden;
         row = o / BLOCK * hidden + i % m->config.hidden;
         break;
-    default: // one number per output
+    default: // biases and norms: one number per output
         return i;
     }
     return row * BLOCK + o % BLOCK;
 }
 
 /* Transform row `c` (one input channel) of one pair of blocks of conv2's weight
- * to Winograd's form, into u2 (blocks2, positions, blocks1, BLOCK in, BLOCK
- * out) and u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
+ * to Winograd's form, and store it in u2 (blocks2, positions, blocks1, BLOCK
+ * in, BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK
+ * in). */
 static void transform_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     const float *from =
@@ -87,7 +89,7 @@ static void transform_row(struct cnn_model *m, int o, int b, int c) {
     }
 }
 
-/* Recompute Winograd's form from conv2's weight. */
+/* Recompute the Winograd form of conv2's weight. */
 void cnn_transform_weight2(struct cnn_model *m) {
     for (int o = 0; o < m->blocks2; o++)
         for (int b = 0; b < m->blocks1; b++)
@@ -117,8 +119,9 @@ static void descend(struct cnn_model *m, int index, float lr) {
         m->weight[index][i] -= lr * m->gradient[index][i];
 }
 
-/* Parameters of the convolutions and norms -= lr * gradient. The linear layers
- * have been updated where their gradients were computed. */
+/* Update the parameters of the convolutions and norms: subtract lr * gradient.
+ * The linear layers have already been updated with the computation of their
+ * gradients. */
 void cnn_update(struct cnn_model *m, float lr) {
     const int rows = m->blocks2 * m->blocks1 * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)

@@ -1,7 +1,7 @@
-/* cnn_winograd.h -- a 3x3 convolution with 16 multiplications, not 36.
+/* cnn_winograd.h -- a 3x3 convolution with 16 multiplications instead of 36.
  *
- * Winograd's F(2x2, 3x3): four neighbouring outputs y (2x2) of a convolution
- * of x (4x4) with g (3x3) are
+ * Winograd's F(2x2, 3x3): four neighbouring outputs y (2x2) of a convolution of
+ * x (4x4) with g (3x3) are
  *
  *     y = A' [(G g G') * (B' x B)] A     * element by element
  *
@@ -10,20 +10,20 @@
  *          ½ -½  ½          0 -1  1  0          0  1 -1 -1
  *          0  0  1          0  1  0 -1
  *
- * The sum over input channels may be taken before A' . A, so a layer is:
- * convert all 4x4 tiles of the input into 16 numbers each (B), multiply 16
- * matrices (tiles, input channels) @ (input channels, output channels), convert
- * each 16 numbers back into four outputs (A). The backward pass is the adjoint
- * of each step in reverse order, with the same 16 positions, and so costs as
- * little:
+ * The sum over input channels may be taken before A' . A, so a layer has three
+ * steps. It converts all 4x4 tiles of the input into 16 numbers each (B),
+ * multiplies 16 matrices (tiles, input channels) @ (input channels, output
+ * channels), and converts each 16 numbers back into four outputs (A). The
+ * backward pass is the adjoint of each step in reverse order, with the same 16
+ * positions, so it costs the same:
  *
  *     dM = A dy A',   dg = G' (sum over tiles of V dM) G,   dx = B (U dM) B'
  *
  * with V = B' x B and U = G g G'. Little precision is lost, since all factors
- * are 1 and ½. If x and g are of one size throughout, the terms that cancel in
- * the end add up to (8/3)^2, some 7 times the terms of the direct sum. That is
- * the bound on how much larger rounding errors can be. Measured, the gradients
- * of a step are about as exact as those of the direct form.
+ * are 1 and ½. If all elements of x and of g have the same magnitude, the terms
+ * that cancel at the end add up to (8/3)^2, about 7 times the terms of the
+ * direct sum. So rounding errors are at most that much larger. In measurements,
+ * the gradients of a step are about as exact as those of the direct form.
  *
  * Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks,
  * 2015. Each transform is one of the matrices applied to columns, then rows;
@@ -34,7 +34,7 @@
 
 enum { POSITIONS = 16 };
 
-/* x = B' x B. */
+/* Compute x = B' x B. */
 SIMD_INLINE void winograd_input(vfloat x[16]) {
 #pragma GCC unroll 2
     for (int way = 0; way < 2; way++)
@@ -50,7 +50,7 @@ SIMD_INLINE void winograd_input(vfloat x[16]) {
         }
 }
 
-/* x = B x B'. */
+/* Compute x = B x B'. */
 SIMD_INLINE void winograd_input_back(vfloat x[16]) {
 #pragma GCC unroll 2
     for (int way = 0; way < 2; way++)
@@ -65,7 +65,7 @@ SIMD_INLINE void winograd_input_back(vfloat x[16]) {
         }
 }
 
-/* y (2x2) = A' m A. */
+/* Compute y (2x2) = A' m A. */
 SIMD_INLINE void winograd_output(vfloat y[4], const vfloat m[16]) {
     vfloat t[8];
 #pragma GCC unroll 4
@@ -81,7 +81,7 @@ SIMD_INLINE void winograd_output(vfloat y[4], const vfloat m[16]) {
     }
 }
 
-/* m = A y A'. */
+/* Compute m = A y A'. */
 SIMD_INLINE void winograd_output_back(vfloat m[16], const vfloat y[4]) {
     const vfloat t[8] = {y[0],        y[1],        y[0] + y[2], y[1] + y[3],
                          y[0] - y[2], y[1] - y[3], -y[2],       -y[3]};
@@ -95,7 +95,7 @@ SIMD_INLINE void winograd_output_back(vfloat m[16], const vfloat y[4]) {
     }
 }
 
-/* u (4x4) = G g G'. */
+/* Compute u (4x4) = G g G'. */
 SIMD_INLINE void winograd_weight(vfloat u[16], const vfloat g[9]) {
     vfloat t[12];
     for (int i = 0; i < 3; i++) {
@@ -115,7 +115,7 @@ SIMD_INLINE void winograd_weight(vfloat u[16], const vfloat g[9]) {
     }
 }
 
-/* g (3x3) = G' u G. */
+/* Compute g (3x3) = G' u G. */
 SIMD_INLINE void winograd_weight_back(vfloat g[9], const vfloat u[16]) {
     vfloat t[12];
     for (int i = 0; i < 4; i++) {

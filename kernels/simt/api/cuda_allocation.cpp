@@ -1,12 +1,12 @@
-/* cuda_allocation.cpp -- the bytes of one allocation: poison, and the red zones
- * around it.
+/* cuda_allocation.cpp -- the bytes of one allocation: their poison, and the red
+ * zones around them.
  *
  *     | guard: no access | canary ... | the bytes | canary | guard: no access |
  *
- * An allocation ends at its upper guard as nearly as its alignment allows, so a
+ * An allocation ends as close to its upper guard as its alignment allows, so a
  * store past its end is a fault of the storing thread. A store into the canary
- * is found later. Beyond MOST_MAPPED allocations, small ones come from
- * malloc(), with only a canary. */
+ * is found later. Beyond MOST_MAPPED allocations, small ones come from malloc()
+ * and have only a canary. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +25,15 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    ALIGNMENT = 256,        // cudaMalloc()'s guarantee
+    ALIGNMENT = 256,        // alignment in bytes, as cudaMalloc() guarantees
     GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
-    LEAST_GUARD = 64 << 10, // if addresses are limited (ulimit -v)
-    MOST_MAPPED = 16384,    // each is a mapping or two, and Linux allows 65530
-    ZONE = 4096,            // of canary around a malloc() block: a missing i <
-                            // n writes up to a block of elements past the end
-    LAZY_CHUNK = 4 << 20,   // poisoned at once, when touched
+    LEAST_GUARD = 64 << 10, // the same if addresses are limited (ulimit -v)
+    MOST_MAPPED = 16384,    // each takes one or two mappings, and Linux allows
+                            // 65530
+    ZONE = 4096,            // bytes of canary around a malloc() block: a
+                            // missing i < n writes up to a block of elements
+                            // past the end
+    LAZY_CHUNK = 4 << 20,   // bytes that are poisoned together when touched
 };
 enum { POISON = 0xff, CANARY = 0xca };
 
@@ -53,7 +55,7 @@ static void fill_zones(const Allocation &a) {
 }
 
 static bool is_filled(const char *from, const char *to, unsigned char byte) {
-    // Not memcmp(): its masked loads are slow next to a guard.
+    // This does not use memcmp(), whose masked loads are slow next to a guard.
     uint64_t word, wanted = byte * 0x0101010101010101u;
     for (; to - from >= (long)sizeof word; from += sizeof word) {
         memcpy(&word, from, sizeof word);
@@ -63,7 +65,7 @@ static bool is_filled(const char *from, const char *to, unsigned char byte) {
     return from == to;
 }
 
-/* Return the last byte in [from, to) that is not `byte`, NULL if there is
+/* Return the last byte in [from, to) that is not `byte`, or NULL if there is
  * none. */
 static char *last_change(char *from, char *to, unsigned char byte) {
     if (is_filled(from, to, byte)) return 0;
@@ -130,8 +132,8 @@ bool written_late(const Allocation &a) {
 
 /* ---- getting memory ----------------------------------------------------- */
 
-/* Return a file of poison, -1 if there is none: a page of it is copied when it
- * is first written. */
+/* Return a file of poison, or -1 if it cannot be created. A page of it is
+ * copied when it is first written. */
 static int poison_file() {
     static const int file = [] {
         const int fd = memfd_create("simt poison", MFD_CLOEXEC);
@@ -146,7 +148,7 @@ static int poison_file() {
     return file;
 }
 
-/* Poison whole pages without touching them; return false if that is
+/* Poison whole pages without touching them. Returns false if that is
  * impossible. */
 static bool poison_lazily(char *from, char *to) {
     const int file = poison_file();
@@ -162,7 +164,7 @@ static bool poison_lazily(char *from, char *to) {
     return true;
 }
 
-/* Return the byte that fills fresh memory: managed memory is the system's,
+/* Return the byte that fills fresh memory. Managed memory is the system's,
  * which zeroes it. */
 static int fresh(const Allocation &a) {
     return a.memory == MANAGED ? 0 : (int)POISON;
@@ -189,19 +191,20 @@ static size_t guard() {
     return bytes;
 }
 
-/* Give the pages from `low` to `high` their bytes; return false if there are
- * none. */
+/* Give the pages from `low` to `high` their bytes. Returns false if the system
+ * refuses. */
 static bool open_pages(const Allocation &a) {
     if (mprotect(a.low, a.high - a.low, PROT_READ | PROT_WRITE)) return false;
-    if (fresh(a) == 0) return true; // as the system provides it
+    if (fresh(a) == 0) return true; // the system provides zeros
     if (a.size < LARGE || !poison_lazily(a.low, a.high))
         memset(a.low, POISON, a.high - a.low);
     return true;
 }
 
-static size_t mapped; // their number; guarded by the heap's lock
+static size_t mapped; // number of mappings; guarded by the heap's lock
 
-/* Allocate between two guards, ending at the second one. */
+/* Allocate between two guards, so that the allocation ends at the second
+ * one. */
 static bool get_mapped(Allocation *a) {
     const size_t user = round_up(a->size, ALIGNMENT);
     const size_t room = round_up(user, page());
@@ -219,22 +222,23 @@ static bool get_mapped(Allocation *a) {
     return a->mapped;
 }
 
-/* Allocate in the arena, where each byte's state is known. */
+/* Allocate in the arena, where the state of each byte is known. */
 static bool get_checked(Allocation *a) {
     Array array = {};
     array.size = a->size;
     array.origin = a->memory == DEVICE    ? FROM_MALLOC
                    : a->memory == MANAGED ? FROM_MANAGED
                                           : FROM_HOST;
-    // The host's own stores are not recorded: memory that it may write counts
-    // as written.
+    // The host's stores are not recorded, so memory that it may write counts as
+    // written.
     a->base = (char *)take_array(array, a->memory == DEVICE ? LIVE : BOTH);
     if (!a->base) return false;
     a->checked = true;
     a->address = (uintptr_t)a->base;
     a->span = a->size;
     a->low = a->base, a->high = a->base + a->size;
-    // Large ones keep the system's zeros: poison would take up their memory.
+    // Large arrays keep the system's zeros, since poison would take up their
+    // memory.
     if (a->size < LARGE) memset(a->base, fresh(*a), a->size);
     return true;
 }
@@ -254,7 +258,8 @@ void poison_freed(const Allocation &a) {
         memset(start_of(a), POISON, a.size);
         return;
     }
-    // No memory, but addresses that fault; one mapping with its guards.
+    // Replace the memory by addresses that fault, in one mapping with its
+    // guards.
     mmap(a.base, a.span, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     mapped--;

@@ -1,4 +1,4 @@
-/* cuda_api.cpp -- errors: see cuda_api.h. */
+/* cuda_api.cpp -- errors; see cuda_api.h. */
 #include "../runtime/runtime.h"
 
 using namespace simt;

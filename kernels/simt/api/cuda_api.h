@@ -1,9 +1,10 @@
-/* cuda_api.h -- the host side of CUDA, as far as it has a meaning on a CPU.
+/* cuda_api.h -- the host side of CUDA, as far as it is meaningful on a CPU.
  *
  * There is one device, number 0, and its memory is the host's. Every call
- * finishes its work before it returns, so streams and events are in order
- * automatically and the asynchronous calls are the synchronous ones. Errors,
- * their numbers and texts are CUDA's; cudaGetLastError() is per host thread.
+ * finishes its work before it returns. So streams and events are in order
+ * automatically, and the asynchronous calls are the same as the synchronous
+ * ones. Errors, their numbers and texts are CUDA's; cudaGetLastError() is per
+ * host thread.
  *
  *     cuda_core.h      errors
  *     driver_types.h   structs, enums, flags
@@ -14,8 +15,9 @@
  *     cuda_graph.h     capture and graphs
  *     cuda_missing.h   functions that are not simulated, as errors
  *
- * The compilation of a notebook's cell defines SIMT_CELL: a kernel needs none
- * of these, and parsing them takes a third of a small cell's time. */
+ * The compilation of a notebook's cell defines SIMT_CELL, which excludes most
+ * of these headers. A kernel needs none of them, and parsing them takes a third
+ * of a small cell's compile time. */
 #ifndef SIMT_CUDA_API_H
 #define SIMT_CUDA_API_H
 #include "cuda_core.h"

@@ -1,8 +1,8 @@
 /* cuda_atomic.h -- cuda::atomic and cuda::atomic_ref, as in <cuda/atomic>.
  *
  * Scopes have no effect on a CPU; memory orders have their usual meaning. A
- * load lets other threads run now and then: it may belong to a loop that waits
- * for them. */
+ * load lets other threads run from time to time, since it may belong to a loop
+ * that waits for them. */
 #ifndef SIMT_CUDA_ATOMIC_H
 #define SIMT_CUDA_ATOMIC_H
 #include "simt.h"
@@ -31,8 +31,8 @@ enum memory_order {
 
 using namespace std;
 
-/* The operations of atomic<T> and atomic_ref<T>, which is Self, on the T at
- * at(). Read-modify-write functions use the order seq_cst. */
+/* The operations of atomic<T> and atomic_ref<T> (Self) on the T at at().
+ * Read-modify-write functions use the order seq_cst. */
 template <class T, class Self> struct simt_atomic {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
     typedef T value_type;
@@ -139,7 +139,7 @@ struct atomic_ref : simt_atomic<T, atomic_ref<T, scope>> {
     T *object;
 };
 
-/* cuda::std's have no scope. */
+/* The atomics of cuda::std have no scope. */
 namespace std {
 template <class T> struct atomic : cuda::atomic<T, thread_scope_system> {
     using cuda::atomic<T, thread_scope_system>::atomic;
@@ -147,7 +147,7 @@ template <class T> struct atomic : cuda::atomic<T, thread_scope_system> {
 };
 } // namespace std
 
-/* No thread continues before the others see its writes. */
+/* No thread continues before the other threads see its writes. */
 SIMT_INLINE void atomic_thread_fence(memory_order,
                                      thread_scope = thread_scope_system) {
     __threadfence();

@@ -1,16 +1,16 @@
 /* cuda_barrier.h -- cuda::barrier and cuda::memcpy_async, as in <cuda/barrier>.
  *
- * The thread that issues a copy performs it at once: code that waits for the
- * copy's end only waits for the threads. */
+ * The thread that issues a copy performs it immediately, so code that waits for
+ * the end of the copy only waits for the threads. */
 #ifndef SIMT_CUDA_BARRIER_H
 #define SIMT_CUDA_BARRIER_H
 #include "cooperative_groups/memcpy_async.h"
 #include "cuda_atomic.h"
 
 #ifdef SIMT_CHECK
-/* In the runtime: whether a barrier is one of the running block, and how a
- * thread that waits for a phase acquires the work of those that arrive in
- * it. */
+/* Functions of the runtime. The first returns whether a barrier belongs to the
+ * running block. With the others, a thread that waits for a phase acquires the
+ * prior work of the threads that arrive in it. */
 extern "C" bool simt_block_barrier(const void *barrier);
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
@@ -23,12 +23,12 @@ struct simt_nothing {
     void operator()() const {}
 };
 
-/* In each phase threads arrive, and threads wait until all have. A `__shared__`
- * barrier has no value until init(). */
+/* A barrier: in each phase threads arrive, and threads wait until all have
+ * arrived. A `__shared__` barrier has no value until init(). */
 template <thread_scope scope = thread_scope_system,
           class Completion = simt_nothing>
 class barrier {
-    uint64_t state; /* the phase's number, then the missing arrivals */
+    uint64_t state; /* number of the phase, then the missing arrivals */
     uint32_t expected;
     Completion completion;
 
@@ -40,9 +40,10 @@ class barrier {
     }
 
 #ifdef SIMT_CHECK
-    /* A thread that waits for a phase acquires the work before those arrivals,
-     * but not the later work of threads that may be in the next phase
-     * already. */
+    /* Return the name under which the watch build records a phase. A thread
+     * that waits for a phase acquires the work before that phase's arrivals,
+     * but not the later work of threads that may already be in the next
+     * phase. */
     const void *name(uint32_t phase) const {
         return (char *)this + 4 * (phase % 2);
     }
@@ -115,7 +116,7 @@ class barrier {
         __atomic_sub_fetch(&expected, 1, __ATOMIC_ACQ_REL);
         (void)arrive();
     }
-    /* Whether the phase of this parity, 0 for the first, is over. */
+    /* Return whether the phase of this parity is over; phase 0 is the first. */
     bool try_wait_parity(bool parity) const {
         const bool over = (phase() & 1) != parity;
         if (over)
@@ -130,7 +131,8 @@ class barrier {
     }
 };
 
-/* Copy; the barrier learns of the end when this thread arrives at it. */
+/* Copy the bytes. This thread's arrival at the barrier then includes the end of
+ * the copy. */
 template <class Size, thread_scope scope, class Completion>
 void memcpy_async(void *to, const void *from, Size bytes,
                   barrier<scope, Completion> &) {

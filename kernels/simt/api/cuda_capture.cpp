@@ -1,5 +1,5 @@
-/* cuda_capture.cpp -- stream capture: work queued on a stream becomes a graph;
- * see cuda_graph.h. */
+/* cuda_capture.cpp -- stream capture, by which work queued on a stream becomes
+ * a graph; see cuda_graph.h. */
 #include "cuda_graph_private.h"
 #include "cuda_stream.h"
 
@@ -15,9 +15,9 @@ static thread_local cudaStreamCaptureMode thread_mode =
 
 /* ---- calls that a capture allows ---------------------------------------- */
 
-/* Whether a capture in `mode`, begun by `thread`, forbids such calls of this
- * thread. One in the global mode forbids them in every thread, unless that
- * thread is relaxed. */
+/* Return whether `capture` forbids unsafe calls of this thread. A capture in
+ * the global mode forbids them in every thread, unless that thread is in the
+ * relaxed mode. */
 static bool minds(const Sequence &capture) {
     if (thread_mode == cudaStreamCaptureModeRelaxed ||
         capture.mode == cudaStreamCaptureModeRelaxed)
@@ -63,10 +63,11 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording) {
 
 /* ---- kernels ------------------------------------------------------------ */
 
-static thread_local Recorded **wanted; // where the next launch goes instead
+static thread_local Recorded **wanted; // where the next launch is kept instead
+                                       // of run
 
-/* Whether to keep a launch instead of running it; the runtime calls this before
- * each launch. */
+/* Return whether to keep a launch instead of running it. The runtime calls this
+ * before each launch. */
 static bool keeps(cudaStream_t stream) {
     if (wanted) return true;
     if (!captures && (!stream || stream == cudaStreamLegacy)) return false;
@@ -105,7 +106,7 @@ using namespace simt;
 
 /* ---- capture ------------------------------------------------------------ */
 
-/* Let `stream` continue after the work queued before the captured `event`. */
+/* Make `stream` continue after the work queued before the captured `event`. */
 static cudaError_t join(CUstream_st *stream, const CUevent_st *event) {
     if (!event->capture) {
         if (!stream->capture || !event->time) return cudaSuccess;
@@ -180,10 +181,11 @@ void simt::end_capture(Sequence *capture) {
     captures--;
     if (capture->invalid) delete capture->graph;
     capture->origin->last.clear();
-    capture->origin->capture.reset(); // it is gone now
+    capture->origin->capture.reset(); // the capturing stream no longer exists
 }
 
-/* The work added by other streams must lead back to where the capture began. */
+/* Return whether the work added by other streams leads back to the stream where
+ * the capture began. */
 static bool all_joined(const Sequence *capture) {
     for (CUstream_st *stream : capturing_streams())
         if (stream->capture.get() == capture && stream != capture->origin &&

@@ -1,4 +1,4 @@
-/* cuda_copy.cpp -- copying and filling: see cuda_memory.h. Every copy is a
+/* cuda_copy.cpp -- copies and fills; see cuda_memory.h. Every copy is a
  * cudaMemcpy3DParms and every fill a cudaMemsetParams, so that a graph can keep
  * it. */
 #include <dlfcn.h>
@@ -17,18 +17,18 @@ inline namespace asm_fibers {
 
 static std::atomic<bool> strict;
 
-/* ---- copies that a GPU would refuse ------------------------------------- */
+/* ---- copies that a GPU would reject -------------------------------------- */
 
 enum Side { EITHER, HOST_SIDE, DEVICE_SIDE };
 
-/* Whether it points to a program's or library's own variables, which include
- * those of the device. */
+/* Return whether a pointer is to a static variable of a program or library,
+ * which includes variables of the device. */
 static bool is_static(const void *pointer) {
     Dl_info info;
     return dladdr(pointer, &info) != 0;
 }
 
-/* Whether `size` bytes from `pointer` may take part in a copy as that side. */
+/* Return whether `size` bytes from `pointer` may be that side of a copy. */
 static bool may_touch(const void *pointer, size_t size, Side side) {
     Allocation a;
     if (find_allocation(pointer, &a)) {
@@ -51,12 +51,12 @@ static Side side_of(enum cudaMemcpyKind kind, bool destination) {
 
 static size_t slice_of(const cudaPitchedPtr &p) { return p.pitch * p.ysize; }
 
-/* Return the address of the first byte ... */
+/* Return the address of the first byte of a region. */
 static char *start_of(const cudaPitchedPtr &p, const cudaPos &at) {
     return (char *)p.ptr + at.z * slice_of(p) + at.y * p.pitch + at.x;
 }
 
-/* ... and how many bytes further the last one ends. */
+/* Return the distance in bytes from a region's first byte to its end. */
 static size_t reach(const cudaPitchedPtr &p, const cudaExtent &e) {
     return (e.depth - 1) * slice_of(p) + (e.height - 1) * p.pitch + e.width;
 }
@@ -87,7 +87,8 @@ cudaError_t check_copy(const cudaMemcpy3DParms &c) {
     return check_side(c.srcPtr, c.srcPos, c.extent, side_of(c.kind, false));
 }
 
-/* ---- doing it ----------------------------------------------------------- */
+/* ---- performing copies and fills
+ * ------------------------------------------- */
 
 cudaError_t copy_now(const cudaMemcpy3DParms &c) {
     if (is_empty(c.extent)) return cudaSuccess;
@@ -129,8 +130,8 @@ cudaError_t set_now(const cudaMemsetParams &s) {
     return cudaSuccess;
 }
 
-/* Do `c` now or, if the stream captures, add it as a node. `sync`: the copy
- * waits for earlier work. */
+/* Perform the copy `c` now or, if the stream captures, add it as a node.
+ * `sync`: whether the copy waits for earlier work. */
 static cudaError_t submit(const cudaMemcpy3DParms &c, bool sync,
                           cudaStream_t stream) {
     CUstream_st *recording;

@@ -3,7 +3,8 @@
 #define SIMT_CUDA_CORE_H
 #include "../runtime/engine.h"
 
-// A fixed type: a program may pass any number, and gets cudaErrorInvalidValue.
+// The enum has a fixed type because a program may pass any number, which then
+// gives cudaErrorInvalidValue.
 enum cudaError : int {
 #define SIMT_ERROR(value, name, text) name = value,
 #include "cuda_errors.h"
@@ -22,9 +23,9 @@ enum cudaMemcpyKind : int {
 /* The CUDA version that defines these names and numbers. */
 #define CUDART_VERSION 13000
 
-/* C++ functions, not extern "C": beside a PyTorch with CUDA there is a real
- * cudaMalloc() in the process, and the dynamic linker would prefer that one to
- * ours if both had the same symbol. */
+/* These are C++ functions, not extern "C". If a PyTorch with CUDA is loaded,
+ * the process also has the real cudaMalloc(), and the dynamic linker would
+ * prefer that function to this one if both had the same symbol. */
 #pragma GCC visibility push(default)
 
 cudaError_t cudaGetLastError(void);
@@ -32,7 +33,7 @@ cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* A clock that only goes forward. */
+/* Return the nanoseconds of a clock that only goes forward. */
 long long simt_nanoseconds(void);
 
 #pragma GCC visibility pop

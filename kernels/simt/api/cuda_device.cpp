@@ -1,4 +1,4 @@
-/* cuda_device.cpp -- the one device: see cuda_device.h. */
+/* cuda_device.cpp -- the single device; see cuda_device.h. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,8 @@ using namespace simt;
 
 enum { CUDA_VERSION_LIKE = CUDART_VERSION };
 
-/* ---- which device ------------------------------------------------------- */
+/* ---- the current device
+ * ---------------------------------------------------- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
     if (!count) return set_error(cudaErrorInvalidValue);
@@ -56,7 +57,7 @@ cudaError_t cudaDriverGetVersion(int *version) {
 
 /* ---- properties --------------------------------------------------------- */
 
-/* Read the value of the first "key : value" in /proc/cpuinfo, else
+/* Read the value of the first "key : value" line in /proc/cpuinfo, or use
  * `otherwise`. */
 static void read_cpuinfo(const char *key, char *value, size_t size,
                          const char *otherwise) {
@@ -80,12 +81,12 @@ static int cache_size() {
     return last > 0 ? (int)last : 0;
 }
 
-/* Describe the machine. */
+/* Set the properties of the machine. */
 static void describe_machine(cudaDeviceProp *p) {
     char model[200];
     read_cpuinfo("model name", model, sizeof model, "CPU");
     snprintf(p->name, sizeof p->name, "SIMT on %s", model);
-    p->clockRate = 1000000; // of clock64(), which counts nanoseconds
+    p->clockRate = 1000000; // in kHz, of clock64(), which counts nanoseconds
     size_t left;
     memory_left(&left, &p->totalGlobalMem);
     p->l2CacheSize = cache_size();
@@ -93,7 +94,7 @@ static void describe_machine(cudaDeviceProp *p) {
     p->hostNumaId = p->deviceNumaId = -1;
 }
 
-/* Set the limits of an sm_90: programs choose their launches by them. */
+/* Set the limits of an sm_90, since programs choose their launches by them. */
 static void describe_limits(cudaDeviceProp *p) {
     p->major = 9;
     p->warpSize = WARP;
@@ -115,8 +116,8 @@ static void describe_limits(cudaDeviceProp *p) {
     p->texturePitchAlignment = 32;
 }
 
-/* Set the supported features. Copies and kernels that may overlap run one by
- * one. */
+/* Set the supported features. Copies and kernels that may overlap run one after
+ * another. */
 static void describe_features(cudaDeviceProp *p) {
     p->deviceOverlap = p->concurrentKernels = p->asyncEngineCount = 1;
     p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1;
@@ -240,7 +241,8 @@ cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig) {
 
 cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *config) {
     if (!config) return set_error(cudaErrorInvalidValue);
-    // As since Maxwell: banks have four bytes, whatever was requested.
+    // As on GPUs since Maxwell, banks have four bytes, regardless of the
+    // request.
     *config = cudaSharedMemBankSizeFourByte;
     return cudaSuccess;
 }

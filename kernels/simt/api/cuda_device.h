@@ -1,8 +1,9 @@
-/* cuda_device.h -- the one device: its properties, attributes and limits.
+/* cuda_device.h -- the single device: its properties, attributes and limits.
  *
- * Its name is "SIMT on <the CPU's name>" and it has the limits of an sm_90; its
- * multiprocessors are the worker threads. Sizes of caches and buses are the
- * machine's if it reports them. Textures and surfaces have size 0. */
+ * Its name is "SIMT on <the CPU's name>". It has the limits of an sm_90, and
+ * its multiprocessors are the worker threads. Sizes of caches and buses are
+ * those of the machine if it reports them. Textures and surfaces have size
+ * 0. */
 #ifndef SIMT_CUDA_DEVICE_H
 #define SIMT_CUDA_DEVICE_H
 #include "driver_types.h"
@@ -22,15 +23,15 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 
 cudaError_t cudaDeviceSynchronize(void);
 
-/* Frees all device memory, as on a GPU, and forgets all errors. */
+/* Free all device memory, as on a GPU, and discard all errors. */
 cudaError_t cudaDeviceReset(void);
 
 cudaError_t cudaSetDeviceFlags(unsigned flags);
 cudaError_t cudaGetDeviceFlags(unsigned *flags);
 
-/* cudaLimitMallocHeapSize limits the memory that kernels may hold from malloc()
- * and new. The other limits are stored and returned; nothing here depends on
- * them. */
+/* cudaLimitMallocHeapSize limits the memory in bytes that kernels may hold from
+ * malloc() and new. The other limits are stored and returned, but have no
+ * effect. */
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
 cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit);
 cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
@@ -53,7 +54,7 @@ cudaError_t cudaProfilerStop(void);
 
 #pragma GCC visibility pop
 
-/* Names that CUDA 13 has removed. */
+/* The following names have been removed in CUDA 13. */
 static inline cudaError_t cudaThreadSynchronize(void) {
     return cudaDeviceSynchronize();
 }

@@ -1,5 +1,5 @@
-/* cuda_errors.h -- the error codes of the CUDA runtime: SIMT_ERROR(value, name,
- * text), which the including file defines. */
+/* cuda_errors.h -- the error codes of the CUDA runtime, as a list of
+ * SIMT_ERROR(value, name, text). The including file defines this macro. */
 SIMT_ERROR(0, cudaSuccess, "no error")
 SIMT_ERROR(1, cudaErrorInvalidValue, "invalid argument")
 SIMT_ERROR(2, cudaErrorMemoryAllocation, "out of memory")

@@ -1,4 +1,5 @@
-/* cuda_graph.cpp -- graphs: the work of nodes, adding nodes and edges. */
+/* cuda_graph.cpp -- graphs: the work of nodes, and the addition of nodes and
+ * edges. */
 #include <string.h>
 
 #include <algorithm>
@@ -70,7 +71,7 @@ cudaError_t work_of(const struct cudaKernelNodeParams *params, Work *work) {
     Call c = {params, invoke_of(params->func)};
     if (!c.invoke) return set_error(cudaErrorInvalidDeviceFunction);
     Recorded *recorded = record_next(call, &c);
-    if (!recorded) return cudaPeekAtLastError(); // the launch was refused
+    if (!recorded) return cudaPeekAtLastError(); // the launch was rejected
     *work = kernel_work(recorded);
     work->function = params->func;
     return cudaSuccess;
@@ -96,7 +97,7 @@ bool contains(const Nodes &nodes, cudaGraphNode_t node) {
     return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-/* Return `nodes` and everything that they wait for. */
+/* Return `nodes` and all nodes that they depend on. */
 static Nodes with_ancestors(Nodes nodes) {
     for (size_t i = 0; i < nodes.size(); i++)
         for (cudaGraphNode_t before : nodes[i]->after)
@@ -276,7 +277,7 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
 
 /* ---- edges -------------------------------------------------------------- */
 
-/* Whether these are edges between nodes of `graph`. */
+/* Return whether these are edges between nodes of `graph`. */
 static bool are_nodes(cudaGraph_t graph, const cudaGraphNode_t *from,
                       const cudaGraphNode_t *to, size_t count) {
     if (!graph || (count && (!from || !to))) return false;

@@ -1,10 +1,11 @@
 /* cuda_graph.h -- stream capture and graphs.
  *
- * While a stream captures, work queued on it does not run: it becomes a node of
- * a graph, after the nodes that it has to wait for. A launched graph runs its
- * nodes one by one in an order that keeps the dependencies. A call that a GPU
- * refuses while a stream captures is refused here too and ends the capture:
- * cudaStreamEndCapture() then returns cudaErrorStreamCaptureInvalidated. */
+ * While a stream captures, work queued on it does not run but becomes a node of
+ * a graph, after the nodes that it depends on. A launched graph runs its nodes
+ * one by one in an order that preserves the dependencies. A call that a GPU
+ * rejects while a stream captures is rejected by this runtime, too, and ends
+ * the capture. Then cudaStreamEndCapture() returns
+ * cudaErrorStreamCaptureInvalidated. */
 #ifndef SIMT_CUDA_GRAPH_H
 #define SIMT_CUDA_GRAPH_H
 #include "driver_types.h"
@@ -70,7 +71,7 @@ typedef struct cudaGraphEdgeData_st {
 } cudaGraphEdgeData;
 
 struct cudaKernelNodeParams {
-    void *func; /* simt::typed(kernel): see cuda_launch.h */
+    void *func; /* simt::typed(kernel); see cuda_launch.h */
     dim3 gridDim, blockDim;
     unsigned sharedMemBytes;
     void **kernelParams, **extra;
@@ -80,7 +81,7 @@ struct cudaMemsetParams {
     void *dst;
     size_t pitch;
     unsigned value, elementSize;
-    size_t width, height; /* in elements, in rows */
+    size_t width, height; /* width in elements, height in rows */
 };
 
 struct cudaHostNodeParams {
@@ -92,7 +93,7 @@ struct cudaMemAllocNodeParams {
     struct cudaMemPoolProps poolProps;
     const struct cudaMemAccessDesc *accessDescs;
     size_t accessDescCount, bytesize;
-    void *dptr; /* the memory's address, once the node has been added */
+    void *dptr; /* address of the memory after the node has been added */
 };
 
 enum cudaGraphMemAttributeType : int {
@@ -153,9 +154,9 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *after,
                                       size_t count, cudaEvent_t event);
 
-/* Memory that a node allocates exists from now on, at the same address in every
- * launch. It lasts until it has been freed and the graph and everything
- * instantiated from it are gone. */
+/* Memory that a node allocates exists from this call on, at the same address in
+ * every launch. It remains until it has been freed and the graph and everything
+ * instantiated from it no longer exist. */
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *after, size_t count,
                                      struct cudaMemAllocNodeParams *params);
@@ -170,7 +171,7 @@ cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            enum cudaGraphMemAttributeType which,
                                            void *value);
 
-/* An edge that would close a cycle: cudaErrorInvalidValue. */
+/* An edge that would close a cycle gives cudaErrorInvalidValue. */
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
                                      const cudaGraphNode_t *from,
                                      const cudaGraphNode_t *to, size_t count);
@@ -180,7 +181,7 @@ cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph,
                                         size_t count);
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node);
 
-/* With NULL instead of the array, these return only the number. */
+/* If the array is NULL, these functions return only the number. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
                               size_t *count);
 cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
@@ -196,7 +197,7 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node,
                                  enum cudaGraphNodeType *type);
 cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node,
                                             cudaGraph_t *graph);
-/* kernelParams is NULL: the node has kept the arguments' values. */
+/* kernelParams is NULL, since the node has kept the values of the arguments. */
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
                                          struct cudaKernelNodeParams *params);
 cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node,
@@ -229,7 +230,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
 cudaError_t
 cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                     cudaGraphNode_t *error_node,
-                    enum cudaGraphExecUpdateResult *result); /* until 11 */
+                    enum cudaGraphExecUpdateResult *result); /* until CUDA 11 */
 cudaError_t
 cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
                                  const struct cudaKernelNodeParams *params);
@@ -247,12 +248,13 @@ cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node,
 cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node,
                                     unsigned *enabled);
 
-/* Write the graph in Graphviz's language. */
+/* Write the graph in the language of Graphviz. */
 cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path,
                                    unsigned flags);
 #pragma GCC visibility pop
 
-/* ---- the same call under another name, and as CUDA 13 declares it -------- */
+/* ---- the same calls under other names, and as CUDA 13 declares them
+ * -------- */
 
 static inline cudaError_t
 cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,

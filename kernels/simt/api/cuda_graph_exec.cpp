@@ -1,5 +1,5 @@
-/* cuda_graph_exec.cpp -- executable graphs: instantiating, launching,
-   updating. */
+/* cuda_graph_exec.cpp -- executable graphs: instantiation, launch and
+   update. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,14 +14,15 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Return the index of `node` among the steps; their number if it is missing. */
+/* Return the index of `node` among the steps, or their number if it is
+ * missing. */
 static size_t place_of(const CUgraphExec_st &exec, cudaGraphNode_t node) {
     size_t i = 0;
     while (i < exec.steps.size() && exec.steps[i].node != node) i++;
     return i;
 }
 
-/* Add a step for `node` if everything that it waits for has one. */
+/* Add a step for `node` if all nodes that it depends on have a step. */
 static bool add_step(CUgraphExec_st *exec, cudaGraphNode_t node) {
     std::vector<size_t> after;
     for (cudaGraphNode_t before : node->after) {
@@ -39,7 +40,8 @@ static bool add_step(CUgraphExec_st *exec, cudaGraphNode_t node) {
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph) {
     auto exec = std::make_shared<CUgraphExec_st>();
     Nodes left = graph.nodes;
-    while (!left.empty()) { // there are no cycles, so each round takes some
+    while (!left.empty()) { // without cycles, each round takes at least one
+                            // node
         Nodes later;
         for (cudaGraphNode_t node : left)
             if (!add_step(exec.get(), node)) later.push_back(node);
@@ -71,11 +73,12 @@ cudaError_t run_work(const Work &work) {
         return cudaSuccess;
     case cudaGraphNodeTypeGraph: return run_steps(*work.steps);
     case cudaGraphNodeTypeEventRecord: return cudaEventRecord(work.event, 0);
-    default: return cudaSuccess; // everything that they wait for has happened
+    default: return cudaSuccess; // all nodes that they depend on have run
     }
 }
 
-/* Return whether `to` has the same nodes and edges; if not, why and where. */
+/* Return whether `to` has the same nodes and edges and, if not, the reason and
+ * the node. */
 static cudaGraphExecUpdateResultInfo compare(const CUgraphExec_st &from,
                                              const CUgraphExec_st &to) {
     if (from.steps.size() != to.steps.size())
@@ -158,7 +161,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     return error;
 }
 
-/* Return the step of `exec` for `node`, NULL if it has none. */
+/* Return the step of `exec` for `node`, or NULL if there is none. */
 static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec,
                                      cudaGraphNode_t node) {
     if (!exec) return 0;
@@ -166,7 +169,7 @@ static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec,
     return at < exec->steps.size() ? &exec->steps[at] : 0;
 }
 
-/* Return that step if it has this type. */
+/* Return that step if it has this type, or NULL. */
 static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec, cudaGraphNode_t node,
                                      enum cudaGraphNodeType type) {
     CUgraphExec_st::Step *step = step_of(exec, node);

@@ -1,13 +1,13 @@
-/* cuda_graph_nodes.cpp -- graphs: querying nodes, edges and parameters, and
- * changing parameters. */
+/* cuda_graph_nodes.cpp -- graphs: queries of nodes, edges and parameters, and
+ * changes of parameters. */
 #include "cuda_graph_private.h"
 
 using namespace simt;
 
 /* ---- queries ------------------------------------------------------------- */
 
-/* Return `found` to a program that has room for *count, or only their number.
- * Excess room is filled with NULL. */
+/* Return `found` to a program that has room for *count nodes, or only their
+ * number. Excess room is filled with NULL. */
 static cudaError_t give(const Nodes &found, cudaGraphNode_t *nodes,
                         size_t *count) {
     if (!count) return set_error(cudaErrorInvalidValue);

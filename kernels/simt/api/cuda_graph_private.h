@@ -1,4 +1,4 @@
-/* cuda_graph_private.h -- the nodes of a graph: private to the runtime. */
+/* cuda_graph_private.h -- the nodes of a graph; private to the runtime. */
 #ifndef SIMT_CUDA_GRAPH_PRIVATE_H
 #define SIMT_CUDA_GRAPH_PRIVATE_H
 #include "cuda_device.h"
@@ -23,7 +23,7 @@ struct Work {
     struct cudaHostNodeParams host;
     cudaEvent_t event;
     std::shared_ptr<CUgraph_st> child;
-    std::shared_ptr<CUgraphExec_st> steps; /* of the child */
+    std::shared_ptr<CUgraphExec_st> steps; /* steps of the child graph */
     std::shared_ptr<void> memory;          /* frees the memory that the capture
                                               allocated */
 };
@@ -32,12 +32,13 @@ Work kernel_work(Recorded *recorded);
 Work copy_work(const struct cudaMemcpy3DParms &copy);
 Work set_work(const struct cudaMemsetParams &set);
 Work host_work(const struct cudaHostNodeParams &host);
-/* Allocate now; the memory is freed with the last copy of the work. */
+/* Create work that allocates or frees memory. The allocation is made
+ * immediately, and freed with the last copy of the work. */
 cudaError_t allocation_work(void **pointer, size_t size, Work *work);
 Work free_work();
 Work event_work(enum cudaGraphNodeType type, cudaEvent_t event);
 
-/* Add a node to the graph that `stream` captures. */
+/* Add a node to the graph into which `stream` captures. */
 cudaError_t add_work(CUstream_st *stream, const Work &work);
 
 cudaError_t run_work(const Work &work);
@@ -47,20 +48,22 @@ bool contains(const Nodes &nodes, cudaGraphNode_t node);
 /* cuda_graph_exec.cpp: return the executable form of `graph`. */
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph);
 
-/* Create work for a kernel called with these parameters, which are copied. */
+/* Create work for a kernel that is called with these parameters, which are
+ * copied. */
 cudaError_t work_of(const struct cudaKernelNodeParams *params, Work *work);
 
-/* cuda_copy.cpp: perform it now. */
+/* cuda_copy.cpp: perform a copy or fill now, or check it. */
 cudaError_t copy_now(const struct cudaMemcpy3DParms &copy);
 cudaError_t check_copy(const struct cudaMemcpy3DParms &copy);
 cudaError_t set_now(const struct cudaMemsetParams &set);
 cudaError_t check_set(const struct cudaMemsetParams &set);
 
-/* Return the launch that `launch(data)` makes, kept instead of run; NULL if it
- * makes no valid one. */
+/* Return the launch that `launch(data)` makes, without running it; NULL if it
+ * makes no valid launch. */
 Recorded *record_next(void (*launch)(void *), void *data);
 
-/* Remove `capture`, and its graph too if it is invalid. Requires the lock. */
+/* Remove `capture`, and its graph as well if it is invalid. Requires the
+ * lock. */
 void end_capture(Sequence *capture);
 
 } // namespace
@@ -68,10 +71,11 @@ void end_capture(Sequence *capture);
 
 struct CUgraphNode_st {
     cudaGraph_t graph;
-    unsigned number;                    /* of the node in its graph, from 0 */
-    cudaGraphNode_t original = nullptr; /* in a clone: the node cloned */
+    unsigned number;                    /* index of the node in its graph */
+    cudaGraphNode_t original = nullptr; /* in a clone: the node that was
+                                         * cloned */
     simt::Work work;
-    simt::Nodes after; /* the nodes it waits for */
+    simt::Nodes after; /* the nodes that it depends on */
 };
 
 struct CUgraph_st {
@@ -82,15 +86,17 @@ struct CUgraph_st {
     ~CUgraph_st();
 };
 
-/* An executable graph: the work of the nodes in an order that keeps the
+/* An executable graph: the work of the nodes in an order that preserves the
  * dependencies. */
 struct CUgraphExec_st {
     struct Step {
-        cudaGraphNode_t node; /* only its address; it may be gone */
+        cudaGraphNode_t node; /* only compared as an address; the node may no
+                               * longer exist */
         simt::Work work;
         bool enabled;
     };
     std::vector<Step> steps;
-    std::vector<std::vector<size_t>> after; /* by step: for an update */
+    std::vector<std::vector<size_t>> after; /* dependencies of each step, for an
+                                             * update */
 };
 #endif

@@ -1,5 +1,5 @@
 /* cuda_heap.cpp -- device memory: the allocations, the limit, and freed memory
- * that is not reused at once. */
+ * that is not reused immediately. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -20,10 +20,11 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    LATE_BYTES = 16 << 20, // freed memory that is kept before its reuse
+    LATE_BYTES = 16 << 20, // bytes of freed memory kept before their reuse
     LATE_BLOCKS = 1024,    //
     LATE_MAPPINGS = 256,   // address ranges that stay unusable
-    FEW = 128              // few enough to check all whenever the host waits
+    FEW = 128              // maximum number of allocations to check whenever
+                           // the host waits
 };
 
 struct Heap {
@@ -31,10 +32,12 @@ struct Heap {
     std::map<uintptr_t, Allocation> live;
     std::deque<Allocation> late, late_mapped;
     size_t late_bytes = 0;
-    size_t used = 0, most_used = 0; /* device and managed memory */
-    size_t room = 0;                /* free memory when none was used */
+    size_t used = 0, most_used = 0; /* bytes of device and managed memory */
+    size_t room = 0;                /* bytes that were free when none were
+                                     * used */
     unsigned allocations = 0;
-    unsigned checked_launch = 0; /* the latest one at the last check */
+    unsigned checked_launch = 0; /* number of the latest launch at the last
+                                  * check */
     bool at_exit = false;
 };
 
@@ -52,7 +55,7 @@ static bool is_device(const Allocation &a) {
 static int check_live(bool (*is_hit)(const Allocation &, const char *),
                       const char *when) {
     int count = 0;
-    if (sticky_error()) return 0; // the effects of a fault are no news
+    if (sticky_error()) return 0; // damage by a fault needs no report
     for (auto &entry : heap().live) {
         Allocation &a = entry.second;
         if (a.memory == REGISTERED || a.reported || !is_hit(a, when)) continue;
@@ -71,7 +74,7 @@ void check_after_launches() {
 }
 
 static void check_at_exit() {
-    // No lock: a thread that holds it may be gone.
+    // Take no blocking lock, since a thread that holds it may no longer exist.
     if (!heap().lock.try_lock()) return;
     check_live(damaged, "at the program's end");
     for (const Allocation &a : heap().late) written_late(a);
@@ -84,7 +87,7 @@ static size_t physical_memory() {
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Return the memory that a container may still take, or `otherwise`. */
+/* Return the bytes that a container may still take, or `otherwise`. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
@@ -98,10 +101,11 @@ static size_t left_in_container(size_t otherwise) {
     return left < otherwise ? left : otherwise;
 }
 
-/* Return the memory available without swapping. */
+/* Return the bytes available without swapping. */
 static size_t available_memory() {
-    // Not _SC_AVPHYS_PAGES: that omits the files the kernel has cached, which
-    // it releases on demand, and which fill most of a busy machine.
+    // This does not use _SC_AVPHYS_PAGES, which omits files that the kernel has
+    // cached. The kernel releases these on demand, and they fill most of a busy
+    // machine.
     FILE *file = fopen("/proc/meminfo", "r");
     char line[128];
     size_t kib, bytes = physical_memory();
@@ -111,10 +115,11 @@ static size_t available_memory() {
     return left_in_container(bytes);
 }
 
-/* Linux promises more memory than there is; a GPU does not. */
+/* Return whether there is room for `size` bytes. Linux promises more memory
+ * than it has; a GPU does not. */
 static bool has_room(size_t size) {
-    // Small allocations are not checked each time: some memory may already be
-    // in use.
+    // Small allocations do not query the free memory each time; some of it may
+    // already be in use.
     if (!heap().used || !heap().room) heap().room = available_memory();
     return size <= heap().room && heap().used <= heap().room - size;
 }
@@ -156,7 +161,7 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
     return cudaSuccess;
 }
 
-/* Release the oldest of the freed memory until the rest fits. */
+/* Release the oldest freed memory until the rest is within the limits. */
 static void give_back() {
     Heap &h = heap();
     while (h.late_bytes > LATE_BYTES || h.late.size() > LATE_BLOCKS) {
@@ -177,7 +182,7 @@ static void retire(const Allocation &a, const char *when) {
     if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
-        free_array(a.base); // it is not reused soon
+        free_array(a.base); // this array is not reused soon
         return;
     }
     poison_freed(a);
@@ -203,7 +208,7 @@ cudaError_t release(void *pointer, Memory one, Memory other) {
     return cudaSuccess;
 }
 
-/* Return the allocation of a graph at `pointer`, NULL if there is none. */
+/* Return the allocation of a graph at `pointer`, or NULL if there is none. */
 static Allocation *of_graph(void *pointer) {
     auto found = heap().live.find((uintptr_t)pointer);
     const bool is = found != heap().live.end() &&
@@ -224,7 +229,7 @@ void leave_graph(void *pointer) {
     Allocation *a = of_graph(pointer);
     if (!a) return;
     const Allocation gone = *a;
-    a->flags = 0; // the program's own from now on
+    a->flags = 0; // from now on, the memory is the program's
     if (!(gone.flags & GRAPH_FREES)) return;
     heap().live.erase(gone.address);
     retire(gone, "when its graph was destroyed");
@@ -240,7 +245,7 @@ void release_all() {
 
 /* ---- looking up --------------------------------------------------------- */
 
-/* Return the last one that begins at or before `address`. */
+/* Return the last allocation that begins at or before `address`. */
 static Allocation *before(uintptr_t address) {
     auto after = heap().live.upper_bound(address);
     if (after == heap().live.begin()) return 0;
@@ -256,7 +261,7 @@ bool find_allocation(const void *pointer, Allocation *found) {
     return true;
 }
 
-/* Whether `address` is within the range of `a`, guards included. */
+/* Return whether `address` is within the range of `a`, guards included. */
 static bool surrounds(const Allocation &a, uintptr_t address) {
     return a.mapped && address - (uintptr_t)a.base < a.span;
 }
@@ -279,7 +284,7 @@ static void place(const Allocation &a, bool freed, uintptr_t address,
 void locate(uintptr_t address, char *text, size_t size) {
     *text = 0;
     std::unique_lock<std::mutex> guard(heap().lock, std::try_to_lock);
-    if (!guard.owns_lock()) return; // perhaps held by the faulting thread
+    if (!guard.owns_lock()) return; // the faulting thread may hold it
     for (const auto &entry : heap().live)
         if (surrounds(entry.second, address))
             return place(entry.second, false, address, text, size);

@@ -1,12 +1,13 @@
-/* cuda_launch.cpp -- launches by function, attributes of kernels, occupancy:
- * see cuda_launch.h. */
+/* cuda_launch.cpp -- launches by function, attributes of kernels, and
+ * occupancy; see cuda_launch.h. */
 #include <string.h>
 
 #include <map>
 
 #include "cuda_graph_private.h"
 
-/* ---- kernels behind pointers -------------------------------------------- */
+/* ---- the kernels that pointers refer to
+ * ------------------------------------ */
 
 namespace simt {
 
@@ -29,11 +30,11 @@ Invoke invoke_of(const void *function) {
 /* ---- occupancy ---------------------------------------------------------- */
 
 enum {
-    PROCESSOR_WARPS = 64, // of an sm_90
+    PROCESSOR_WARPS = 64, // maximum of an sm_90
     PROCESSOR_BLOCKS = 32,
     PROCESSOR_SHARED = 228 << 10,
-    RESERVED_SHARED = 1 << 10, // per block, by the system
-    SHARED_UNIT = 128          // the allocation unit
+    RESERVED_SHARED = 1 << 10, // bytes that the system reserves per block
+    SHARED_UNIT = 128          // allocation unit in bytes
 };
 
 static size_t shared_of(const Kernel *kernel, size_t dynamic) {
@@ -43,7 +44,8 @@ static size_t shared_of(const Kernel *kernel, size_t dynamic) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Return how many blocks of a kernel run at once on a multiprocessor. */
+/* Return the number of blocks of a kernel that run at the same time on a
+ * multiprocessor. */
 static int resident(const Kernel *kernel, int threads, size_t dynamic) {
     const size_t most = kernel->max_dynamic_shared ? kernel->max_dynamic_shared
                                                    : (int)STATIC_SHARED;
@@ -52,14 +54,14 @@ static int resident(const Kernel *kernel, int threads, size_t dynamic) {
     const size_t shared = shared_of(kernel, dynamic) + RESERVED_SHARED;
     int blocks = least(PROCESSOR_BLOCKS, PROCESSOR_WARPS / warps);
     blocks = least(blocks, (int)(PROCESSOR_SHARED / shared));
-    // A cooperative launch must accept the returned number, and those have a
-    // limit.
+    // A cooperative launch must accept the returned number, and such launches
+    // have a limit.
     const int share = cooperative_limit() / simt_threads();
     return least(blocks, share > 0 ? share : 1);
 }
 
-/* Return the error with which a GPU refuses a cooperative launch of so many
- * blocks. */
+/* Return the error with which a GPU rejects a cooperative launch of this
+ * size. */
 static cudaError_t check_cooperative(const void *function,
                                      const cudaLaunchConfig_t *config) {
     const Kernel *kernel = kernel_of(function);
@@ -171,7 +173,7 @@ cudaError_t cudaFuncSetAttribute(const void *function,
         return cudaSuccess;
     case cudaFuncAttributePreferredSharedMemoryCarveout:
         if (value < -1 || value > 100) return set_error(cudaErrorInvalidValue);
-        return cudaSuccess; // a hint about the size of a cache
+        return cudaSuccess; // it is only a hint about the size of a cache
     case cudaFuncAttributeNonPortableClusterSizeAllowed:
     case cudaFuncAttributeClusterSchedulingPolicyPreference:
         return set_error(cudaErrorNotSupported);

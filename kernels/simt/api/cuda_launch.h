@@ -1,9 +1,9 @@
-/* cuda_launch.h -- launches by function, properties of a kernel, occupancy.
+/* cuda_launch.h -- launches by function, properties of a kernel, and occupancy.
  *
  * A launch by function receives its arguments as pointers, so the kernel's type
- * must be known. It comes from the kernel itself, as in cudaLaunchKernel(add,
- * ...), or, for a `void *` made from it, from simt::typed(), which rewrite.py
- * inserts where a program casts a kernel to `void *`. */
+ * must be known. In cudaLaunchKernel(add, ...), the type is that of the kernel.
+ * If a program casts a kernel to `void *`, rewrite.py inserts a call of
+ * simt::typed(), which records the type. */
 #ifndef SIMT_CUDA_LAUNCH_H
 #define SIMT_CUDA_LAUNCH_H
 #include "cuda_device.h"
@@ -11,16 +11,17 @@
 
 namespace simt {
 
-/* Call the kernel at `function` with *arguments[0], *arguments[1], ... */
+/* A function that calls the kernel at `function` with *arguments[0],
+ * *arguments[1], ... */
 typedef void (*Invoke)(const void *function, void **arguments);
 
 #pragma GCC visibility push(default)
-/* Record how to call the kernel at `function`. */
+/* Record the function that calls the kernel at `function`. */
 void remember(const void *function, Invoke invoke);
-/* Return NULL if that is unknown. */
+/* Return that function, or NULL if it is unknown. */
 Invoke invoke_of(const void *function);
-/* Launch it; return the error of this launch, or the error for a NULL
- * `invoke`. */
+/* Launch the kernel. Returns the error of this launch, or an error if `invoke`
+ * is NULL. */
 cudaError_t launch_by_function(const void *function, Invoke invoke,
                                const cudaLaunchConfig_t *config,
                                void **arguments);
@@ -35,7 +36,7 @@ template <class T> struct Plain<T &> {
 
 template <class... P, size_t... I>
 void call_with(void (*kernel)(P...), void **arguments, Indices<I...>) {
-    (void)arguments; // if there are none
+    (void)arguments; // unused if there are no arguments
     kernel(*(typename Plain<P>::type *)arguments[I]...);
 }
 
@@ -44,7 +45,7 @@ template <class... P> void invoke(const void *function, void **arguments) {
               Indices<__integer_pack(sizeof...(P))...>());
 }
 
-/* Return `kernel` itself, and record how to call it. */
+/* Return `kernel` itself, and record the function that calls it. */
 template <class... P> void (*typed(void (*kernel)(P...)))(P...) {
     remember((const void *)kernel, invoke<P...>);
     return kernel;
@@ -58,19 +59,19 @@ template <class T> T &&typed(T &&other) { return (T &&)other; }
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block,
                              void **arguments, size_t shared = 0,
                              cudaStream_t stream = 0);
-/* All blocks run at once, so that grid.sync() can wait for them. Their maximum
- * is cudaOccupancyMaxActiveBlocksPerMultiprocessor() times the device's
- * multiprocessors. */
+/* All blocks run at the same time, so that grid.sync() can wait for them. Their
+ * maximum is cudaOccupancyMaxActiveBlocksPerMultiprocessor() times the number
+ * of the device's multiprocessors. */
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
                                         dim3 block, void **arguments,
                                         size_t shared = 0,
                                         cudaStream_t stream = 0);
-/* Attributes: cooperative has an effect, clusters of more than one block are
- * refused, all others are accepted. */
+/* Of the attributes, cooperative has an effect, clusters of more than one block
+ * are rejected, and all others are accepted. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
                                 const void *kernel, void **arguments);
 
-/* Registers are not counted on a CPU: numRegs is 0. sharedSizeBytes is known
+/* Registers are not counted on a CPU, so numRegs is 0. sharedSizeBytes is known
  * after the kernel's first launch. */
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
                                   const void *kernel);
@@ -82,9 +83,9 @@ cudaError_t cudaFuncSetSharedMemConfig(const void *kernel,
                                        enum cudaSharedMemConfig config);
 cudaError_t cudaFuncGetName(const char **name, const void *kernel);
 
-/* The rules of an sm_90 without registers: 2048 threads, 64 warps, 32 blocks
- * and 228 KB of shared memory (1 KB of it reserved per block) per
- * multiprocessor. */
+/* The rules are those of an sm_90, apart from registers: a multiprocessor has
+ * 2048 threads, 64 warps, 32 blocks and 228 KB of shared memory, 1 KB of which
+ * is reserved per block. */
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int *blocks, const void *kernel, int block_size, size_t dynamic_shared,
     unsigned flags);
@@ -96,7 +97,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes,
                                                       int block_size);
 #pragma GCC visibility pop
 
-/* ---- the same with the kernel itself ------------------------------------ */
+/* ---- the same functions with the kernel itself
+ * ------------------------------ */
 
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
@@ -122,7 +124,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
 }
 
 namespace simt {
-/* The arguments, converted to the parameters' types. */
+/* The arguments after conversion to the parameters' types. */
 template <class... P> struct Values {
     static cudaError_t launch(const cudaLaunchConfig_t *config,
                               void (*kernel)(P...), P... values) {
@@ -184,9 +186,10 @@ cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
         bytes, (const void *)kernel, blocks, block_size);
 }
 
-/* Find the block size with the most threads at once on a multiprocessor (the
- * larger of two equal ones), and how many such blocks fill the device.
- * `shared_of` returns how much dynamic shared memory a block size needs. */
+/* Find the block size with the most threads at the same time on a
+ * multiprocessor (the larger of two equal ones), and the number of such blocks
+ * that fill the device. `shared_of` returns the bytes of dynamic shared memory
+ * for a block size. */
 template <class Kernel, class SharedOf>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
     int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,

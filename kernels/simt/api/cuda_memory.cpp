@@ -1,4 +1,4 @@
-/* cuda_memory.cpp -- allocating, pools, hints: see cuda_memory.h. */
+/* cuda_memory.cpp -- allocation, pools, and hints; see cuda_memory.h. */
 #include <string.h>
 
 #include <set>
@@ -10,7 +10,7 @@ using namespace simt;
 
 /* ---- allocating --------------------------------------------------------- */
 
-/* Calls that a capture on this or any thread forbids. */
+/* Make an allocation, which a capture on this or any other thread forbids. */
 static cudaError_t get(void **pointer, size_t size, Memory memory,
                        unsigned flags) {
     if (cudaError_t error = forbid_while_capturing(false)) return error;
@@ -37,7 +37,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t size, unsigned flags) {
     return cudaHostAlloc(pointer, size, flags);
 }
 
-enum : size_t { PITCH = 512 }; // the alignment of rows on GPUs
+enum : size_t { PITCH = 512 }; // alignment of rows in bytes, as on GPUs
 
 cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
                             size_t height) {
@@ -104,7 +104,7 @@ cudaError_t cudaHostGetFlags(unsigned *flags, void *host) {
     Allocation found;
     if (!flags || !find_host(host, &found))
         return set_error(cudaErrorInvalidValue);
-    // All pinned memory is mapped, since there is one address space.
+    // All pinned memory is mapped, since there is only one address space.
     *flags = found.flags | cudaHostAllocMapped;
     return cudaSuccess;
 }
@@ -277,7 +277,8 @@ cudaError_t cudaDeviceGetGraphMemAttribute(int device,
 cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            enum cudaGraphMemAttributeType which,
                                            void *value) {
-    uint64_t unused; // the maxima are not reset: they are the process's
+    uint64_t unused; // the maxima cannot be reset: they are those of the
+                     // process
     if (!value) return set_error(cudaErrorInvalidValue);
     return cudaDeviceGetGraphMemAttribute(device, which, &unused);
 }
@@ -321,7 +322,7 @@ cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
 
 /* ---- hints about managed memory ----------------------------------------- */
 
-/* Whether the range is one of managed (or the system's own) memory. */
+/* Check that the range is managed memory or the system's. */
 static cudaError_t check_hint(const void *pointer, size_t size, int device) {
     Allocation found;
     if (!pointer || !size) return set_error(cudaErrorInvalidValue);
@@ -330,11 +331,11 @@ static cudaError_t check_hint(const void *pointer, size_t size, int device) {
     const bool ours = find_allocation(pointer, &found);
     const bool fits = ours && found.memory != DEVICE &&
                       size <= found.address + found.size - (uintptr_t)pointer;
-    // A __managed__ variable is not in the list.
+    // A __managed__ variable is not in the list of allocations.
     return set_error(ours && !fits ? cudaErrorInvalidValue : cudaSuccess);
 }
 
-/* Return CUDA 12's name for a location. */
+/* Return the device number by which CUDA 12 specifies a location. */
 static int device_of(const struct cudaMemLocation &location) {
     return location.type == cudaMemLocationTypeDevice ? location.id
                                                       : cudaCpuDeviceId;
@@ -376,7 +377,7 @@ cudaError_t cudaMemRangeGetAttribute(void *value, size_t value_size,
         attribute < cudaMemRangeAttributeReadMostly ||
         attribute > cudaMemRangeAttributeLastPrefetchLocation)
         return set_error(cudaErrorInvalidValue);
-    // Advice is not stored: no range is read-mostly or has a preferred
+    // Advice is not stored, so no range is read-mostly or has a preferred
     // location.
     *(int *)value =
         attribute == cudaMemRangeAttributeReadMostly ? 0 : cudaInvalidDeviceId;

@@ -1,20 +1,21 @@
 /* cuda_memory.h -- device memory, which is the host's.
  *
- * Fresh memory holds 0xff (NaN, -1): a GPU does not zero it either. Managed
- * memory is 0, since programs have come to expect it.
+ * Fresh memory holds 0xff (NaN, -1), since a GPU does not zero it, either.
+ * Managed memory is 0, since programs have come to expect that.
  *
- * Each allocation ends at an inaccessible guard, except for the gap that its
- * 256-byte alignment leaves between. A kernel that touches the guard faults. A
+ * Each allocation ends at an inaccessible guard, except for a gap that its
+ * 256-byte alignment may leave. A kernel that touches the guard faults. A
  * kernel that writes into the gap is reported on stderr: when the host next
  * waits for the device, by cudaFree(), and at the program's end. The program
- * continues as it would on a GPU, but a whole program's exit status is then not
- * 0. Freed memory faults when it is used. */
+ * continues as it would on a GPU, but the exit status of a whole program is
+ * then nonzero. Freed memory faults when it is used. */
 #ifndef SIMT_CUDA_MEMORY_H
 #define SIMT_CUDA_MEMORY_H
 #include "driver_types.h"
 #pragma GCC visibility push(default)
 
-/* 256-byte aligned. A size above the free memory: cudaErrorMemoryAllocation. */
+/* The memory is 256-byte aligned. A size above the free memory gives
+ * cudaErrorMemoryAllocation. */
 cudaError_t cudaMalloc(void **pointer, size_t size);
 cudaError_t cudaMallocManaged(void **pointer, size_t size,
                               unsigned flags = cudaMemAttachGlobal);
@@ -36,7 +37,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes,
                                      const void *pointer);
 
-/* Pools are accepted; all of them are the same memory. */
+/* Pools are accepted, but all of them are the same memory. */
 cudaError_t cudaMallocAsync(void **pointer, size_t size, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream);
 cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t size,
@@ -58,8 +59,8 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device);
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool);
 
-/* A copy that begins or ends outside of an allocation, or whose kind names the
- * host for device memory: cudaErrorInvalidValue, as on a GPU. */
+/* A copy that begins or ends outside an allocation, or whose kind specifies the
+ * host for device memory, gives cudaErrorInvalidValue, as on a GPU. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
                        enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size,
@@ -94,8 +95,8 @@ cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int byte,
                               struct cudaExtent extent,
                               cudaStream_t stream = 0);
 
-/* Hints: they are checked, and otherwise have no effect. CUDA 12's and CUDA
- * 13's. */
+/* Hints are checked, but have no other effect. They are declared as in CUDA 12
+ * and as in CUDA 13. */
 cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t size,
                                  struct cudaMemLocation location,
                                  unsigned flags, cudaStream_t stream = 0);
@@ -114,8 +115,8 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *pointer,
                                      unsigned flags = cudaMemAttachSingle);
 
 namespace simt {
-/* Copy into or out of a variable of `whole` bytes, `offset` bytes after its
- * start. A copy on a stream may be captured. */
+/* Copy `size` bytes into or out of a variable of `whole` bytes, `offset` bytes
+ * after its start. A copy on a stream may be captured. */
 cudaError_t copy_to_symbol(void *symbol, size_t whole, const void *from,
                            size_t size, size_t offset, enum cudaMemcpyKind kind,
                            bool async, cudaStream_t stream);
@@ -125,13 +126,14 @@ cudaError_t copy_from_symbol(void *to, const void *symbol, size_t whole,
                              cudaStream_t stream);
 } // namespace simt
 
-/* Check all red zones now. Returns how many allocations were written past since
- * their last check, after a line on stderr for each. */
+/* Check all red zones now. Returns the number of allocations with writes past
+ * their end since their last check, after a line on stderr for each. */
 extern "C" int simt_check_memory(void);
 
-/* 1: a copy whose kind names the device for memory that is neither a variable
- * nor from cudaMalloc() or its kin gives cudaErrorInvalidValue, as on a GPU. 0,
- * the default: it may be an array that other code passes to kernels. */
+/* Set how copies are checked. 1: a copy whose kind specifies the device for
+ * memory that is neither a variable nor from cudaMalloc() or a similar function
+ * gives cudaErrorInvalidValue, as on a GPU. 0, the default: such memory is
+ * accepted, since it may be an array that other code passes to kernels. */
 extern "C" void simt_set_strict(int strict);
 
 #pragma GCC visibility pop
@@ -196,13 +198,14 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T *pointer,
     return cudaStreamAttachMemAsync(stream, (void *)pointer, size, flags);
 }
 
-/* ---- symbols: a __constant__ or __device__ variable is an ordinary one --- */
+/* ---- symbols: a __constant__ or __device__ variable is an ordinary variable
+ * - */
 
 namespace simt {
 template <class T> struct SizeOf {
     static constexpr size_t bytes = sizeof(T);
 };
-template <class T> struct SizeOf<T[]> { // declared here, defined elsewhere
+template <class T> struct SizeOf<T[]> { // defined in another file
     static constexpr size_t bytes = (size_t)-1;
 };
 template <class T> void *address_of(const T &symbol) {

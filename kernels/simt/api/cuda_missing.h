@@ -1,5 +1,5 @@
-/* cuda_missing.h -- functions that have no meaning on a CPU: calling one is a
- * compile error with a reason, at the line of the call. */
+/* cuda_missing.h -- functions that have no meaning on a CPU: a call of one is a
+ * compile error that gives the reason, at the line of the call. */
 #ifndef SIMT_CUDA_MISSING_H
 #define SIMT_CUDA_MISSING_H
 
@@ -52,7 +52,7 @@ SIMT_MISSING(cudaMemPoolExportPointer, "memory shared between processes is")
 SIMT_MISSING(cudaMemPoolImportPointer, "memory shared between processes is")
 #undef SIMT_MISSING
 
-/* The same for types, at the line that uses one. */
+/* Do the same for a type, at the line that uses it. */
 #define SIMT_MISSING(name, what)    \
     typedef struct SimtMissing name \
         __attribute__((unavailable(what " not simulated on the CPU")));

@@ -1,8 +1,8 @@
 /* cuda_pipelines.h -- cuda::pipeline, as in <cuda/pipeline>.
  *
- * Copies are performed at once, so a thread's own pipeline never waits. A
- * pipeline that a group shares passes its stages from producers to consumers,
- * with two barriers for each stage. */
+ * Copies are performed immediately, so the pipeline of a single thread never
+ * waits. A pipeline that a group shares passes its stages from producers to
+ * consumers, with two barriers for each stage. */
 #ifndef SIMT_CUDA_PIPELINES_H
 #define SIMT_CUDA_PIPELINES_H
 #include "cuda_barrier.h"
@@ -13,13 +13,16 @@ enum class pipeline_role { producer, consumer };
 
 template <thread_scope scope, unsigned stages> struct pipeline_shared_state {
     barrier<scope> full[stages], empty[stages];
-    uint32_t producers; /* while the pipeline is being made */
+    uint32_t producers; /* number of producers, while the pipeline is being
+                         * made */
 };
 
 template <thread_scope scope> class pipeline {
-    barrier<scope> *full, *empty; /* of each stage; NULL for a thread's own */
+    barrier<scope> *full, *empty; /* barriers of each stage; NULL for a single
+                                   * thread's pipeline */
     unsigned stages;
-    unsigned head = 0, tail = 0; /* stages filled and emptied so far */
+    unsigned head = 0, tail = 0; /* number of stages filled and emptied so
+                                  * far */
 
     pipeline(barrier<scope> *full, barrier<scope> *empty, unsigned stages)
         : full(full), empty(empty), stages(stages) {}
@@ -33,7 +36,7 @@ template <thread_scope scope> class pipeline {
     pipeline(const pipeline &) = delete;
 
     void producer_acquire() {
-        // A stage's first use finds it empty.
+        // A stage is empty at its first use.
         if (full && head >= stages)
             empty[head % stages].wait_parity((head / stages - 1) & 1);
     }
@@ -53,8 +56,9 @@ template <thread_scope scope> class pipeline {
 
 inline pipeline<thread_scope_thread> make_pipeline() { return {0, 0, 1}; }
 
-/* The group's first thread prepares the barriers once all have stated their
- * roles: count(producers of the group, whose number it changes). */
+/* Make a pipeline. The group's first thread prepares the barriers after all
+ * threads have stated their roles; count() receives the number of producers,
+ * which it may change. */
 template <class G, thread_scope s, unsigned n, class Count>
 pipeline<s> simt_make_pipeline(const G &group,
                                pipeline_shared_state<s, n> *state,
@@ -74,13 +78,13 @@ pipeline<s> simt_make_pipeline(const G &group,
     return {state->full, state->empty, n};
 }
 
-/* All threads of the group produce and consume ... */
+/* Make a pipeline in which all threads of the group produce and consume. */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state) {
     return simt_make_pipeline(group, state,
                               [](uint32_t *producers) { *producers = ~0u; });
 }
-/* ... or each thread states its role ... */
+/* Make a pipeline in which each thread states its role. */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           pipeline_role role) {
@@ -89,7 +93,8 @@ pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
             __atomic_add_fetch(producers, 1, __ATOMIC_RELAXED);
     });
 }
-/* ... or this many first threads of the group produce. */
+/* Make a pipeline in which the first `producers` threads of the group
+ * produce. */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           size_t producers) {

@@ -1,4 +1,4 @@
-/* cuda_stream.cpp -- streams, host functions and events: see cuda_stream.h. */
+/* cuda_stream.cpp -- streams, host functions, and events; see cuda_stream.h. */
 #include <time.h>
 
 #include "cuda_graph_private.h"
@@ -14,7 +14,7 @@ inline namespace asm_fibers {
 std::recursive_mutex &stream_lock = *new std::recursive_mutex;
 std::atomic<int> captures;
 
-/* The valid handles. Never destroyed: calls may come late. */
+/* The valid handles. They are never destroyed, since calls may come late. */
 static std::set<cudaStream_t> &streams = *new std::set<cudaStream_t>;
 std::set<cudaEvent_t> &events = *new std::set<cudaEvent_t>;
 CUstream_st &legacy = *new CUstream_st;
@@ -69,7 +69,7 @@ using namespace simt;
 
 /* ---- streams ------------------------------------------------------------ */
 
-enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 }; // of an sm_90
+enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 }; // as on an sm_90
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
                                          int priority) {
@@ -140,8 +140,8 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
     return cudaGetDevice(device);
 }
 
-/* Return where a stream stores this attribute; NULL: it has none of that
- * kind. */
+/* Return where a stream stores this attribute, or NULL if there is no such
+ * attribute. */
 static cudaStreamAttrValue *attribute_of(CUstream_st *on, cudaStreamAttrID id) {
     if (id == cudaLaunchAttributeAccessPolicyWindow) return &on->window;
     if (id == cudaLaunchAttributeSynchronizationPolicy) return &on->policy;
@@ -265,7 +265,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
-/* Return the event if it can be queried; else set *error. */
+/* Return the event if it can be queried, or set *error and return NULL. */
 static CUevent_st *settled(cudaEvent_t event, cudaError_t *error) {
     Guard guard(stream_lock);
     CUevent_st *found = event_of(event);

@@ -1,6 +1,6 @@
 /* cuda_stream.h -- streams and events. Work is finished when the call that
- * queues it returns, so a stream is a name, a priority and, while it captures,
- * a growing graph. */
+ * queues it returns. So a stream is only a name, a priority and, while it
+ * captures, a growing graph. */
 #ifndef SIMT_CUDA_STREAM_H
 #define SIMT_CUDA_STREAM_H
 #include "driver_types.h"
@@ -9,7 +9,7 @@
 cudaError_t cudaStreamCreate(cudaStream_t *stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 /* A priority outside the range of cudaDeviceGetStreamPriorityRange() is clamped
- * to it; the lower number is the higher priority. */
+ * to it. Lower numbers are higher priorities. */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
                                          int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

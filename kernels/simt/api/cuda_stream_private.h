@@ -1,5 +1,5 @@
-/* cuda_stream_private.h -- streams, events, and how work is queued on them:
- * private to the runtime. */
+/* cuda_stream_private.h -- streams, events, and the queueing of work; private
+ * to the runtime. */
 #ifndef SIMT_CUDA_STREAM_PRIVATE_H
 #define SIMT_CUDA_STREAM_PRIVATE_H
 #include <atomic>
@@ -20,7 +20,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* A capture sequence: the streams that add to one graph. */
+/* A capture sequence: the streams that add work to one graph. */
 struct Sequence {
     cudaGraph_t graph;
     cudaStream_t origin;
@@ -32,44 +32,46 @@ struct Sequence {
 
 typedef std::vector<cudaGraphNode_t> Nodes;
 
-/* Guards streams, events and the graphs that are being captured. */
+/* The lock of streams, events and the graphs that are being captured. */
 extern std::recursive_mutex &stream_lock;
 typedef std::lock_guard<std::recursive_mutex> Guard;
 
-/* The number of active captures: while it is 0, no thread needs the lock. */
+/* The number of active captures. While it is 0, no thread needs the lock. */
 extern std::atomic<int> captures;
 
-/* Return the stream behind a handle, NULL if it is none. */
+/* Return the stream of a handle, or NULL if the handle is invalid. */
 CUstream_st *stream_of(cudaStream_t stream);
 CUevent_st *event_of(cudaEvent_t event);
 extern CUstream_st &legacy;
 
-/* All events, and every stream of this process that captures: both require the
+/* All events, and every capturing stream of this process. Both require the
  * lock. */
 extern std::set<cudaEvent_t> &events;
 std::vector<CUstream_st *> capturing_streams();
 
-/* Called before work is queued on `stream`. cudaSuccess: do it now if
- * *recording is NULL, else add it as a node there. */
+/* Prepare for work on `stream`. If the result is cudaSuccess, the caller must
+ * do the work now if *recording is NULL, or else add it as a node of that
+ * stream's capture. */
 cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 
-/* A call that a capture forbids (allocating, waiting for the device; with
- * `always` even in the relaxed mode) ends the capture and returns the error. */
+/* End the capture if it forbids the calling function (allocating, or waiting
+ * for the device), and return the error. With `always`, the relaxed mode
+ * forbids the function, too. */
 cudaError_t forbid_while_capturing(bool always);
 
-/* The legacy stream waits for all blocking streams: one that captures has
- * nothing to wait for yet. Requires the lock. */
+/* Return an error if a stream captures that the legacy stream would have to
+ * wait for, since that stream has not run any work yet. Requires the lock. */
 cudaError_t forbid_legacy();
 
-/* For a call that waits for the device: return the error of a kernel that ran
- * before. */
+/* Return the error of a kernel that ran before, for a call that waits for the
+ * device. */
 inline cudaError_t arrive() {
     check_after_launches();
     return set_error(pending_error());
 }
 
-/* cuda_graph.cpp: whether each of `nodes` is one of `others`, or they wait for
- * it. */
+/* cuda_graph.cpp: return whether each of `nodes` is one of `others`, or one of
+ * these depends on it. */
 bool joined(const Nodes &nodes, const Nodes &others);
 
 } // namespace
@@ -80,14 +82,15 @@ struct CUstream_st {
     int priority = 0;
     unsigned long long id = 0;
     std::shared_ptr<simt::Sequence> capture;
-    simt::Nodes last; /* the nodes that the next one has to wait for */
+    simt::Nodes last; /* the nodes that the next node depends on */
     cudaStreamAttrValue window = {}, policy = {};
 };
 
 struct CUevent_st {
     unsigned flags = 0;
-    long long time = 0; /* nanoseconds; 0: not recorded yet */
+    long long time = 0; /* in nanoseconds; 0: not recorded so far */
     std::shared_ptr<simt::Sequence> capture;
-    simt::Nodes nodes; /* the nodes queued before it in that capture */
+    simt::Nodes nodes; /* the nodes that were queued before it in that
+                        * capture */
 };
 #endif

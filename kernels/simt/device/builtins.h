@@ -5,18 +5,19 @@
 #include "../runtime/engine.h"
 
 /* rewrite.py puts SIMT_BODY and SIMT_END around the body of every kernel and
- * removes `__global__`. A remaining one is in an included file, which is not
- * rewritten: that kernel must not be called. */
+ * removes `__global__`. If the word remains, it is in an included file, which
+ * is not rewritten, and that kernel must not be called. */
 #define __global__                                                           \
     __attribute__((noinline,                                                 \
                    error("this kernel is defined in an included file: only " \
                          "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
 #define SIMT_BODY SIMT_BODY_TAKING([=])
-/* The same with explicit captures: references stay references. */
+/* The same with explicit captures, in which references stay references. */
 #ifdef SIMT_CHECK
 #define SIMT_BODY_TAKING(...) SIMT_LAUNCH(__VA_ARGS__)
-/* Precedes SIMT_BODY: "a, b", a, b for the parameters that have names. */
+/* Precedes SIMT_BODY, with arguments such as "a, b", a, b for the parameters
+ * that have names. */
 #define SIMT_PARAMETERS(...)     \
     SIMT_KERNEL(__func__, true); \
     simt::parameters(&simt_kernel, __VA_ARGS__);
@@ -26,8 +27,8 @@
     SIMT_LAUNCH(__VA_ARGS__)
 #define SIMT_PARAMETERS(...)
 #endif
-/* Marks where a thread reaches the end of a kernel's body, and where it returns
- * from a device function before its end: see check_at_barrier(). */
+/* Mark where a thread reaches the end of a kernel's body, and where it returns
+ * from a device function before that function's end; see check_at_barrier(). */
 #ifdef SIMT_CHECK
 #define SIMT_AT_END simt::checked_end();
 #define SIMT_LEAVES simt::leaves();
@@ -45,8 +46,8 @@
     SIMT_AT_END  \
     });
 
-/* The members of the struct before `site` are the arrays of one __shared__
- * declaration, each in SIMT_NAMED. */
+/* Declare shared arrays. The members of the struct before `site` are the arrays
+ * of one __shared__ declaration, each in SIMT_NAMED. */
 #ifdef SIMT_CHECK
 #define SIMT_SHARED(site, type, ...)                                  \
     static simt::SharedSite site;                                     \
@@ -57,7 +58,7 @@
      sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type),       \
      simt::sides_of<decltype(Arrays::name)>()},
 #define SIMT_CALLED(name) = {#name}
-/* Of a whole program's file: " a b ", its device variables. */
+/* List the device variables in a file of a whole program, as " a b ". */
 #define SIMT_DEVICE_NAMES(names)                                   \
     __attribute__((constructor)) static void simt_device_names() { \
         simt::checked_device_names(names);                         \
@@ -85,10 +86,10 @@
 
 namespace simt {
 
-/* threadIdx and the like are empty objects, not macros: a program may have
- * variables and fields of these names. `threadIdx.x` converts to unsigned.
- * Since rewrite.py has replaced it by simt::x(threadIdx), it is unsigned where
- * that matters (min(), printf()). */
+/* threadIdx and similar variables are empty objects, not macros, since a
+ * program may have variables and fields of these names. `threadIdx.x` converts
+ * to unsigned. rewrite.py has replaced it by simt::x(threadIdx), so it is
+ * unsigned where that matters (min(), printf()). */
 #define SIMT_BUILTIN(Name, Vector, value)                               \
     struct Name {                                                       \
         struct X {                                                      \
@@ -114,7 +115,7 @@ SIMT_BUILTIN(BlockDim, dim3, peek(here()->block)->block_dim)
 SIMT_BUILTIN(GridDim, dim3, peek(here()->block)->grid_dim)
 #undef SIMT_BUILTIN
 
-/* Return a component of a program's own variable that has such a name. */
+/* Return a component of a program's variable that has such a name. */
 template <class V> SIMT_INLINE auto x(V &v) -> decltype((v.x)) { return v.x; }
 template <class V> SIMT_INLINE auto y(V &v) -> decltype((v.y)) { return v.y; }
 template <class V> SIMT_INLINE auto z(V &v) -> decltype((v.z)) { return v.z; }
@@ -127,7 +128,8 @@ inline constexpr simt::BlockDim blockDim{};
 inline constexpr simt::GridDim gridDim{};
 inline constexpr int warpSize = simt::WARP;
 
-/* The place of a barrier, for the watch build: two in a branch are distinct. */
+/* The source position of a barrier, for the watch build, so that two barriers
+ * in a branch are distinct. */
 #ifdef SIMT_CHECK
 #define SIMT_WHERE \
     const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
@@ -143,13 +145,14 @@ inline constexpr int warpSize = simt::WARP;
 
 SIMT_INLINE void __syncthreads(SIMT_WHERE) { simt::barrier(0 SIMT_THERE); }
 
-/* Like __syncthreads(); return the number of threads whose predicate is not 0
- * ... */
+/* Synchronise like __syncthreads(), and return the number of threads whose
+ * predicate is not 0. */
 SIMT_INLINE int __syncthreads_count(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE);
 }
 
-/* ... whether there is one, and whether all are. */
+/* Do the same, and return whether any predicate, or every predicate, is not
+ * 0. */
 SIMT_INLINE int __syncthreads_or(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE) != 0;
 }
@@ -166,19 +169,21 @@ SIMT_INLINE void __threadfence_block() { __threadfence(); }
 #endif
 SIMT_INLINE void __threadfence_system() { __threadfence(); }
 
-/* End the launch with an error; the second wakes a debugger on a GPU. */
+/* End the launch with an error. On a GPU, the second function wakes a
+ * debugger. */
 SIMT_INLINE void __trap() { simt::trap(); }
 SIMT_INLINE void __brkpt() { simt::trap(); }
 
 /* Let other threads run; the requested time is ignored. */
 SIMT_INLINE void __nanosleep(unsigned) { simt::spin(simt::here()); }
 
-/* Programmatic dependent launch: here a kernel begins when the previous one is
- * over, so there is nothing to wait for and nothing to trigger. */
+/* Programmatic dependent launch. In this runtime a kernel begins when the
+ * previous one is over, so there is nothing to wait for and nothing to
+ * trigger. */
 SIMT_INLINE void cudaGridDependencySynchronize() {}
 SIMT_INLINE void cudaTriggerProgrammaticLaunchCompletion() {}
 
-/* A counter that grows with time: here nanoseconds, not cycles. */
+/* Return a counter that grows with time, in nanoseconds instead of cycles. */
 SIMT_INLINE long long clock64() { return simt_nanoseconds(); }
 
 #endif

@@ -1,14 +1,14 @@
 /* cooperative_tiles.h -- tiles of several warps, as in cooperative_groups.h.
  *
- * A block's threads run on one CPU thread, in turns, so their shared state is a
+ * A block's threads take turns on one CPU thread. So their shared state is a
  * variable of that thread and needs no atomics. */
 #ifndef SIMT_COOPERATIVE_TILES_H
 #define SIMT_COOPERATIVE_TILES_H
 #include "cooperative_groups.h"
 
 #ifdef SIMT_CHECK
-/* In the runtime: a thread that has come to a barrier acquires the work of all
- * others that have. */
+/* Functions of the runtime: a thread that has arrived at a barrier acquires the
+ * work of all others that have arrived. */
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
 #endif
@@ -21,18 +21,21 @@ struct WarpsTiles {
     unsigned launch;
     unsigned long long block;
     unsigned arrived[MAX_THREADS / WARP], epoch[MAX_THREADS / WARP];
-    const void *offered[MAX_THREADS]; /* by each thread, on its own stack */
+    const void *offered[MAX_THREADS]; /* address of each thread's value, on the
+                                       * thread's stack */
 };
 inline thread_local WarpsTiles warps_tiles;
 
-/* None of this is the program's: no hook of the watch build may record it. */
+/* The program has none of this code, so no hook of the watch build may record
+ * its accesses. */
 #ifdef SIMT_CHECK
 #define SIMT_UNSEEN inline __attribute__((noinline, no_sanitize_thread))
 #else
 #define SIMT_UNSEEN inline
 #endif
 
-/* Return the state for the running block, cleared for a new one. */
+/* Return the state of the running block, which is cleared when a block
+ * begins. */
 SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     WarpsTiles &tiles = warps_tiles;
     const unsigned launch = here()->block->launch;
@@ -79,7 +82,7 @@ SIMT_UNSEEN const void *offered_by(unsigned rank) {
 
 namespace cooperative_groups {
 
-/* `Size` neighbouring threads of a block, more than a warp has. */
+/* A tile of `Size` neighbouring threads of a block, more than a warp has. */
 template <unsigned Size> class warps_tile : public thread_group {
     static unsigned first() { return simt::block_rank() & ~(Size - 1); }
     static unsigned present() {
@@ -100,7 +103,7 @@ template <unsigned Size> class warps_tile : public thread_group {
     unsigned meta_group_rank() const { return rank_in_parent; }
     unsigned meta_group_size() const { return parts; }
 
-    /* Return the value of the thread of that rank: all offer, read and
+    /* Return the value of the thread of that rank: all threads offer, read and
      * continue. */
     template <class T> T shfl(T value, unsigned rank) const {
         simt::offer(&value);

@@ -1,8 +1,9 @@
-/* curand.cpp -- XORWOW many steps at once.
+/* curand.cpp -- many steps of XORWOW at once.
  *
- * A step is linear over the bits of the state: a 160 x 160 matrix A of bits. n
- * steps are A^n, the product of those A^(2^i) whose bit i is set in n. These
- * are computed once, each as the square of the previous one. */
+ * A step is linear over the bits of the state, that is, a 160 x 160 matrix A of
+ * bits. n steps are A^n, the product of those A^(2^i) for which bit i of n is
+ * set. These powers are computed once, each as the square of the previous
+ * one. */
 #include "curand_kernel.h"
 
 namespace {
@@ -15,11 +16,11 @@ enum {
 };
 
 struct alignas(32) Column {
-    unsigned word[8]; /* five, and three to make it fast */
+    unsigned word[8]; /* five words, and three more for speed */
 };
 
 struct Matrix {
-    Column column[STATE_BITS]; /* the image of the state's bit i */
+    Column column[STATE_BITS]; /* column i is the image of the state's bit i */
 };
 
 Column times(const Matrix &m, const Column &x) {

@@ -1,14 +1,15 @@
 /* device_atomics.h -- atomics on global and shared memory, for the types that
- * CUDA supports. Each returns the old value. Blocks run on several CPU threads
- * at once, so they are real atomics; relaxed, as in CUDA. */
+ * CUDA supports. Each function returns the old value. Blocks run concurrently
+ * on several CPU threads, so these are real atomics, with relaxed order as in
+ * CUDA. */
 #ifndef SIMT_DEVICE_ATOMICS_H
 #define SIMT_DEVICE_ATOMICS_H
 #include "../runtime/engine.h"
 
 namespace simt {
 
-/* Record an atomic that changed nothing: a spinning thread must let the others
- * of its block run, or it would wait forever. */
+/* Record an atomic that changed nothing. A spinning thread must let the others
+ * of its block run; otherwise it would wait forever. */
 #ifdef SIMT_CHECK
 SIMT_INLINE void fruitless(bool is = true) { checked_fruitless(is); }
 #else
@@ -26,8 +27,9 @@ template <> struct Bits<double> {
 };
 
 #ifdef SIMT_CHECK
-/* Compute an update from an old value. The runtime calls it: a loop here would
- * be steps of the kernel that its author has not written. */
+/* Compute an update from an old value. The runtime calls this function, because
+ * a loop in this header would count as steps of the kernel that its author has
+ * not written. */
 template <class T, class Next>
 uint64_t next_value(const void *next, uint64_t seen) {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
@@ -38,7 +40,7 @@ uint64_t next_value(const void *next, uint64_t seen) {
     __builtin_memcpy(&wanted, &now, sizeof now);
     return wanted;
 }
-/* Replace *address by next(old): one access, in the reader's line. */
+/* Replace *address by next(old), as one access in the program's line. */
 template <class T, class Next>
 SIMT_INLINE T update(T *address, Next next, int order = __ATOMIC_RELAXED) {
     const uint64_t seen =
@@ -75,7 +77,8 @@ template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
 }
 #endif
 
-/* Adding 0 and the like is a way to read a flag that others set. */
+/* Return `old`, and record that the atomic changed nothing if `nothing`: adding
+ * 0 is a way to read a flag that other threads set. */
 template <class T> SIMT_INLINE T added(T old, bool nothing) {
     fruitless(nothing);
     return old;
@@ -83,9 +86,9 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-/* The compiler must not move an access on which a kernel spins. CUDA's atomics
- * order nothing, and the watch build, whose hooks nothing moves past, must
- * detect that. */
+/* The order of the atomics. The compiler must not move an access on which a
+ * kernel spins. However, CUDA's atomics order nothing, and the watch build must
+ * detect that; nothing moves past its hooks. */
 #ifdef SIMT_CHECK
 #define SIMT_ORDER __ATOMIC_RELAXED
 #else
@@ -162,7 +165,7 @@ SIMT_INLINE float atomicExch(float *address, float value) {
     return value;
 }
 
-/* Count up to `limit` and start over at 0; count down from it likewise. */
+/* Count up to `limit` and restart at 0, or count down from it likewise. */
 SIMT_INLINE unsigned atomicInc(unsigned *address, unsigned limit) {
     return simt::update(
         address, [=](unsigned old) { return old >= limit ? 0 : old + 1; });
@@ -182,8 +185,8 @@ SIMT_INLINE unsigned short atomicCAS(unsigned short *address,
     return simt::added(old, !done);
 }
 
-/* For the threads of the block alone, or of the whole machine: the same
-   here. */
+/* The scopes of the block and of the whole machine, which are the same in this
+   runtime. */
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd
 #define atomicSub_block atomicSub

@@ -1,13 +1,13 @@
-/* device_half.cpp -- the part of half and bfloat16 that is not inlined, so that
- * a program that includes their headers compiles fast. */
+/* device_half.cpp -- the functions of half and bfloat16 that are not inlined,
+ * so that programs with their headers compile fast. */
 #define SIMT_RARE(declaration, ...) \
     declaration { __VA_ARGS__; }
 #include "device_half.h"
 
 namespace simt {
 
-/* Return x as a double; beyond 53 bits, the double's last bit records whether
- * something was cut off. */
+/* Return x as a double. Beyond 53 bits, the double's last bit records whether
+ * bits were cut off. */
 template <class T> static double wide(T x) { return x; }
 static double wide(unsigned long long x) {
     if (x >> 53 && x & 0x7ff) x = (x | 0x800) & ~0x7ffull;
@@ -20,7 +20,7 @@ static double wide(long long x) {
 static double wide(unsigned long x) { return wide((unsigned long long)x); }
 static double wide(long x) { return wide((long long)x); }
 
-/* Round towards zero, up or down. */
+/* Round towards zero, up, or down. */
 enum Direction { ZERO_WARD, UP_WARD, DOWN_WARD };
 template <class Format>
 inline unsigned short from_double(double x, Direction direction) {

@@ -1,6 +1,6 @@
 /* device_half_ops.h -- the type and the functions of one 16-bit format.
  *
- * cuda_fp16.h and cuda_bf16.h include this, each after it defined
+ * cuda_fp16.h and cuda_bf16.h include this file after defining
  *
  *     SIMT_FORMAT  simt::Binary16     simt::BFloat16
  *     SIMT_T       __half             __nv_bfloat16
@@ -11,8 +11,8 @@
  *
  *     SIMT_RARE    a declaration; in device_half.cpp also the definition
  *
- * Arithmetic is done in float and rounded after each operation: with more than
- * twice the bits, this second rounding changes nothing. */
+ * Arithmetic is done in float and rounded after each operation. Since float has
+ * more than twice as many bits, this second rounding changes nothing. */
 
 #pragma GCC visibility push(default)
 
@@ -219,7 +219,7 @@ SIMT_INLINE SIMT_T operator--(SIMT_T &a, int) {
     return before;
 }
 
-/* a * b + c, rounded once; of complex numbers (hcmadd). */
+/* Return a * b + c, rounded once. __hcmadd multiplies complex numbers. */
 SIMT_INLINE SIMT_T __hfma(SIMT_T a, SIMT_T b, SIMT_T c) {
     return simt::SIMT_N(as_, )(simt::fused<SIMT_FORMAT>(a.__x, b.__x, c.__x));
 }
@@ -240,8 +240,8 @@ SIMT_RARE(SIMT_T2 __hcmadd(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c),
           return SIMT_T2(__hfma(__hneg(a.y), b.y, __hfma(a.x, b.x, c.x)),
                          __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))))
 
-/* Return the larger (smaller) one; of a number and a NaN the number, with _nan
- * the NaN; -0 < +0. */
+/* Return the larger (or smaller) value. Of a number and a NaN, return the
+ * number or, with _nan, the NaN; -0 counts as less than +0. */
 #define SIMT_EXTREME(word, of)                                               \
     SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                       \
         return simt::of(a, b);                                               \
@@ -267,7 +267,8 @@ SIMT_INLINE int __hisinf(SIMT_T a) { return __builtin_isinf_sign((float)a); }
 SIMT_RARE(SIMT_T2 __hisnan2(SIMT_T2 a),
           return SIMT_T2((float)__hisnan(a.x), (float)__hisnan(a.y)))
 
-/* For numbers; for pairs: both (b), as numbers 0 and 1, as bits. */
+/* Define a comparison of numbers, and comparisons of pairs that return whether
+ * it holds for both (b), numbers 0 and 1, or bits. */
 #define SIMT_COMPARE(word, expression)                           \
     SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {      \
         const float a = left, b = right;                         \
@@ -343,7 +344,7 @@ SIMT_INLINE SIMT_T atomicAdd(SIMT_T *address, SIMT_T value) {
             return (simt::SIMT_N(as_, )(old) + value).__x;
         }));
 }
-/* Each of the two by itself. */
+/* Add to each of the two numbers separately. */
 SIMT_INLINE SIMT_T2 atomicAdd(SIMT_T2 *address, SIMT_T2 value) {
     return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};
 }

@@ -1,4 +1,4 @@
-/* device_heap.cpp -- see device_heap.h. */
+/* device_heap.cpp -- implements device_heap.h. */
 #include "device_heap.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-enum : size_t { HEAD = 16 }; // an allocation's overhead
+enum : size_t { HEAD = 16 }; // overhead of an allocation in bytes
 
 static std::atomic<size_t> taken;
 
@@ -24,7 +24,7 @@ static size_t cost(size_t size) {
 bool take_from_heap(size_t size) {
     size_t limit = 0;
     cudaDeviceGetLimit(&limit, cudaLimitMallocHeapSize);
-    if (size > limit) return false; // cost() of it may overflow
+    if (size > limit) return false; // its cost() may overflow
     if (taken.fetch_add(cost(size)) + cost(size) <= limit) return true;
     taken -= cost(size);
     return false;
@@ -52,7 +52,7 @@ void *heap_malloc(size_t size) {
 }
 
 bool heap_free(void *memory) {
-    if (!taken) return false; // for the host's frees if no kernel allocates
+    if (!taken) return false; // speeds up the host if no kernel allocates
     std::lock_guard<std::mutex> guard(kept->lock);
     const auto found = kept->sizes.find(memory);
     if (found == kept->sizes.end()) return false;

@@ -1,7 +1,7 @@
 /* device_heap.h -- the memory of malloc() and new in kernels. As on a GPU,
  * there is a fixed number of bytes for all threads (cudaLimitMallocHeapSize, 8
- * MB), and NULL when they are used up. Memory that a kernel does not free stays
- * allocated for later launches. */
+ * MB). When they are used up, allocations return NULL. Memory that a kernel
+ * does not free stays allocated for later launches. */
 #ifndef SIMT_DEVICE_HEAP_H
 #define SIMT_DEVICE_HEAP_H
 #include "../runtime/runtime.h"
@@ -13,19 +13,20 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Count an allocation of `size` bytes; return false if the heap has no room for
- * it. */
+/* Count an allocation of `size` bytes. Returns false if the heap has no room
+ * for it. */
 bool take_from_heap(size_t size);
 void give_to_heap(size_t size);
 
-/* Allocate for a kernel that is not watched. NULL: there is no room. */
+/* Allocate for a kernel that is not watched. Returns NULL if there is no
+ * room. */
 void *heap_malloc(size_t size);
 
-/* Free memory from heap_malloc(); return false if `memory` is not from the
+/* Free memory from heap_malloc(). Returns false if `memory` is not from the
  * heap. */
 bool heap_free(void *memory);
 
-/* Whether the caller is a kernel's thread, not the host. */
+/* Return whether the caller is a kernel's thread rather than the host. */
 SIMT_INLINE bool in_kernel() {
     return (uintptr_t)__builtin_frame_address(0) - fibers.base < fibers.bytes;
 }

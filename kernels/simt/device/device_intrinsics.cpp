@@ -1,5 +1,5 @@
-/* device_intrinsics.cpp -- the rarer intrinsics: directed rounding, bytes and
- * halves of words. */
+/* device_intrinsics.cpp -- the less common intrinsics: directed rounding, and
+ * the bytes and halves of words. */
 #include "device_intrinsics.h"
 
 #include <cfenv>
@@ -8,7 +8,7 @@
 
 namespace {
 
-/* Sets the CPU's rounding mode during its lifetime. */
+/* An object that sets the CPU's rounding mode during its lifetime. */
 class Rounding {
     int before;
 
@@ -17,8 +17,9 @@ class Rounding {
     ~Rounding() { fesetround(before); }
 };
 
-// The compiler assumes rounding to nearest, and may move arithmetic. So both
-// the operands and the use of the result must be hidden from it.
+// Hide a value from the compiler. It assumes rounding to nearest and may move
+// arithmetic, so both the operands and the use of the result must be hidden
+// from it.
 template <class T> T hidden(T x) {
     asm volatile("" : "+m"(x)::"memory");
     return x;
@@ -66,8 +67,8 @@ template <class T> T hidden(T x) {
     SIMT_ROUND1(__ll2double_##mode, double, long long, x)                \
     SIMT_ROUND1(__ull2double_##mode, double, unsigned long long, split(x))
 
-/* Return x without rounding: g++ may convert values above 2^63 in several
- * steps, each rounded. */
+/* Return x without rounding. g++ may convert values above 2^63 in several steps
+ * that each round. */
 static long double split(unsigned long long x) {
     return (long double)(x >> 32) * 4294967296.0L +
            (long double)(x & 0xffffffffu);
@@ -164,8 +165,7 @@ SIMT_DP2A(__dp2a_hi, 2)
 
 namespace {
 
-/* Apply `f` to every part of x and y that is `bits` wide, sign- or
- * zero-extended. */
+/* Apply `f` to every part of x and y of `bits` bits, sign- or zero-extended. */
 template <int bits, bool is_signed, class F>
 unsigned each(unsigned x, unsigned y, F f) {
     const unsigned mask = (1u << bits) - 1;

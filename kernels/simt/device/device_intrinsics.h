@@ -1,14 +1,14 @@
-/* device_intrinsics.h -- arithmetic with a chosen rounding, conversions, bits
- * and words that hold several numbers. Rare functions are only declared here
- * and defined in device_intrinsics.cpp, in the runtime: a cell must not compile
- * them. */
+/* device_intrinsics.h -- arithmetic with a chosen rounding, conversions, bits,
+ * and words that hold several numbers. Less common functions are only declared
+ * in this header. device_intrinsics.cpp, in the runtime, defines them, so that
+ * cells need not compile them. */
 #ifndef SIMT_DEVICE_INTRINSICS_H
 #define SIMT_DEVICE_INTRINSICS_H
 #include "device_math.h"
 
 /* ---- rounding ----------------------------------------------------------- */
 
-/* Round to nearest, never contracted into a multiply-add. */
+/* Round to the nearest, without contraction into a multiply-add. */
 SIMT_C float __fadd_rn(float x, float y) noexcept { return x + y; }
 SIMT_C float __fsub_rn(float x, float y) noexcept { return x - y; }
 SIMT_C float __fmul_rn(float x, float y) noexcept { return x * y; }
@@ -31,7 +31,7 @@ SIMT_C double __fma_rn(double x, double y, double z) noexcept {
     return __builtin_fma(x, y, z);
 }
 
-/* Round towards zero, up, down. */
+/* Round towards zero, up, or down. */
 #pragma GCC visibility push(default)
 #define SIMT_DIRECTED(mode)                       \
     float __fadd_##mode(float, float);            \
@@ -77,8 +77,8 @@ SIMT_C double __ull2double_rn(unsigned long long x) noexcept {
 
 namespace simt {
 
-/* Return x, which is whole, or the nearest representable number, as PTX's cvt
- * does: a NaN becomes 0 or, if either type has 64 bits, the topmost bit. */
+/* Return x, which is an integer, or the nearest representable number, as PTX's
+ * cvt does. A NaN becomes 0 or, if either type has 64 bits, the topmost bit. */
 template <class T, class From> SIMT_INLINE T saturate(From x) {
     const T top = (T)1 << (sizeof(T) * 8 - 1);
     const bool is_signed = (T)-1 < (T)0;
@@ -98,7 +98,7 @@ SIMT_C int __float2int_rz(float x) noexcept {
     return simt::saturate<int>(__builtin_truncf(x));
 }
 
-/* Like those two; ru: up, rd: down. */
+/* Round up (ru) or down (rd), otherwise like the functions above. */
 #pragma GCC visibility push(default)
 #define SIMT_TO_INTEGERS(mode)                    \
     unsigned __float2uint_##mode(float);          \
@@ -164,8 +164,8 @@ SIMT_C unsigned long long __brevll(unsigned long long x) noexcept {
            __brev((unsigned)(x >> 32));
 }
 
-/* Return the upper word of (high:low) << shift, or the lower one of >> shift: l
- * and r take the shift modulo 32, lc and rc at most 32. */
+/* Return the upper word of (high:low) << shift, or the lower word of (high:low)
+ * >> shift. l and r take the shift modulo 32; lc and rc limit it to 32. */
 SIMT_C unsigned __funnelshift_l(unsigned low, unsigned high,
                                 unsigned shift) noexcept {
     return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
@@ -206,7 +206,7 @@ SIMT_C unsigned long long __umul64hi(unsigned long long x,
     return (unsigned long long)((unsigned __int128)x * y >> 64);
 }
 
-/* |x - y| + z */
+/* Return |x - y| + z. */
 SIMT_C unsigned __sad(int x, int y, unsigned z) noexcept {
     return (x > y ? (unsigned)x - (unsigned)y : (unsigned)y - (unsigned)x) + z;
 }
@@ -214,8 +214,8 @@ SIMT_C unsigned __usad(unsigned x, unsigned y, unsigned z) noexcept {
     return (x > y ? x - y : y - x) + z;
 }
 
-/* Return the mean, rounded down and (r) up. C++ functions: half has a
- * __hadd(). */
+/* Return the mean, rounded down or, for __rhadd, up. These are C++ functions
+ * because half also has a __hadd(). */
 SIMT_INLINE int __hadd(int x, int y) { return (int)(((int64_t)x + y) >> 1); }
 SIMT_INLINE int __rhadd(int x, int y) {
     return (int)(((int64_t)x + y + 1) >> 1);
@@ -229,15 +229,15 @@ SIMT_INLINE unsigned __urhadd(unsigned x, unsigned y) {
 
 #pragma GCC visibility push(default)
 
-/* Return four bytes of the eight in (y:x), picked by the four nibbles of
- * `selector`; a nibble's top bit selects the byte's sign instead. */
+/* Return four bytes of the eight in (y:x), selected by the four nibbles of
+ * `selector`. A nibble's top bit selects the byte's sign instead. */
 unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
 
-/* Return the position in `mask` of the |offset|-th set bit, from `base` on,
- * upwards or downwards; ~0u: there is none. */
+/* Return the position in `mask` of the |offset|-th set bit from `base` on,
+ * upwards or downwards, or ~0u if there is none. */
 unsigned __fns(unsigned mask, unsigned base, int offset);
 
-/* Return c + the dot product of the four bytes, or of the two halves of `a`
+/* Return c plus the dot product of the four bytes, or of the two halves of `a`
  * with the lower or upper two bytes of `b`. */
 int __dp4a(int a, int b, int c);
 unsigned __dp4a(unsigned a, unsigned b, unsigned c);

@@ -1,5 +1,5 @@
 /* device_math.cpp -- CUDA's mathematical functions that the C library lacks.
- * Those for float are computed in double and rounded once. */
+ * The functions for float are computed in double and rounded once. */
 #include "device_math.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@ const double PI = 3.14159265358979323846;
 const double TWO_OVER_SQRT_PI = 1.12837916709551257390;
 const double SQRT_2 = 1.41421356237309504880;
 
-/* erfc(x) exp(x^2) for x > 9: its asymptotic series. */
+/* Return erfc(x) exp(x^2) for x > 9, from its asymptotic series. */
 double erfcx_tail(double x) {
     const double u = 1 / (2 * x * x);
     double term = 1, sum = 1;
@@ -21,15 +21,16 @@ double erfcx_tail(double x) {
     return sum / (x * std::sqrt(PI));
 }
 
-/* Return the x for which erfc(x) = y, 0 < y <= 1: the initial value from
- * Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.22, then
- * Halley's steps. */
+/* Return the x for which erfc(x) = y, 0 < y <= 1. The initial value is from
+ * Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.22, followed
+ * by Halley's steps. */
 double erfcinv_small(double y) {
     const double t = std::sqrt(-2 * std::log(y / 2));
     double x = t - (2.30753 + t * 0.27061) / (1 + t * (0.99229 + t * 0.04481));
     x /= SQRT_2;
     for (int i = 0; i < 4; i++) {
-        // (erfc(x) - y) / |erfc'(x)|, without an underflow if y is tiny
+        // This is (erfc(x) - y) / |erfc'(x)|, without an underflow if y is
+        // tiny.
         const double step = (erfcx(x) - y * std::exp(x * x)) / TWO_OVER_SQRT_PI;
         x += step / (1 - x * step);
     }
@@ -53,7 +54,7 @@ double norm_of(int n, const double *v) {
 
 double erfcx(double x) noexcept {
     if (x > 9) return erfcx_tail(x);
-    // exp(x * x) would magnify the rounding of x * x
+    // exp(x * x) would magnify the rounding error of x * x.
     const double high = x * x, low = std::fma(x, x, -high);
     return std::exp(high) * (1 + low) * std::erfc(x);
 }
@@ -71,7 +72,7 @@ double erfinv(double x) noexcept {
     if (x == 1 || x == -1) return x * INFINITY;
     const double a = std::fabs(x);
     double z = erfcinv_small(1 - a);
-    if (a < 0.5) // 1 - a lost digits: Newton's method with a itself
+    if (a < 0.5) // 1 - a lost digits, so Newton's method uses a itself
         for (int i = 0; i < 4; i++)
             z -= (std::erf(z) - a) / (TWO_OVER_SQRT_PI * std::exp(-z * z));
     return std::copysign(z, x);
@@ -81,7 +82,7 @@ double normcdf(double x) noexcept { return std::erfc(-x / SQRT_2) / 2; }
 double normcdfinv(double p) noexcept { return -SQRT_2 * erfcinv(2 * p); }
 
 double sinpi(double x) noexcept {
-    double r = std::remainder(x, 2.0); // exact, -1 ... 1
+    double r = std::remainder(x, 2.0); // exact, in -1 ... 1
     if (std::fabs(r) > 0.5) r = std::copysign(1.0, r) - r;
     return r == 0 ? std::copysign(0.0, x) : std::sin(PI * r);
 }

@@ -1,17 +1,19 @@
-/* device_math.h -- the mathematics that nvcc offers without any #include.
+/* device_math.h -- the mathematical functions that nvcc provides without any
+ * #include.
  *
- * The C library's functions are declared here word for word, so that <math.h>
- * may be included as well. Those in simt::math are templates, so that the C++
+ * The C library's functions are declared word for word, so that <math.h> may be
+ * included as well. The functions in simt::math are templates, so that the C++
  * overloads of <math.h> and <stdlib.h>, if present, are preferred to them.
- * CUDA's own functions that are called often are inlined; device_math.cpp, in
- * the runtime, has the others. Names that some version of <math.h> has or may
- * get are C functions with noexcept: some versions declare them, none define
- * them. */
+ * Frequently used functions of CUDA are inlined; device_math.cpp, in the
+ * runtime, has the others. Names that some version of <math.h> has or may get
+ * are C functions with noexcept, since some versions declare them but none
+ * defines them. */
 #ifndef SIMT_DEVICE_MATH_H
 #define SIMT_DEVICE_MATH_H
 #include "../runtime/engine.h"
 
-/* ---- the C library's ---------------------------------------------------- */
+/* ---- functions of the C library
+ * --------------------------------------------- */
 
 #define SIMT_C1(name)             \
     double name(double) noexcept; \
@@ -66,7 +68,8 @@ long long llabs(long long) noexcept;
 }
 // clang-format on
 
-/* ---- CUDA's own --------------------------------------------------------- */
+/* ---- functions of CUDA
+ * ----------------------------------------------------- */
 
 #define SIMT_C extern "C" inline __attribute__((always_inline))
 
@@ -80,7 +83,8 @@ SIMT_C float __saturatef(float x) noexcept {
     return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
 }
 
-/* The GPU's fast functions are less precise there, and plain ones here. */
+/* On a GPU these fast functions are less precise; in this runtime they are the
+ * ordinary ones. */
 SIMT_C float __expf(float x) noexcept { return __builtin_expf(x); }
 SIMT_C float __exp10f(float x) noexcept { return __builtin_powf(10.0f, x); }
 SIMT_C float __logf(float x) noexcept { return __builtin_logf(x); }
@@ -101,7 +105,7 @@ SIMT_C void __sincosf(float x, float *s, float *c) noexcept {
 SIMT_C1(cyl_bessel_i0) SIMT_C1(cyl_bessel_i1) SIMT_C1(erfcinv) SIMT_C1(erfcx)
 SIMT_C1(erfinv) SIMT_C1(normcdf) SIMT_C1(normcdfinv)
 SIMT_C2(rhypot)
-extern "C" { // C23 has these two
+extern "C" { // C23 declares these two functions
 SIMT_C1(cospi) SIMT_C1(sinpi)
 }
 double norm(int, const double *) noexcept;
@@ -132,18 +136,18 @@ SIMT_INLINE void sincospif(float x, float *s, float *c) noexcept {
 namespace simt {
 namespace math {
 
-template <class T> struct Float {}; /* has `type` if T is float */
+template <class T> struct Float {}; /* has the member `type` if T is float */
 template <> struct Float<float> {
     typedef float type;
 };
-template <class T> struct Real {}; /* ... bool if T is float or double */
+template <class T> struct Real {}; // has it, as bool, for float and double
 template <> struct Real<float> {
     typedef bool type;
 };
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T> struct Number {}; /* ... if T has an abs() but int's */
+template <class T> struct Number {}; // has it for an abs() other than int's
 template <> struct Number<long> {
     typedef long type;
 };
@@ -261,7 +265,8 @@ SIMT_INLINE unsigned long long ullmax(unsigned long long a,
     return max(a, b);
 }
 
-/* From <math.h>, word for word, in case it is included as well. */
+/* The definitions of <math.h>, word for word, in case it is included as
+ * well. */
 #ifndef NAN
 #define NAN (__builtin_nanf(""))
 #define INFINITY (__builtin_inff())

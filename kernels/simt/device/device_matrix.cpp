@@ -1,4 +1,4 @@
-/* device_matrix.cpp -- products of a warp's matrices, and faults in their
+/* device_matrix.cpp -- products of a warp's matrices, and faults of their
  * use. */
 #include "device_matrix.h"
 
@@ -6,8 +6,8 @@
 
 namespace simt {
 
-/* The values that the lanes of the running block show each other. Its threads
- * run on one CPU thread, in turns. */
+/* The values that the lanes of the running block offer each other. The block's
+ * threads take turns on one CPU thread. */
 static thread_local const MatrixOffer *offers[MAX_THREADS];
 
 void offer_matrices(const MatrixOffer *mine) {

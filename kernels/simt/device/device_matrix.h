@@ -2,11 +2,11 @@
  * basis of mma.h.
  *
  * A fragment of an operand is spread over the lanes in the order of memory
- * without gaps: lane 0 has the first elements, lane 1 the next ones. If there
- * is room for more than the matrix has, it begins again. So a lane loads runs
- * of up to 16 bytes. An accumulator is cut into tiles of 8 x 8, of which each
- * lane has two neighbours in a row. A GPU does neither; its layout is not
- * specified: a program may only do the same with every element of a
+ * without gaps: lane 0 has the first elements, lane 1 the next ones. If the
+ * fragment has room for more elements than the matrix has, it begins again. So
+ * a lane loads runs of up to 16 bytes. An accumulator is cut into tiles of 8 x
+ * 8, of which each lane has two neighbours in a row. A GPU uses another,
+ * unspecified layout, so a program may only do the same with every element of a
  * fragment. */
 #ifndef SIMT_DEVICE_MATRIX_H
 #define SIMT_DEVICE_MATRIX_H
@@ -17,16 +17,17 @@ namespace simt {
 /* The sizes of a product and the layout of its operands' fragments. */
 struct MatrixShape {
     int m, n, k;
-    int a_each, b_each; /* elements of a and of b per lane */
+    int a_each, b_each; /* number of elements of a and of b per lane */
     bool a_by_rows, b_by_rows;
 };
 
-/* A lane's part of a and b, as floats: every such element is one. */
+/* A lane's part of a and b, as floats, which represent every element of these
+ * types exactly. */
 struct MatrixOffer {
     float a[16], b[16];
 };
 
-/* Return the row and the column of element i of this lane's accumulator, which
+/* Return the row or the column of element i of this lane's accumulator, which
  * has `rows` rows. */
 SIMT_INLINE int accumulator_row(int i, int rows) {
     return (int)lane() / 4 + i / 2 % (rows / 8) * 8;
@@ -35,7 +36,7 @@ SIMT_INLINE int accumulator_col(int i, int rows) {
     return (int)lane() % 4 * 2 + i % 2 + i / 2 / (rows / 8) * 8;
 }
 
-/* Bytes that a lane moves at once, without another type. */
+/* A type for the `bytes` bytes that a lane moves at a time. */
 template <int bytes> struct MatrixRun;
 template <> struct MatrixRun<16> {
     typedef long long type __attribute__((vector_size(16), may_alias));
@@ -53,25 +54,29 @@ template <int bytes> SIMT_INLINE void move_run(void *to, const void *from) {
 
 #pragma GCC visibility push(default)
 
-/* Fault the launch if `name` receives arguments that no GPU accepts: an address
- * that is no multiple of 32, or rows (or columns) whose distance, `ldm`
- * elements of `size` bytes, is no multiple of 16 bytes. */
+/* Fault the launch if `name` receives arguments that no GPU accepts. Such
+ * arguments are an address that is no multiple of 32 bytes, or a distance
+ * between rows (or columns), `ldm` elements of `size` bytes, that is no
+ * multiple of 16 bytes. */
 void check_matrix(const char *name, const void *at, unsigned ldm,
                   unsigned size);
-/* Fault the launch if lanes have left (`here`: those that came), or if they
- * pass different addresses or strides (`same`: those that have lane 0's). */
+/* Fault the launch if lanes are missing or pass different addresses or strides.
+ * `here`: the lanes that have arrived; `same`: the lanes with lane 0's
+ * arguments. */
 void check_matrix_lanes(const char *name, unsigned here, unsigned same);
 
-/* Show this lane's values to the others, until all have called matrix_sum(). */
+/* Offer this lane's values to the other lanes, until all have called
+ * matrix_sum(). */
 void offer_matrices(const MatrixOffer *mine);
-/* Return element (row,col) of c + a b, exact but for double's rounding; `sum`
- * is the element of c. */
+/* Return element (row,col) of c + a b, exact except for double's rounding;
+ * `sum` is the element of c. */
 double matrix_sum(const MatrixShape &shape, int row, int col, double sum);
 
 #pragma GCC visibility pop
 
-/* All lanes are here, with the same arguments. The watch build needs the line
- * of the call; other builds compile in half the time without inlining. */
+/* Wait for all lanes of the warp, which must have the same arguments. This is
+ * inlined only in the watch build, which needs the line of the call; other
+ * builds compile in half the time without inlining. */
 #ifdef SIMT_CHECK
 SIMT_INLINE
 #else

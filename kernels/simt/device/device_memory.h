@@ -4,18 +4,18 @@
 #define SIMT_DEVICE_MEMORY_H
 #include "../runtime/engine.h"
 
-/* Declared word for word as in <stdio.h>, <stdlib.h> and <time.h>, except that
- * printf() is device_print.cpp's. The output goes to stdout; device_heap.h has
- * the memory of `new` and malloc(). */
+/* These are declared word for word as in <stdio.h>, <stdlib.h> and <time.h>,
+ * except that printf() is the function of device_print.cpp. Its output goes to
+ * stdout. device_heap.h has the memory of `new` and malloc(). */
 extern "C" {
 int printf(const char *__restrict format, ...) __asm__("simt_printf")
     __attribute__((format(printf, 1, 2)));
 void *malloc(size_t size) noexcept;
 void free(void *memory) noexcept;
-long clock(void) noexcept; /* CPU time of the process in us */
+long clock(void) noexcept; /* CPU time of the process in microseconds */
 }
 
-/* Cache hints have no effect here. */
+/* Cache hints have no effect on a CPU. */
 #define SIMT_LOAD(name) \
     template <class T> SIMT_INLINE T name(const T *address) { return *address; }
 SIMT_LOAD(__ldg)
@@ -35,7 +35,7 @@ SIMT_STORE(__stwb)
 SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
-/* g++ has no equivalent before version 13. */
+/* g++ has no equivalent of this before version 13. */
 #define __builtin_assume(condition) \
     ((condition) ? (void)0 : __builtin_unreachable())
 #define __assume(condition) __builtin_assume(condition)

@@ -1,19 +1,19 @@
 /* device_print.cpp -- printf() in a kernel.
  *
- * The text is made before stdout is locked. A thread that faults meanwhile,
- * because a %s points nowhere, is taken out of its code and would keep the lock
- * forever. */
+ * The text is made before stdout is locked. Otherwise a thread that faults
+ * meanwhile, because of an invalid pointer for %s, would be taken out of its
+ * code and hold the lock forever. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../runtime/runtime.h"
 
-enum { SHORT = 1024 }; // texts that need no allocation
+enum { SHORT = 1024 }; // length of texts that need no allocation
 
 static std::atomic<size_t> most_printed;
 
-/* End the launch if these bytes exceed its limit for printing. */
+/* Count the bytes, and end the launch if they exceed its limit for printing. */
 static void count(size_t size) {
     simt::Worker *worker = simt::this_worker;
     const size_t most = most_printed.load(std::memory_order_relaxed);
@@ -45,7 +45,7 @@ simt_printf(const char *format, ...) {
     char text[SHORT];
     int size;
     if (!simt::this_worker)
-        size = vprintf(format, args); // the host's
+        size = vprintf(format, args); // called by the host
     else if ((size = vsnprintf(text, SHORT, format, args)) >= 0) {
         count((size_t)size);
         size =

@@ -1,6 +1,6 @@
-/* device_undefined.h -- how code of the watch build reports undefined behaviour
- * of C++: by calls to watch/undefined.cpp that g++ inserts, and which are
- * inlined here. */
+/* device_undefined.h -- the reports of the watch build about undefined
+ * behaviour of C++: calls to watch/undefined.cpp that g++ inserts, and that are
+ * inlined from this header. */
 #ifndef SIMT_DEVICE_UNDEFINED_H
 #define SIMT_DEVICE_UNDEFINED_H
 #if defined(SIMT_CHECK) && defined(__x86_64__) && !defined(__clang__)
@@ -14,9 +14,10 @@
 #define SIMT_WIDE
 #endif
 
-/* A call that changes no memory of the kernel: after a plain one, g++ would
- * reload the values that it has in registers, and the counters would count
- * that. It preserves the 128 bytes that a function may use below its stack. */
+/* Make a call that changes no memory of the kernel. After a plain call, g++
+ * would reload values that it has in registers, and the counters would count
+ * those loads. The call preserves the 128 bytes that a function may use below
+ * its stack. */
 #define SIMT_TELL(function, ...)                                               \
     __asm__ volatile("movq %%rsp, %%rbx\n\t"                                   \
                      "leaq -128(%%rsp), %%rsp\n\t"                             \

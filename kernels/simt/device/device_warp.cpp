@@ -8,8 +8,8 @@ namespace simt {
 /* A call in a kernel that makes its lanes meet several times. */
 struct Call {
     unsigned mask;
-    const void *pc; /* its return address: the place in the watch build's
-                       reports */
+    const void *pc; /* its return address, which is the place in the watch
+                       build's reports */
 
     uint64_t shuffle(uint64_t value, unsigned source) const {
         return check_meet_from(mask, SHUFFLE, value, source, pc);
@@ -26,8 +26,8 @@ unsigned lane_of_rank(unsigned mask, unsigned rank) {
 
 unsigned match_any(unsigned mask, uint64_t value) {
     const Call call = {mask, __builtin_return_address(0)};
-    // Request the value of the first remaining lane, until each was requested
-    // once.
+    // Request the value of the first remaining lane, until each has been
+    // requested once.
     unsigned left = call.ballot(true), equal = 0;
     while (left) {
         const bool same = call.shuffle(value, __builtin_ctz(left)) == value;

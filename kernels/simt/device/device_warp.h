@@ -1,8 +1,8 @@
-/* device_warp.h -- operations of a warp's 32 lanes together: shuffles, votes.
+/* device_warp.h -- joint operations of a warp's 32 lanes: shuffles and votes.
  *
- * `mask` names the lanes that take part; lanes whose threads have ended are not
- * waited for. The rules about sources out of range are those of the PTX
- * instruction shfl.sync: such a lane keeps its own value. */
+ * `mask` has the lanes that take part; lanes whose threads have ended are not
+ * waited for. As with the PTX instruction shfl.sync, a lane whose source is out
+ * of range keeps its value. */
 #ifndef SIMT_DEVICE_WARP_H
 #define SIMT_DEVICE_WARP_H
 #include "../runtime/engine.h"
@@ -37,7 +37,7 @@ SIMT_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
                          (simt::lane() & ~inside) | (source & inside));
 }
 
-/* Return the value of the lane `delta` below. */
+/* Return the value of the lane that is `delta` below. */
 template <class T>
 SIMT_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta,
                              int width = 32) {
@@ -46,7 +46,7 @@ SIMT_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta,
     return simt::shuffle(mask, value, in ? lane - delta : lane);
 }
 
-/* Return the value of the lane `delta` above. */
+/* Return the value of the lane that is `delta` above. */
 template <class T>
 SIMT_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta,
                                int width = 32) {
@@ -55,7 +55,7 @@ SIMT_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta,
     return simt::shuffle(mask, value, in ? lane + delta : lane);
 }
 
-/* Return the value of the lane whose number differs in the bits of `flip`. */
+/* Return the value of the lane whose index differs in the bits of `flip`. */
 template <class T>
 SIMT_INLINE T __shfl_xor_sync(unsigned mask, T value, int flip,
                               int width = 32) {
@@ -64,7 +64,8 @@ SIMT_INLINE T __shfl_xor_sync(unsigned mask, T value, int flip,
     return simt::shuffle(mask, value, in ? source : lane);
 }
 
-/* Bit i is set if lane i takes part and its predicate is not 0. */
+/* Return a mask in which bit i is set if lane i takes part and its predicate is
+ * not 0. */
 SIMT_INLINE unsigned __ballot_sync(unsigned mask, int predicate) {
     return (unsigned)simt::meet(mask, simt::BALLOT, predicate != 0, 0);
 }
@@ -79,7 +80,7 @@ SIMT_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
     simt::meet(mask, simt::SYNC, 0, simt::lane());
 }
 
-/* Return the lanes that are at this very call together. */
+/* Return the lanes that are at this very call at the same time. */
 SIMT_INLINE unsigned __activemask() {
     return simt::active_lanes(simt::promoted());
 }
@@ -89,13 +90,14 @@ SIMT_INLINE unsigned __activemask() {
 #pragma GCC visibility push(default)
 
 namespace simt {
-/* Return the lane that has the `rank`-th bit of `mask`; 32: there are fewer. */
+/* Return the lane that has the `rank`-th bit of `mask`, or 32 if there are
+ * fewer bits. */
 unsigned lane_of_rank(unsigned mask, unsigned rank);
 unsigned match_any(unsigned mask, uint64_t value);
 unsigned match_all(unsigned mask, uint64_t value, int *same);
 } // namespace simt
 
-/* Reduce over the lanes that take part; every one of them gets the result. */
+/* Reduce over the lanes that take part. Each of them receives the result. */
 int __reduce_add_sync(unsigned mask, int value);
 int __reduce_min_sync(unsigned mask, int value);
 int __reduce_max_sync(unsigned mask, int value);
@@ -108,7 +110,7 @@ unsigned __reduce_xor_sync(unsigned mask, unsigned value);
 
 #pragma GCC visibility pop
 
-/* Return the lanes whose value has the same bytes as this one's. */
+/* Return the lanes whose value has the same bytes as this lane's. */
 template <class T>
 SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
@@ -117,7 +119,7 @@ SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     return simt::match_any(mask, bits);
 }
 
-/* Return all lanes that take part if their values are the same; else 0. */
+/* Return all lanes that take part if their values are the same, else 0. */
 template <class T>
 SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
@@ -126,7 +128,8 @@ SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     return simt::match_all(mask, bits, same);
 }
 
-/* ---- functions before CUDA 9 --------------------------------------------- */
+/* ---- functions from before CUDA 9
+ * ------------------------------------------ */
 
 #define SIMT_GONE(name, now) \
     __attribute__((error(#name "() is gone since CUDA 13: write " now)))
@@ -148,9 +151,9 @@ int __all(int);
 
 namespace simt {
 
-/* The value that a statement of old code stores, as described in shared.py:
- * the active lanes read it before one of them writes, and all write before one
- * continues. */
+/* The value that a statement of old code stores, as described in shared.py: the
+ * active lanes read it before any of them writes, and all of them write before
+ * any of them continues. */
 template <class T> struct Lockstep {
     unsigned mask;
     T value;

@@ -1,9 +1,10 @@
-/* assert.h -- assert(), in kernels too.
+/* assert.h -- assert() that also works in kernels.
  *
- * It is found before the system's header, which <cassert> would include. A
- * failed assertion in a kernel prints CUDA's line and ends the launch with
- * cudaErrorAssert; in host code it is the system's own. Like that one it may be
- * included again after NDEBUG has changed, so it has no guard. */
+ * The compiler finds this file before the system's header, which <cassert>
+ * would include. A failed assertion in a kernel prints CUDA's message and ends
+ * the launch with cudaErrorAssert. In host code, assert() is the system's. Like
+ * the system's header, this one may be included again after NDEBUG has changed,
+ * so it has no guard. */
 #include_next <assert.h>
 #if defined(__cplusplus) && !defined(NDEBUG)
 #undef assert

@@ -1,4 +1,4 @@
-/* builtin_types.h -- an old name; cuda_runtime.h has everything. */
+/* builtin_types.h -- an old header; cuda_runtime.h has everything. */
 #ifndef SIMT_BUILTIN_TYPES_H
 #define SIMT_BUILTIN_TYPES_H
 #include "cuda_runtime.h"

@@ -1,9 +1,9 @@
-/* cooperative_groups.h -- replaces the toolkit's under g++.
+/* cooperative_groups.h -- replaces the toolkit's header under g++.
  *
- * Tiles and coalesced groups are lanes of one warp: they meet through the warp
- * primitives on their own mask, so groups on the two sides of a branch do not
- * wait for each other. A grid meets if it was launched cooperatively. Not
- * supported: clusters and grids of several devices. */
+ * Tiles and coalesced groups are lanes of one warp. They synchronise through
+ * the warp primitives with their masks, so groups on the two sides of a branch
+ * do not wait for each other. A grid can synchronise if it was launched
+ * cooperatively. Not supported: clusters and grids of several devices. */
 #ifndef SIMT_COOPERATIVE_GROUPS_H
 #define SIMT_COOPERATIVE_GROUPS_H
 #include "simt.h"
@@ -18,8 +18,8 @@ SIMT_INLINE unsigned block_size() {
     return d.x * d.y * d.z;
 }
 
-/* Return the running block's number in the grid, counted in one dimension; and
- * the number of blocks. */
+/* Return the linear index of the running block in the grid, or the number of
+ * blocks. */
 SIMT_INLINE unsigned long long grid_block() {
     const dim3 d = gridDim;
     const uint3 b = blockIdx;
@@ -30,8 +30,8 @@ SIMT_INLINE unsigned long long grid_blocks() {
     return (unsigned long long)d.x * d.y * d.z;
 }
 
-/* Return a value of any size from lane `source`, in pieces that shuffle()
- * moves. */
+/* Return a value of any size from lane `source`, in pieces that shuffle() can
+ * move. */
 template <class T>
 SIMT_INLINE T shuffle_any(unsigned mask, const T &value, unsigned source) {
     if constexpr (sizeof(T) <= 8) {
@@ -47,7 +47,8 @@ SIMT_INLINE T shuffle_any(unsigned mask, const T &value, unsigned source) {
     }
 }
 
-/* Return the bits of `lanes` that are in `mask`, compacted: by rank. */
+/* Return the bits of `lanes` that are in `mask`, compacted so that bit i
+ * belongs to rank i. */
 SIMT_INLINE unsigned pack(unsigned lanes, unsigned mask) {
     unsigned out = 0;
     for (unsigned rank = 0; mask; rank++, mask &= mask - 1)
@@ -55,7 +56,7 @@ SIMT_INLINE unsigned pack(unsigned lanes, unsigned mask) {
     return out;
 }
 
-/* Return the threads of `mask` from rank `first` on, at most `count`. */
+/* Return the threads of `mask` from rank `first` on, but at most `count`. */
 SIMT_INLINE unsigned some_of(unsigned mask, unsigned first, unsigned count) {
     unsigned out = 0;
     for (unsigned rank = 0; mask; rank++, mask &= mask - 1)
@@ -67,13 +68,14 @@ SIMT_INLINE unsigned some_of(unsigned mask, unsigned first, unsigned count) {
 
 namespace cooperative_groups {
 
-/* ---- any group, as functions take it ------------------------------------ */
+/* ---- any group, as functions receive it
+ * ------------------------------------- */
 
 class thread_group {
   protected:
     enum Kind { BLOCK, GRID, LANES };
     Kind kind;
-    unsigned mask, meta_rank, meta_size; /* of LANES */
+    unsigned mask, meta_rank, meta_size; /* for a group of kind LANES */
 
     explicit thread_group(Kind kind, unsigned mask = 0, unsigned meta_rank = 0,
                           unsigned meta_size = 1)
@@ -83,9 +85,9 @@ class thread_group {
         return __builtin_popcount(mask & ((1u << simt::lane()) - 1));
     }
 
-    /* Return a tile of `size` of a group's threads. */
+    /* Return a tile of `size` threads of a group. */
     template <class Group> static Group tile_of(const Group &g, unsigned size) {
-        // As on a GPU, where the kernel aborts.
+        // On a GPU, the kernel aborts as well.
         if (size == 0 || size > 32 || size & (size - 1)) __builtin_trap();
         const unsigned rank = (unsigned)g.thread_rank();
         const unsigned all = (unsigned)g.size(), first = rank / size * size;
@@ -126,8 +128,8 @@ class thread_group {
 
 /* ---- the block ---------------------------------------------------------- */
 
-/* The result of barrier_arrive(). Arrival is not announced: barrier_wait()
- * waits until all others are there, too. */
+/* The result of barrier_arrive(). The arrival is not announced; barrier_wait()
+ * waits until all other threads are there, too. */
 struct arrival_token {};
 
 class thread_block : public thread_group {
@@ -150,7 +152,7 @@ class thread_block : public thread_group {
     static dim3 group_dim() { return blockDim; }
 };
 
-/* Shared memory that tiles of several warps need on older GPUs. */
+/* The shared memory that tiles of several warps need on older GPUs. */
 template <unsigned threads = 1024> struct block_tile_memory {};
 
 inline thread_block this_thread_block() { return {}; }
@@ -167,7 +169,7 @@ class grid_group : public thread_group {
 
   public:
     typedef cooperative_groups::arrival_token arrival_token;
-    /* Whether the launch was a cooperative one. */
+    /* Return whether the launch was a cooperative one. */
     bool is_valid() const { return simt::here()->block->cooperative; }
     SIMT_MEMBER void sync(SIMT_WHERE) const { simt::grid_barrier(SIMT_PLACE); }
     arrival_token barrier_arrive() const { return {}; }
@@ -222,8 +224,8 @@ class coalesced_group : public thread_group {
     unsigned meta_group_size() const { return meta_size; }
     SIMT_MEMBER void sync() const { __syncwarp(mask); }
 
-    /* Return the value of the thread of that rank, or so many below or
-     * above. */
+    /* Return the value of the thread of that rank, or of the thread `delta`
+     * below or above. */
     template <class T> SIMT_MEMBER T shfl(T value, unsigned rank) const {
         return simt::shuffle_any(mask, value, lane_of(rank));
     }
@@ -234,7 +236,7 @@ class coalesced_group : public thread_group {
         return shfl(value, thread_rank() + delta);
     }
 
-    /* Votes; bit i of a result is the thread of rank i. */
+    /* Votes. Bit i of a result belongs to the thread of rank i. */
     SIMT_MEMBER int any(int predicate) const {
         return __any_sync(mask, predicate);
     }
@@ -253,12 +255,12 @@ class coalesced_group : public thread_group {
     }
 };
 
-/* Return the threads of the warp that are here together. */
+/* Return the threads of the warp that are at this call at the same time. */
 SIMT_MEMBER coalesced_group coalesced_threads() {
     return coalesced_group(__activemask());
 }
 
-/* `Size` neighbouring threads of one warp. */
+/* A tile of `Size` neighbouring threads of one warp. */
 template <unsigned Size> class warp_tile : public coalesced_group {
   protected:
     static unsigned own_mask() {
@@ -305,7 +307,7 @@ template <unsigned Size> struct tile_of_size<Size, true> {
     typedef warps_tile<Size> type;
 };
 
-/* `Size` neighbouring threads; a tile with a Parent type is one, too. */
+/* A tile of `Size` neighbouring threads, with or without a Parent type. */
 template <unsigned Size>
 class thread_block_tile<Size, void>
     : public tile_of_size<Size, (Size > 32)>::type {
@@ -317,7 +319,7 @@ class thread_block_tile<Size, void>
         : tile_of_size<Size, (Size > 32)>::type(meta_rank, meta_size) {}
 
   public:
-    /* A block that has no more threads than that. */
+    /* The tile of a block that has at most `Size` threads. */
     thread_block_tile(const thread_block &) : thread_block_tile(0, 1) {}
 };
 
@@ -343,7 +345,8 @@ inline coalesced_group tiled_partition(const coalesced_group &g,
     return thread_group::tile_of(g, size);
 }
 
-/* Return the threads of the group whose predicate, or label, is this one's. */
+/* Return the threads of the group whose predicate, or label, equals this
+ * thread's. */
 template <class Group>
 SIMT_MEMBER coalesced_group binary_partition(const Group &group,
                                              bool predicate) {
@@ -386,7 +389,7 @@ SIMT_INLINE auto group_size(const Group &g) -> decltype(g.num_threads()) {
     return g.num_threads();
 }
 
-/* One thread calls `f`; all get its result. */
+/* Call `f` on one thread, and return its result to all threads. */
 template <class Group, class F, class... Args>
 SIMT_INLINE void invoke_one(const Group &g, F &&f, Args &&...args) {
     if (g.thread_rank() == 0) f(args...);

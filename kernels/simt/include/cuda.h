@@ -1,5 +1,5 @@
-/* cuda.h -- the types of the driver API. Its functions are not simulated:
- * programs that also use the runtime API include this for its names. */
+/* cuda.h -- the types of the driver API. Its functions are not simulated, but
+ * programs that use the runtime API also include this header for its names. */
 #ifndef SIMT_CUDA_H
 #define SIMT_CUDA_H
 #include "cuda_runtime.h"

@@ -1,4 +1,4 @@
-/* cuda_bf16.h -- replaces the toolkit's under g++: bfloat16. */
+/* cuda_bf16.h -- replaces the toolkit's header under g++: bfloat16. */
 #ifndef SIMT_CUDA_BF16_H
 #define SIMT_CUDA_BF16_H
 #include "../device/device_half.h"

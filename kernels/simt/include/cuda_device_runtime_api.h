@@ -1,5 +1,5 @@
-/* cuda_device_runtime_api.h -- a part in the toolkit; here cuda_runtime.h has
- * everything. */
+/* cuda_device_runtime_api.h -- a separate header in the toolkit; under g++,
+ * cuda_runtime.h has everything. */
 #ifndef SIMT_CUDA_DEVICE_RUNTIME_API_H
 #define SIMT_CUDA_DEVICE_RUNTIME_API_H
 #include "cuda_runtime.h"

@@ -1,4 +1,4 @@
-/* cuda_fp16.h -- replaces the toolkit's under g++: half and half2. */
+/* cuda_fp16.h -- replaces the toolkit's header under g++: half and half2. */
 #ifndef SIMT_CUDA_FP16_H
 #define SIMT_CUDA_FP16_H
 #include "../device/device_half.h"

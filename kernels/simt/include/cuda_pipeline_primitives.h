@@ -1,2 +1,2 @@
-/* cuda_pipeline_primitives.h -- the same functions under their own header. */
+/* cuda_pipeline_primitives.h -- the functions of cuda_pipeline.h. */
 #include "cuda_pipeline.h"

@@ -1,4 +1,4 @@
-/* cuda_runtime.h -- replaces the toolkit's under g++. */
+/* cuda_runtime.h -- replaces the toolkit's header under g++. */
 #ifndef SIMT_CUDA_RUNTIME_H
 #define SIMT_CUDA_RUNTIME_H
 #define __CUDA_RUNTIME_H__ /* programs test for this guard */

@@ -1,4 +1,5 @@
-/* cuda_runtime_api.h -- programs that include only the API get all of it. */
+/* cuda_runtime_api.h -- a separate header in the toolkit; under g++,
+ * cuda_runtime.h has everything. */
 #ifndef SIMT_CUDA_RUNTIME_API_H
 #define SIMT_CUDA_RUNTIME_API_H
 #include "cuda_runtime.h"

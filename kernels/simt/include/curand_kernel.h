@@ -1,17 +1,18 @@
-/* curand_kernel.h -- replaces cuRAND's under g++: random numbers on the device,
- * the same ones as cuRAND's for the same seed, sequence and offset.
+/* curand_kernel.h -- replaces cuRAND's header under g++: random numbers on the
+ * device, equal to cuRAND's for the same seed, sequence and offset.
  *
  * Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
  * as 1, 2, 3" (2011). XORWOW: Marsaglia, "Xorshift RNGs" (2003). Normal numbers
- * use the method of Box and Muller and agree as far as sin() and log() do. Not
- * supported: MRG32k3a, MTGP32 and the Sobol generators. */
+ * use the method of Box and Muller, and agree as closely as the results of
+ * sin() and log(). Not supported: MRG32k3a, MTGP32 and the Sobol generators. */
 #ifndef SIMT_CURAND_KERNEL_H
 #define SIMT_CURAND_KERNEL_H
 #include "simt.h"
 
 typedef struct curandStateXORWOW {
     unsigned d, v[5];
-    int boxmuller_flag, boxmuller_flag_double; /* the kind of the extras */
+    int boxmuller_flag, boxmuller_flag_double; /* the kind of the extra
+                                                * numbers */
     float boxmuller_extra;
     double boxmuller_extra_double;
 } curandStateXORWOW_t, curandState_t, curandState;
@@ -19,7 +20,8 @@ typedef struct curandStateXORWOW {
 typedef struct curandStatePhilox4_32_10 {
     uint4 ctr, output;
     uint2 key;
-    unsigned STATE; /* how many of output's four numbers are used up */
+    unsigned STATE; /* how many of the four numbers in `output` have been
+                     * used */
     int boxmuller_flag, boxmuller_flag_double;
     float boxmuller_extra;
     double boxmuller_extra_double;
@@ -64,15 +66,15 @@ template <class State> SIMT_INLINE void no_extra(State *state) {
     state->boxmuller_extra_double = 0;
 }
 
-/* (0, 1] from 32 bits; (0, 1) from 53. */
+/* Return a number in (0, 1] from 32 bits, or in (0, 1) from 53 bits. */
 SIMT_INLINE float uniform(unsigned x) { return (float)x * 0x1p-32f + 0x1p-33f; }
 SIMT_INLINE double uniform_double(unsigned x) { return x * 0x1p-32 + 0x1p-32; }
 SIMT_INLINE double uniform_double(unsigned x, unsigned y) {
     return (double)(x ^ (unsigned long long)y << 21) * 0x1p-53 + 0x1p-54;
 }
 
-/* Normal numbers come in pairs, and the second one waits as the state's extra.
- * If the next request is of another kind, it is lost. */
+/* Normal numbers come in pairs, and the second number is kept in the state. If
+ * the next request is of another kind, that number is lost. */
 enum { NORMAL = 1, LOG_NORMAL = 2 };
 template <class T, class Pair>
 SIMT_INLINE T one_of(Pair pair, int *flag, T *extra, int kind) {
@@ -86,7 +88,7 @@ SIMT_INLINE T one_of(Pair pair, int *flag, T *extra, int kind) {
     return v.x;
 }
 
-/* Return two normal numbers. */
+/* Return two normal numbers from 64 random bits. */
 SIMT_INLINE float2 box_muller(unsigned x, unsigned y) {
     const float turn = 0x1p-32f * 6.2831855f; // 2 pi, for all of y's 32 bits
     const float angle = (float)y * turn + turn / 2;
@@ -120,7 +122,7 @@ SIMT_INLINE void curand_init(unsigned long long seed,
                              curandStateXORWOW_t *state) {
     const unsigned low = ((unsigned)seed ^ 0xaad26b49u) * 1099087573u;
     const unsigned high = ((unsigned)(seed >> 32) ^ 0xf7dcefddu) * 2591861531u;
-    // Marsaglia's own start, mixed with the seed
+    // Marsaglia's initial values, mixed with the seed.
     state->d = 6615241u + high + low;
     state->v[0] = 123456789u + low;
     state->v[1] = 362436069u ^ low;
@@ -194,7 +196,7 @@ SIMT_INLINE unsigned curand(curandStatePhilox4_32_10_t *state) {
 
 /* ---- distributions ------------------------------------------------------ */
 
-/* From 0, excluded, to 1, included. */
+/* Return a number above 0 and up to and including 1. */
 template <class State> SIMT_INLINE float curand_uniform(State *state) {
     return simt::uniform(curand(state));
 }
@@ -215,7 +217,7 @@ SIMT_INLINE double2 curand_uniform2_double(curandStatePhilox4_32_10_t *state) {
     return {simt::uniform_double(x.x, x.y), simt::uniform_double(x.z, x.w)};
 }
 
-/* Mean 0, standard deviation 1. */
+/* Return normal numbers of mean 0 and standard deviation 1. */
 template <class State> SIMT_INLINE float2 curand_normal2(State *state) {
     const unsigned x = curand(state), y = curand(state);
     return simt::box_muller(x, y);
@@ -247,7 +249,7 @@ template <class State> SIMT_INLINE double curand_normal_double(State *state) {
                         &state->boxmuller_extra_double, simt::NORMAL);
 }
 
-/* The logarithm of the results has this mean and standard deviation. */
+/* Return numbers whose logarithm has this mean and standard deviation. */
 template <class State>
 SIMT_INLINE float2 curand_log_normal2(State *state, float mean,
                                       float deviation) {
@@ -281,9 +283,9 @@ SIMT_INLINE double curand_log_normal_double(State *state, double mean,
         simt::LOG_NORMAL);
 }
 
-/* Return a number of events whose expected number is `mean`: Knuth's method,
- * for large means a rounded normal number. The distribution is cuRAND's; the
- * numbers for large means are not. */
+/* Return a Poisson-distributed number of mean `mean`, by Knuth's method or, for
+ * large means, as a rounded normal number. The distribution is the same as
+ * cuRAND's, but the numbers for large means are not. */
 template <class State>
 SIMT_INLINE unsigned curand_poisson(State *state, double mean) {
     if (mean < 64) {

@@ -1,4 +1,4 @@
-/* device_functions.h -- an old name; cuda_runtime.h has everything. */
+/* device_functions.h -- an old header; cuda_runtime.h has everything. */
 #ifndef SIMT_DEVICE_FUNCTIONS_H
 #define SIMT_DEVICE_FUNCTIONS_H
 #include "cuda_runtime.h"

@@ -1,5 +1,5 @@
-/* device_launch_parameters.h -- threadIdx and the like, for editors; all of it
- * is already declared. */
+/* device_launch_parameters.h -- threadIdx and similar variables, for editors;
+ * they are already declared. */
 #ifndef SIMT_DEVICE_LAUNCH_PARAMETERS_H
 #define SIMT_DEVICE_LAUNCH_PARAMETERS_H
 #include "cuda_runtime.h"

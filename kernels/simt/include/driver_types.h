@@ -1,5 +1,6 @@
 /* driver_types.h -- the types and constants of the CUDA runtime API: names,
- * members and numbers are CUDA's. Whole programs include them, cells do not.
+ * members and numbers are CUDA's. Whole programs include this header, cells do
+ * not.
  *
  * If CUDA 12 and CUDA 13 differ, the structs have the members of both. */
 #ifndef SIMT_DRIVER_TYPES_H
@@ -14,7 +15,7 @@
 #define cudaStreamLegacy ((cudaStream_t)1)
 #define cudaStreamPerThread ((cudaStream_t)2)
 
-/* Flags: macros, since programs test for some of them with #ifdef. */
+/* Flags are macros, since programs test for some of them with #ifdef. */
 #define cudaHostAllocDefault 0
 #define cudaHostAllocPortable 1
 #define cudaHostAllocMapped 2
@@ -203,7 +204,7 @@ struct cudaDeviceProp {
     int regsPerBlock, warpSize;
     size_t memPitch;
     int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-    int clockRate; /* kHz; until CUDA 12 */
+    int clockRate; /* in kHz; until CUDA 12 */
     size_t totalConstMem;
     int major, minor;
     size_t textureAlignment, texturePitchAlignment;
@@ -224,7 +225,7 @@ struct cudaDeviceProp {
     int concurrentKernels, ECCEnabled;
     int pciBusID, pciDeviceID, pciDomainID, tccDriver;
     int asyncEngineCount, unifiedAddressing;
-    int memoryClockRate; /* kHz; until CUDA 12 */
+    int memoryClockRate; /* in kHz; until CUDA 12 */
     int memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
     int maxThreadsPerMultiProcessor, streamPrioritiesSupported;
     int globalL1CacheSupported, localL1CacheSupported;

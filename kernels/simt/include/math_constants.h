@@ -1,4 +1,4 @@
-/* math_constants.h -- replaces the toolkit's under g++. */
+/* math_constants.h -- replaces the toolkit's header under g++. */
 #ifndef SIMT_MATH_CONSTANTS_H
 #define SIMT_MATH_CONSTANTS_H
 #include "simt.h"

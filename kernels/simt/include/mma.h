@@ -1,8 +1,9 @@
-/* mma.h -- replaces the toolkit's under g++: nvcuda::wmma, the tensor cores'
- * products of small matrices, for half, bfloat16 and tf32.
+/* mma.h -- replaces the toolkit's header under g++: nvcuda::wmma, the tensor
+ * cores' products of small matrices, for half, bfloat16 and tf32.
  *
- * A product's sums are double and are rounded once, when they are stored in the
- * accumulator. A tensor core is less exact, and truncates where this rounds. */
+ * The sums of a product are computed in double and rounded once, when they are
+ * stored in the accumulator. A tensor core is less exact, since it truncates
+ * instead of rounding. */
 #ifndef SIMT_MMA_H
 #define SIMT_MMA_H
 #include <cuda_bf16.h>
@@ -23,10 +24,10 @@ namespace precision {
 struct tf32;
 }
 
-/* ---- which fragments there are ------------------------------------------ */
+/* ---- the supported fragments -------------------------------------------- */
 
-/* For an operand of type T: how it is stored, and the elements per lane of
- * `count`; each of half's exists at least twice. */
+/* The storage of an operand of type T, and the number of elements per lane of
+ * `count` elements; half's elements are each stored at least twice. */
 template <class T> struct simt_operand {
     static_assert((T *)0 != 0, "wmma: half, __nv_bfloat16 and precision::tf32 "
                                "are simulated, other types are not");
@@ -68,7 +69,7 @@ template <class T, class Stored, int count> struct alignas(16) simt_fragment {
     Stored x[count];
 };
 
-/* Not supported: other types (integers, double, 4 bits and 1). */
+/* Other types (integers, double, 4 bits and 1) are not supported. */
 template <class Use, int m, int n, int k, class T, class Layout = void>
 class fragment;
 
@@ -101,8 +102,8 @@ class fragment<accumulator, m, n, k, __half>
 
 /* ---- loads and stores --------------------------------------------------- */
 
-/* Load this lane's part of a matrix of `count` elements, rows (or columns) of
- * `length` that are ldm apart. */
+/* Load this lane's part of a matrix of `count` elements, whose rows (or
+ * columns) have `length` elements and are ldm apart. */
 template <int count, int length, class T, class Stored, int each>
 SIMT_INLINE void simt_load(simt_fragment<T, Stored, each> &to,
                            const Stored *from, unsigned ldm) {
@@ -132,8 +133,8 @@ SIMT_INLINE void load_matrix_sync(fragment<matrix_b, m, n, k, T, Layout> &b,
     simt_load<k * n, length>(b, from, ldm);
 }
 
-/* Call visit(i, offset) for this lane's elements of an accumulator of m rows: i
- * and, by rows, i + 1 are `offset` elements from the start. */
+/* Call visit(i, offset) for this lane's elements of an accumulator of m rows:
+ * elements i and (by rows) i + 1 are `offset` elements from the start. */
 template <int m, class Visit>
 SIMT_INLINE void simt_visit(unsigned ldm, layout_t layout, const Visit &visit) {
     for (int i = 0; i < 8; i += layout == mem_row_major ? 2 : 1) {
@@ -181,19 +182,20 @@ SIMT_INLINE void fill_fragment(
 
 /* ---- products ----------------------------------------------------------- */
 
-/* Return x rounded to tf32, as precision::tf32's elements must be. */
+/* Return x rounded to tf32, as required for elements of precision::tf32. */
 SIMT_INLINE float __float_to_tf32(float x) {
     if (x != x) return x;
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Return an element as a tensor core reads it: for tf32 it truncates. */
+/* Return an element as a tensor core reads it, which means truncated for
+ * tf32. */
 template <class T, class Stored> SIMT_INLINE float simt_read(Stored x) {
     if (sizeof x < 4) return (float)x;
     return __uint_as_float(__float_as_uint((float)x) & 0xffffe000u);
 }
 
-/* d = a b + c */
+/* Compute d = a b + c. */
 template <int m, int n, int k, class T, class A, class B, class D, class C>
 SIMT_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d,
                           const fragment<matrix_a, m, n, k, T, A> &a,

@@ -1,4 +1,4 @@
-/* vector_functions.h -- an old name; cuda_runtime.h has everything. */
+/* vector_functions.h -- an old header; cuda_runtime.h has everything. */
 #ifndef SIMT_VECTOR_FUNCTIONS_H
 #define SIMT_VECTOR_FUNCTIONS_H
 #include "cuda_runtime.h"

@@ -1,5 +1,5 @@
-/* vector_types.h -- CUDA's small vectors, dim3 and make_float4() and so on,
- * with CUDA's sizes and alignments. */
+/* vector_types.h -- CUDA's small vectors, dim3, and functions such as
+ * make_float4(), with CUDA's sizes and alignments. */
 #ifndef SIMT_VECTOR_TYPES_H
 #define SIMT_VECTOR_TYPES_H
 #include <stddef.h>

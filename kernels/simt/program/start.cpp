@@ -1,9 +1,9 @@
-/* start.cpp -- linked into every whole program: runs before its main().
+/* start.cpp -- code that runs before the main() of every whole program.
  *
- * Handling a fault is up to the program, as under nvcc: after one, every call
- * returns the same error. But a line reports it, and a program that ends
- * normally in spite of it exits with status 1. The environment holds the
- * options of `weft run`. */
+ * The program must handle faults, as under nvcc: after a fault, every call
+ * returns the same error. In addition, a line on stderr reports the fault, and
+ * a program that nevertheless ends normally exits with status 1. The
+ * environment holds the options of `weft run`. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,11 +14,12 @@ extern "C" void simt_set_strict(int strict);
 
 #ifdef __GLIBC__
 static void end(int status, void *) {
-    if (!status && simt_warnings()) exit(1); // runs the other handlers
+    if (!status && simt_warnings()) exit(1); // this runs the other handlers
 }
 #endif
 
-// This is the first of the program's constructors, so its handler is the last.
+// This is the first of the program's constructors, so its exit handler is the
+// last to run.
 __attribute__((constructor(101))) static void start() {
 #ifdef __GLIBC__
     on_exit(end, 0);

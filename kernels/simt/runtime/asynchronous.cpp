@@ -1,5 +1,5 @@
-/* asynchronous.cpp -- the operations that threads have issued, until they
- * wait. */
+/* asynchronous.cpp -- the operations that threads have issued and not yet
+ * waited for. */
 #include "asynchronous.h"
 
 #include <stdlib.h>
@@ -23,9 +23,10 @@ static Worker *running_worker() { return static_cast<Worker *>(here()->block); }
     abandon(worker);
 }
 
-/* ---- a thread's own ----------------------------------------------------- */
+/* ---- the operations of a thread ------------------------------------------ */
 
-/* Return the running thread's Pending, empty at its first operation. */
+/* Return the running thread's Pending, which is empty at its first
+ * operation. */
 static Pending *pending_of(Worker *worker, Fiber *self) {
     Pending *&pending = worker->pending[self->thread.linear];
     if (!pending) pending = (Pending *)calloc(1, sizeof *pending);
@@ -44,7 +45,7 @@ Errands *later_room(Errand errand, unsigned bytes) {
     Worker *worker = running_worker();
     go_inside(worker);
     Fiber *self = here();
-    promote(self); // whose threads have fibers, and so their ends
+    promote(self); // only a promoted block notices when a thread ends
     Pending *pending = pending_at(self);
     if (!pending) pending = pending_of(worker, self);
     Errands *all = &pending->of[errand];
@@ -66,7 +67,7 @@ Errands *later_room(Errand errand, unsigned bytes) {
 
 void later_end_group(Errand errand) {
     Pending *pending = pending_at(here());
-    if (!pending) return; // nothing yet to wait for
+    if (!pending) return; // there is nothing to wait for
     Errands *all = &pending->of[errand];
     if (all->size - all->end < sizeof(Later))
         all = later_room(errand, sizeof(Later));

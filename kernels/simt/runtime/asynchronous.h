@@ -1,11 +1,11 @@
 /* asynchronous.h -- asynchronous operations of a thread: cp.async, TMA, wgmma.
  *
- * A GPU performs them some time between their start and the end of the waiting.
- * Here they are performed as late as possible: when a thread waits. So a thread
- * that forgets to wait, or waits for too few, gets wrong bytes here, too; and
- * an operation for which no thread waits is not performed at all. The watch
- * build tracks the bytes of shared memory that are in flight, and reports
- * threads that access them (watch/async_copies.cpp). */
+ * A GPU performs them at any time between their start and the end of the wait.
+ * This runtime performs them as late as possible, when a thread waits. So a
+ * thread that does not wait, or waits for too few operations, gets wrong bytes,
+ * as it may on a GPU. An operation for which no thread waits is never
+ * performed. The watch build tracks the bytes of shared memory that are in
+ * flight, and reports threads that access them (watch/async_copies.cpp). */
 #ifndef SIMT_LATER_H
 #define SIMT_LATER_H
 #include "engine.h"
@@ -17,17 +17,19 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* The operations that a thread issues, in order, and waits for in groups:
- * copies into shared memory, copies out of it, products of a warpgroup. */
+/* The kinds of operations. A thread issues each kind in order and waits for it
+ * in groups: copies into shared memory, copies out of it, and products of a
+ * warpgroup. */
 enum Errand : unsigned { COPIES, STORES, PRODUCTS, ERRANDS };
 
-/* One of them; the other operands of act() are behind it. */
+/* One operation; the other operands of act() follow it in memory. */
 struct Later {
-    void (*act)(Later *); /* NULL: a group ends here */
-    void *shared;         /* the first byte that it writes, or reads */
-    unsigned bytes;       /* how many of them; 0: not known */
-    unsigned short size;  /* of all this, a multiple of 8 */
-    unsigned short site;  /* the watch build's: where it was issued */
+    void (*act)(Later *); /* NULL: this is the end of a group */
+    void *shared;         /* first byte of shared memory that it writes or
+                           * reads */
+    unsigned bytes;       /* number of these bytes; 0: unknown */
+    unsigned short size;  /* bytes of the whole operation, a multiple of 8 */
+    unsigned short site;  /* for the watch build: where it was issued */
 };
 
 struct Errands {
@@ -35,45 +37,47 @@ struct Errands {
     unsigned begin, end, size, groups;
 };
 
-/* The operations of a thread; a worker has one for each thread that ever used
- * it. */
+/* The operations of a thread. A worker has one Pending for each thread that
+ * ever used it. */
 struct Pending {
     Errands of[ERRANDS];
     Thread thread;
-    unsigned long long block; /* number of the worker's block; older ones are
-                                 void */
+    unsigned long long block; /* number of the worker's block; those of older
+                                 blocks are void */
 };
 
-/* In Fiber::pending: this thread's copies by cp.async are not delayed. */
+/* A bit of Fiber::pending: this thread's copies by cp.async are not delayed. */
 enum : uintptr_t { AT_ONCE = 1 };
 SIMT_INLINE Pending *pending_at(const Fiber *self) {
     return (Pending *)(self->pending & ~(uintptr_t)AT_ONCE);
 }
 
 #pragma GCC visibility push(default)
-/* Return the place of the next `bytes`. */
+/* Return the address of the next `bytes` bytes. */
 Errands *later_room(Errand errand, unsigned bytes);
-/* Called by later_commit() and later_wait() if operations may be pending. */
+/* End a group, or perform operations; later_commit() and later_wait() call
+ * these functions if operations may be pending. */
 void later_end_group(Errand errand);
 void later_act(Errand errand, unsigned groups);
 
-/* Issue a copy by TMA, performed when a thread waits for `barrier`. */
+/* Issue a copy by TMA, which is performed when a thread waits for `barrier`. */
 void later_bulk(Later *later, const void *barrier);
-/* Perform the operations issued at it; `phase` is the watch build's name for
- * its phase. Returns false if there were none. */
+/* Perform the operations issued at `barrier`; `phase` is the watch build's name
+ * for the barrier's phase. Returns false if there were none. */
 bool later_land(const void *barrier, const void *phase);
 
-void later_copy(Later *copy); /* a LaterCopy */
+void later_copy(Later *copy); /* performs a LaterCopy */
 
-/* Record the watch build's accesses at the time of issue, as the running
- * thread's: it reads, it writes; and it issues. */
+/* Record for the watch build, at the time of issue, that the running thread
+ * reads, writes, or issues an operation. */
 void checked_look(const void *at, size_t bytes);
 void checked_put(void *at, size_t bytes);
 void checked_ask(Errand errand, Later *later);
 void checked_bulk(Later *later, const void *barrier);
-/* Record that it reads 16 bytes of shared memory now. */
+/* Record that the running thread reads 16 bytes of shared memory. */
 void checked_read16(const Later *later, const void *at);
-/* While one exists, the running thread's accesses are not watched. */
+/* While an object of this class exists, the running thread's accesses are not
+ * watched. */
 class CheckedUnseen {
     Block *block;
     Checker *checker;
@@ -85,12 +89,13 @@ class CheckedUnseen {
 };
 #pragma GCC visibility pop
 
-/* A copy by cp.async. */
+/* A copy by cp.async, to be performed later. */
 struct LaterCopy : Later {
     const void *from;
-    size_t zeros; /* of its bytes: the last ones, not read */
-    /* The watch build's: barriers that its block had passed when it was
-       issued. */
+    size_t zeros; /* number of bytes at its end that are not read but set to
+                   * zero */
+    /* For the watch build: the number of barriers that its block had passed
+       when it was issued. */
     uint64_t barriers = 0;
 };
 
@@ -131,11 +136,11 @@ SIMT_INLINE void looks(const void *, size_t) {}
 SIMT_INLINE void puts_at(void *, size_t) {}
 #endif
 
-/* Make the operations since the last commit a group ... */
+/* Make the operations since the last commit a group. */
 SIMT_INLINE void later_commit(Errand errand) {
     if (may_be_late()) later_end_group(errand);
 }
-/* ... and perform all operations but those of the newest `groups` groups. */
+/* Perform all operations except those of the newest `groups` groups. */
 SIMT_INLINE void later_wait(Errand errand, unsigned groups) {
     if (may_be_late()) later_act(errand, groups);
 }
@@ -165,10 +170,11 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
         copy_now<Copied4>(to, from, zeros);
 }
 
-/* Copy `bytes` (4, 8 or 16) bytes, later; the last `zeros` become 0. In the
- * watch build all copies are delayed. Elsewhere only those of the warps' first
- * lanes are: that, too, spoils the result if a thread does not wait, and
- * recording them all would cost a sixth of a kernel's speed. */
+/* Issue a copy of `bytes` (4, 8 or 16) bytes, of which the last `zeros` are set
+ * to zero. In the watch build all copies are delayed. In other builds only
+ * those of the warps' first lanes are, which also spoils the result if a thread
+ * does not wait. Recording all of them would cost a sixth of a kernel's
+ * speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,
                             size_t zeros) {
     if (zeros > bytes || (bytes != 4 && bytes != 8 && bytes != 16)) trap();

@@ -21,15 +21,18 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    SHARED_BYTES = 512 << 10, // the limits of runtime.h, plus room to detect
-                              // more
-    SPINS_PER_YIELD = 8,      // a compare-and-swap may fail a few times
-    CHECK_EVERY = 64,         // turns in vain between two checks for Ctrl-C
+    SHARED_BYTES = 512 << 10, // more than the limits of runtime.h, so that
+                              // excess is detected
+    SPINS_PER_YIELD = 8,      // spins before a thread yields: a
+                              // compare-and-swap may fail a few times
+    CHECK_EVERY = 64,         // unsuccessful turns between two checks for
+                              // Ctrl-C
     SLOTS_BYTES = MAX_THREADS * SIMT_STACK,
-    MAX_KNOWN = 2048 // workers: twice as many as there can be
+    MAX_KNOWN = 2048 // maximum number of workers: twice as many as there can be
 };
 
-// For signal handlers, which may not access thread-local variables.
+// All workers, for signal handlers, which must not access thread-local
+// variables.
 static std::atomic<Worker *> workers[MAX_KNOWN];
 static std::atomic<int> workers_known;
 
@@ -40,7 +43,7 @@ static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
 /* ---- a worker's memory -------------------------------------------------- */
 
 static char *map(size_t bytes, int access = PROT_READ | PROT_WRITE) {
-    // Only pages that are touched take memory.
+    // Only pages that are touched take up memory.
     void *memory = mmap(0, bytes, access,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? 0 : (char *)memory;
@@ -52,9 +55,9 @@ static char *aligned_slots(char *memory) {
 }
 
 /* Return the slots of worker number `i`. They are contiguous, so that the watch
- * build's hooks distinguish a thread's stack from the host's with one
- * comparison. If addresses are limited (ulimit -v), some are elsewhere and not
- * checked. */
+ * build's hooks can distinguish a thread's stack from the host's with one
+ * comparison. If addresses are limited (ulimit -v), some slots are elsewhere
+ * and not checked. */
 static char *slots_of(int i) {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -64,7 +67,8 @@ static char *slots_of(int i) {
                 fibers = {(uintptr_t)aligned_slots(memory), bytes};
     });
     if ((size_t)i < fibers.bytes / SLOTS_BYTES) {
-        // The slots of workers that do not exist yet catch wild stores.
+        // The slots of workers that do not exist yet stay inaccessible, to
+        // catch wild stores.
         char *slots = (char *)fibers.base + (size_t)i * SLOTS_BYTES;
         if (!mprotect(slots, SLOTS_BYTES, PROT_READ | PROT_WRITE)) return slots;
     }
@@ -78,7 +82,7 @@ Worker *create_worker() {
     const int known = workers_known.fetch_add(1);
     worker->slots = slots_of(known);
     worker->shared = map(SHARED_BYTES);
-    if (!worker->slots || !worker->shared) return 0; // only addresses leak
+    if (!worker->slots || !worker->shared) return 0; // leaks only addresses
     worker->identity_order = -1;                     // not filled yet
     create_contexts(worker);
     if (known < MAX_KNOWN) workers[known] = worker;
@@ -95,9 +99,9 @@ Worker *worker_at(uintptr_t address) {
     return 0;
 }
 
-/* Give the first `count` slots their guard pages. Each splits a mapping in two,
- * and Linux allows a process 65530 mappings: beyond that, on a machine with
- * more than thirty cores, the remaining slots have none. */
+/* Give the first `count` slots their guard pages. Each guard splits a mapping
+ * in two, and Linux allows a process 65530 mappings. Beyond that, on a machine
+ * with more than thirty cores, the remaining slots have no guards. */
 static void guard(Worker *worker, int count) {
     const long page = sysconf(_SC_PAGESIZE);
     for (; worker->guarded < count; worker->guarded++) {
@@ -116,7 +120,7 @@ void abandon(Worker *worker) {
     __builtin_unreachable();
 }
 
-/* Run the threads that begin on this fiber; an exception that they throw ends
+/* Run the threads that begin on this fiber. An exception that they throw ends
  * the launch. */
 static void run_body(Worker *worker, Fiber *self) {
     try {
@@ -134,7 +138,7 @@ static void run_body(Worker *worker, Fiber *self) {
 
 /* ---- the threads of a block --------------------------------------------- */
 
-/* Remove `self`, whose thread has ended, from everything it belonged to. */
+/* Remove `self`, whose thread has ended, from all structures of its block. */
 static void finish(Worker *worker, Fiber *self) {
     Warp *warp = self->warp;
     self->pending = 0; // no thread waits for it any more
@@ -146,7 +150,7 @@ static void finish(Worker *worker, Fiber *self) {
         if (worker->checker) check_at_barrier(worker);
         open_barrier(worker);
     }
-    // Others of its warp may have been waiting only for this thread.
+    // Other lanes of its warp may have been waiting only for this thread.
     for (unsigned left = warp->waiting; left; left &= left - 1) {
         const int lane = __builtin_ctz(left);
         const unsigned group = warp->mask[lane] & warp->live;
@@ -174,7 +178,7 @@ static void fiber_main() {
     Worker *worker = worker_of(self->block);
     for (;;) {
         run_body(worker, self);
-        if (!worker->promoted) abandon(worker); // the loop has run them all
+        if (!worker->promoted) abandon(worker); // the loop has run all threads
         finish(worker, self);
         if (!worker->live) abandon(worker);
         Fiber *next = self->next;
@@ -182,8 +186,8 @@ static void fiber_main() {
             switch_fiber(self, next);
             __builtin_unreachable();
         }
-        take_place(self, next); // not begun: run it right here, without a
-                                // switch
+        take_place(self, next); // `next` has not begun: run it on this fiber,
+                                // without a switch
     }
 }
 
@@ -195,7 +199,7 @@ void start(Fiber *fiber) {
 
 void promote(Fiber *self) {
     Worker *worker = worker_of(self->block);
-    if (worker->promoted) return; // preempted on its way here
+    if (worker->promoted) return; // this thread was preempted meanwhile
     const int first = worker->running, threads = worker->threads;
     guard(worker, threads);
     worker->promoted = true;
@@ -235,8 +239,8 @@ void complete(Warp *warp, unsigned group, Meeting meeting) {
         }
     for (unsigned left = group; left; left &= left - 1) {
         const int lane = __builtin_ctz(left), from = warp->source[lane];
-        // A source lane outside the group offers nothing: the lane keeps its
-        // own value.
+        // A source lane outside the group provides no value, so the lane keeps
+        // its value.
         const bool there = group >> from & 1;
         warp->out[lane] =
             meeting == BALLOT ? ballot : warp->in[there ? from : lane];
@@ -261,7 +265,7 @@ void in_vain(Fiber *self) {
     }
     if (++worker->vain % CHECK_EVERY == 0) leave_if_stopped(worker);
     // After two rounds in which all threads wait and nothing changes, nothing
-    // will.
+    // will change.
     if (worker->vain < 2u * worker->live + 2) return;
     if (worker->checker) check_deadlock(worker);
     note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
@@ -285,14 +289,16 @@ void yield(Fiber *self) {
     Worker *worker = worker_of(self->block);
     go_inside(worker);
     promote(self);
-    worker->vain = 0; // not asleep: this thread may end the wait of others
+    worker->vain = 0; // not asleep: this thread may end the wait of other
+                      // threads
     if (self->next != self) pass(self);
     go_outside(worker);
 }
 
 unsigned active_lanes(Fiber *self) {
     // The active lanes of the warp are those that reach this very call before
-    // they wait for anything else: after one round of the ring they are here.
+    // they wait for anything else. After one round of the ring, all of them
+    // have arrived.
     Warp *warp = self->warp;
     const unsigned lane = self->thread.linear % WARP, bit = 1u << lane;
     const uint64_t site = (uint64_t)__builtin_return_address(0);
@@ -321,11 +327,12 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     Worker *worker = worker_of(block);
     Job *job = worker->job;
     while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
-    if (site->launch != job->number) { // no other worker was faster
+    if (site->launch != job->number) { // no other worker has placed the arrays
+                                       // yet
         align = align < 16 ? 16 : align;
         const unsigned end = job->shared_used;
         unsigned offset = (end + align - 1) / align * align;
-        if (worker->checker) { // as far apart as banks of memory repeat
+        if (worker->checker) { // keep the arrays apart by whole rows of banks
             const unsigned step = align < 128 ? 128 : (unsigned)align;
             const unsigned apart = (end + 128 + step - 1) / step * step;
             job->shared_gaps += apart - offset;
@@ -354,14 +361,14 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
 /* ---- running blocks ----------------------------------------------------- */
 
 static uint64_t random_next(uint64_t *state) {
-    // splitmix64 (Steele, Lea, Flood 2014): any seed works
+    // splitmix64 (Steele, Lea, Flood 2014), for which any seed works.
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-/* Fill identity[]: the threads of a block in forward or reverse order. */
+/* Fill identity[] with the threads of a block in forward or reverse order. */
 static void fill_identity(Worker *worker, dim3 dim, int order) {
     const unsigned threads = dim.x * dim.y * dim.z;
     for (unsigned i = 0; i < threads; i++) {
@@ -385,11 +392,12 @@ static void shuffle(Worker *worker, uint64_t seed) {
     }
 }
 
-/* Return the block that is run as number `k`. */
+/* Return the index of the block that is run as number `k`. */
 static uint64_t block_at(const Job *job, uint64_t k) {
     if (job->order == SIMT_FORWARD) return k;
     if (job->order == SIMT_REVERSE) return job->blocks - 1 - k;
-    // Multiplying by a prime that does not divide their number permutes them.
+    // Multiplying by a prime that does not divide the number of blocks permutes
+    // them.
     const uint64_t primes[] = {2654435761u, 2147483647u, 1000000007u};
     int i = 0;
     while (i < 2 && job->blocks % primes[i] == 0) i++;
@@ -404,8 +412,8 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
                      (unsigned)(row % job->grid.y),
                      (unsigned)(row / job->grid.y)};
     worker->order = worker->identity;
-    // Leftovers of the previous block in shared memory hide a missing barrier,
-    // too.
+    // Data that the previous block left in shared memory may also hide a
+    // missing barrier.
     if (job->order != SIMT_FORWARD)
         memset(worker->shared, 0xff, job->shared_used.load());
     if (job->order >= SIMT_SHUFFLED) {
@@ -441,7 +449,8 @@ static void begin_job(Worker *worker, Job *job) {
     worker->stopped_at = 0;
     worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
-    if (job->order != SIMT_FORWARD) // where the static arrays will be
+    if (job->order != SIMT_FORWARD) // clear the future place of the static
+                                    // arrays
         memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);
     if (dim.x != had.x || dim.y != had.y || dim.z != had.z ||
         order != worker->identity_order)
@@ -465,11 +474,12 @@ void run_blocks(Worker *worker, Job *job) {
         if (k < end || end == job->blocks) break;
     }
     worker->busy.store(0);
-    while (worker->looked_at.load()) sched_yield(); // a poke is under way
-    // A kernel may have changed the rounding mode: NumPy must not inherit it.
+    while (worker->looked_at.load()) sched_yield(); // a signal is being sent
+    // Restore the rounding mode, which a kernel may have changed, for NumPy and
+    // others.
     if (modes_changed(worker->modes)) clean_processor(worker->modes);
     this_worker = 0;
-    forget_launches(launch); // those begun by abandoned threads
+    forget_launches(launch); // remove entries that abandoned threads left
 }
 
 } // namespace

@@ -1,15 +1,15 @@
-/* engine.h -- how a block of CUDA threads runs on one CPU thread.
+/* engine.h -- the engine that runs a block of CUDA threads on one CPU thread.
  *
  * A block begins as a plain loop: one fiber calls the kernel for thread 0, 1,
- * 2, ... to its end, at about 2 ns per thread. The first thread that meets a
- * barrier, a warp primitive or a spin promotes the block: it keeps the fiber it
- * runs on, and every thread after it gets its own. The threads before it have
- * finished, and finished threads leave the barrier, as on a GPU. From then on
- * the unfinished threads form a ring, and a thread waits by passing the CPU to
- * the next one in the ring.
+ * 2, ... to its end, at about 2 ns per thread. The first thread that reaches a
+ * barrier, a warp primitive or a spin promotes the block. That thread keeps its
+ * fiber, and every later thread gets a fiber of its own. The earlier threads
+ * have finished, and finished threads no longer count at the barrier, as on a
+ * GPU. From then on the unfinished threads form a ring, and a thread waits by
+ * passing the CPU to the next thread in the ring.
  *
- * A launch calls the runtime once; the code for each thread and barrier is
- * inlined into the kernel from here. */
+ * A launch calls the runtime once. The code for each thread and barrier is
+ * inlined into the kernel from this header. */
 #ifndef SIMT_ENGINE_H
 #define SIMT_ENGINE_H
 #include "fiber.h"
@@ -25,11 +25,11 @@ inline namespace asm_fibers {
 
 enum { MAX_THREADS = 1024, WARP = 32 };
 
-/* How the lanes of a warp meet: see meet(). */
+/* The kinds of meetings of a warp's lanes; see meet(). */
 enum Meeting : unsigned char { SYNC, SHUFFLE, BALLOT };
 
-/* Lane i offers in[i] and receives out[i] when the lanes it waits for have
- * come. */
+/* The state of a warp's meeting. Lane i offers in[i], and receives out[i] when
+ * the lanes that it waits for have arrived. */
 struct Warp {
     unsigned live;    /* lanes whose threads have not finished */
     unsigned waiting; /* lanes that wait in meet() */
@@ -40,43 +40,46 @@ struct Warp {
     uint64_t in[WARP], out[WARP];
 };
 
-struct Checker; /* watch/check.h */
+struct Checker; /* defined in watch/check.h */
 
-/* The state that the threads of the running block share; each worker has
+/* The state that the threads of the running block share. Each worker has
  * one. */
 struct Block {
     uint3 index;
     dim3 block_dim, grid_dim;
     bool promoted;
-    bool cooperative; /* all blocks of the launch run at once */
-    /* Whether the running fiber is in this file's code and not in the kernel's:
-     * then it may be stopped but not preempted (watchdog.cpp). It is set
-     * whenever fibers are switched, so the fiber that continues after a switch
-     * finds it set and clears it itself. */
+    bool cooperative; /* whether all blocks of the launch run at the same
+                       * time */
+    /* Whether the running fiber is in this file's code rather than the
+     * kernel's. Then it may be stopped but not preempted (watchdog.cpp). The
+     * flag is set whenever fibers are switched, so the fiber that continues
+     * after a switch finds it set and clears it. */
     volatile bool inside;
-    int threads, running; /* in the direct loop: their number, the current
-                             one */
+    int threads, running; /* in the direct loop: number of threads, and the
+                             current thread */
     const Thread *order;  /* the threads in the order of their turns */
-    int live, arrived;    /* unfinished threads; those at the barrier */
+    int live, arrived;    /* unfinished threads; threads at the barrier */
     unsigned epoch;       /* barriers passed by this block */
-    int votes[2];         /* of __syncthreads_count() in odd, even epochs */
+    int votes[2];         /* sums for __syncthreads_count() in even and odd
+                           * epochs */
     char *shared;         /* dynamic shared memory, then the static arrays */
-    unsigned launch;      /* the launch's number, never 0 */
+    unsigned launch;      /* number of the launch, never 0 */
     void (*body)(void *);
     void *closure;
-    Checker *checker; /* of an instrumented launch, else NULL */
+    Checker *checker; /* for an instrumented launch, else NULL */
 };
 
-/* For the watch build: a parameter of a kernel, its value if that is a pointer,
- * and the size of the element it points to; 0: unknown. */
+/* For the watch build: a parameter of a kernel, its value if it is a pointer,
+ * and the size in bytes of the element that it points to (0: unknown). */
 struct Parameter {
     const void *value;
     unsigned element;
-    const char *name; /* `length` characters of it */
+    const char *name; /* `length` characters, not terminated */
     int length;
 };
 
-/* Of x[2][3][4]: 3, 4; 0 past the last one. */
+/* The inner dimensions of an array: 3 and 4 for x[2][3][4]; 0 past the last
+ * one. */
 struct Sides {
     unsigned inner[3];
 };
@@ -90,8 +93,8 @@ struct SharedName {
     SharedName *next;
 };
 
-/* One array of a __shared__ declaration; `offset` is from the declaration's
- * start. */
+/* One array of a __shared__ declaration; `offset` is in bytes from the
+ * declaration's start. */
 struct SharedMember {
     const char *name;
     size_t offset, size;
@@ -99,18 +102,21 @@ struct SharedMember {
     Sides sides;
 };
 
-/* A __global__ function: each has its own object. */
+/* A __global__ function. Each function has a separate object. */
 struct Kernel {
     const char *name;
-    int max_dynamic_shared; /* from cudaFuncSetAttribute(); 0: the default */
+    int max_dynamic_shared; /* set by cudaFuncSetAttribute(); 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
-    bool checked;           /* its code calls the hooks of kernels/simt/watch */
-    Parameter *parameters;  /* of the latest launch, of a checked kernel */
+    bool checked;           /* whether its code calls the hooks of
+                             * kernels/simt/watch */
+    Parameter *parameters;  /* of the latest launch; only for a checked
+                             * kernel */
     int parameters_count;
     SharedName *shared_names;
 };
 
-/* The operations on a closure: the kernel's code with its arguments. */
+/* The operations on a closure, which is the kernel's code with its
+ * arguments. */
 struct Closure {
     void (*run)(void *closure);
     size_t size, align;
@@ -118,13 +124,13 @@ struct Closure {
     void (*destroy)(void *closure);
 };
 
-/* The place of a static __shared__ declaration, valid for one launch. */
+/* The position of a static __shared__ declaration, valid for one launch. */
 struct SharedSite {
     unsigned launch, offset;
 };
 
-/* Read the engine's own state: code compiled with SIMT_CHECK calls a hook for
- * each access except those of an asm statement's operands. */
+/* Read the engine's state. Code compiled with SIMT_CHECK calls a hook for each
+ * access, except for the operands of an asm statement. */
 #if defined(SIMT_CHECK) && defined(__x86_64__)
 SIMT_INLINE unsigned peek(const unsigned &at) {
     unsigned value;
@@ -140,8 +146,8 @@ SIMT_INLINE Block *peek(Block *const &at) {
 template <class T> SIMT_INLINE T peek(const T &at) { return at; }
 #endif
 
-/* The text between <<< and >>>. It stays on a stack of its thread until the
- * kernel that is called next takes it, so the call itself is an ordinary one:
+/* The text between <<< and >>>. It stays on a stack of the host thread until
+ * the next kernel call takes it, so the call itself is an ordinary one:
  * arguments are evaluated once and converted to the parameters' types. */
 struct Launch {
     dim3 grid, block;
@@ -150,7 +156,7 @@ struct Launch {
     bool cooperative;
     Launch *outer;
     bool taken;
-    int error; /* the cudaError_t of a launch that was refused */
+    int error; /* the cudaError_t of a launch that was rejected */
     Launch(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = 0,
            bool cooperative = false);
     Launch(const Launch &) = delete;
@@ -160,8 +166,8 @@ struct Launch {
 #pragma GCC visibility push(default)
 void launch_push(Launch *launch);
 void launch_pop(Launch *launch);
-/* Return true if only the kernel's identity is wanted: it then returns at
- * once. */
+/* Return true if only the kernel's identity is requested; the kernel then
+ * returns immediately. */
 bool asked(Kernel *kernel);
 /* Run the closure for every thread of the launch on top of the stack, or keep a
  * copy of it if its stream is being captured. */
@@ -170,25 +176,28 @@ void run(Kernel *kernel, const Closure *calls, void *closure);
 void promote(Fiber *self);
 void start(Fiber *fiber);
 void complete(Warp *warp, unsigned group, Meeting meeting);
-/* Called each time a waiting thread gets its turn in vain. */
+/* Called each time that a waiting thread gets its turn but cannot continue. */
 void in_vain(Fiber *self);
-/* The same for a spinning thread, which may continue by itself. */
+/* The same for a spinning thread, which may continue without help from
+ * others. */
 void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align);
-/* Wait for all threads of a cooperative launch; file and line: its place in the
- * source, for the watch build. */
+/* Wait for all threads of a cooperative launch. file, line: the call's place in
+ * the source, for the watch build. */
 void grid_barrier(const char *file = 0, unsigned line = 0);
-/* __trap(): end the launch. */
+/* Implement __trap(): end the launch. */
 [[noreturn]] void trap();
 
-/* Code that is normally inlined into kernels, for those that are compiled with
- * SIMT_CHECK: out of line, so that no hook records it (watch/engine.cpp). */
+/* Functions that are normally inlined into kernels. For kernels compiled with
+ * SIMT_CHECK they are out of line, so that no hook records their accesses
+ * (watch/engine.cpp). */
 void checked_begin_thread(void *copy, const void *closure, size_t size);
-bool checked_next_thread(); /* false: this was the last one */
+bool checked_next_thread(); /* false: this was the last thread */
 void checked_end();    /* the thread has reached the end of the kernel's body */
-void checked_leaves(); /* it returns from a function before that one's end */
+void checked_leaves(); /* the thread leaves a function before that function's
+                        * end */
 Fiber *checked_promoted();
 int checked_barrier(int vote, const char *file, unsigned line);
 uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
@@ -199,15 +208,16 @@ void *checked_dynamic_shared(const char *name, unsigned element);
 void checked_parameters(Kernel *kernel, const char *names,
                         const Parameter *values, int count);
 void checked_fence(bool device);
-/* Set the names of a module's device variables; a module without this call has
+/* Set the names of a module's device variables. A module without this call has
  * none. */
 void checked_device_names(const char *names);
-/* Replace the `size` bytes by next(closure, old), and return the old ones: one
- * access, however many attempts it takes. */
+/* Replace the `size` bytes at `address` by next(closure, old), and return the
+ * old bytes. This counts as one access, regardless of the number of
+ * attempts. */
 uint64_t checked_update(void *address, unsigned size, int order,
                         uint64_t (*next)(const void *closure, uint64_t old),
                         const void *closure);
-/* Mark the atomic as one that changed nothing, if `is`. */
+/* If `is`, mark the last atomic as one that changed nothing. */
 void checked_fruitless(bool is);
 #pragma GCC visibility pop
 
@@ -221,8 +231,8 @@ inline Launch::~Launch() { launch_pop(this); }
 
 /* ---- running threads ---------------------------------------------------- */
 
-/* Called around accesses to the engine's own state: neither that state nor
- * memory that other threads may write stays in registers across these calls. */
+/* Called around accesses to the engine's state. Neither that state nor memory
+ * that other threads may write stays in registers across these calls. */
 SIMT_INLINE void go_inside(Block *block) {
     block->inside = true;
     asm volatile("" ::: "memory");
@@ -233,7 +243,7 @@ SIMT_INLINE void go_outside(Block *block) {
 }
 
 template <class T> SIMT_INLINE T look(const T &at) {
-    return *(const volatile T *)&at; // not before the last volatile store
+    return *(const volatile T *)&at; // not moved before the last volatile store
 }
 
 template <class Body, bool plain = __is_trivially_copyable(Body)>
@@ -252,9 +262,9 @@ template <class Body> struct OwnCopy<Body, false> {
 };
 
 #ifdef SIMT_CHECK
-/* Do the same from a copy on the thread's own stack: hooks inspect each
- * address, and the closure is on the host's stack. The second copy stays in
- * registers, unless it is so large that the stack has no room for two. */
+/* Do the same from a copy on the thread's stack: hooks inspect each address,
+ * and the closure is on the host's stack. The second copy stays in registers,
+ * unless it is so large that the stack has no room for two. */
 template <class Body, bool large = (sizeof(Body) > 4096)> struct SecondCopy {
     typedef OwnCopy<Body> type;
 };
@@ -270,8 +280,8 @@ template <class Body> void run_threads(void *closure) {
     do {
         checked_begin_thread(bytes, closure, sizeof bytes);
         typename SecondCopy<Body>::type mine(*(const Body *)bytes);
-        // Always true, unknown to the compiler: so the body begins its own
-        // basic block, and its first lines are a step.
+        // This is always true, but the compiler cannot deduce that. So the body
+        // begins a new basic block, and its first lines are a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));
         if (!goes_on) return;
@@ -279,22 +289,23 @@ template <class Body> void run_threads(void *closure) {
     } while (checked_next_thread());
 }
 #else
-/* Run one thread on its own fiber, or all of them in a loop. */
+/* Run one thread on its fiber, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
     const Body &body = *(const Body *)closure;
     Fiber *self = here();
     Block *block = self->block;
     for (;;) {
-        // Parameters are the thread's own: it may change them. As on a GPU they
-        // are copied as bytes: no thread runs a copy constructor or destructor.
+        // A thread may change its copies of the parameters. As on a GPU they
+        // are copied as bytes, so no thread runs a copy constructor or
+        // destructor.
         OwnCopy<Body> mine(body);
-        // Not go_outside(): the loop may keep anything in registers, which
-        // saves a third of the time of a small kernel.
+        // go_outside() is not used, so the loop may keep everything in
+        // registers, which saves a third of the time of a small kernel.
         block->inside = false;
         mine.body();
         block->inside = true;
-        // The block was promoted meanwhile, or long before: other fibers run
-        // the rest.
+        // If the block was promoted meanwhile, or long before, other fibers run
+        // the remaining threads.
         if (look(block->promoted)) return;
         const int running = look(block->running) + 1;
         block->running = running;
@@ -304,7 +315,7 @@ template <class Body> void run_threads(void *closure) {
 }
 #endif
 
-struct Place {}; // avoids <new>
+struct Place {}; // avoids including <new>
 
 } // namespace
 } // namespace simt
@@ -328,14 +339,14 @@ template <class Body> struct ClosureOf {
                                       alignof(Body), copy, destroy};
 };
 
-/* The wrapper of a kernel's body: see rewrite.py. */
+/* Wrap a kernel's body; see rewrite.py. */
 template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
     run(kernel, &ClosureOf<Body>::calls, &body);
 }
 
-template <size_t... I> struct Indices {}; // avoids <utility>
+template <size_t... I> struct Indices {}; // avoids including <utility>
 
-/* Let the next thread in the ring run; returns when this thread's turn comes
+/* Let the next thread in the ring run. Returns when this thread's turn comes
  * again. */
 SIMT_INLINE void pass(Fiber *self) {
     Fiber *next = self->next;
@@ -354,7 +365,8 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
     return checked_meet(mask, meeting, value, source);
 }
 #else
-/* Return the running thread, with its block promoted so that it may wait. */
+/* Return the running thread, after promoting its block so that the thread may
+ * wait. */
 SIMT_INLINE Fiber *promoted() {
     Fiber *self = here();
     if (SIMT_UNLIKELY(!self->block->promoted)) promote(self);
@@ -366,11 +378,11 @@ SIMT_INLINE Fiber *promoted() {
 SIMT_INLINE void open_barrier(Block *block) {
     block->arrived = 0;
     block->epoch++;
-    block->votes[block->epoch & 1] = 0; // all have read it, or they were not
-                                        // here
+    block->votes[block->epoch & 1] = 0; // all threads have read it, or are not
+                                        // in this block
 }
 
-/* __syncthreads(). Returns the sum of the threads' votes. */
+/* Implement __syncthreads(). Returns the sum of the threads' votes. */
 SIMT_INLINE int barrier(int vote = 0) {
     Block *block = here()->block;
     go_inside(block);
@@ -391,10 +403,11 @@ SIMT_INLINE int barrier(int vote = 0) {
     return votes;
 }
 
-/* Wait for the lanes of `mask` that have not finished; offer `value` and
- * request what lane `source` offers (SHUFFLE) or all lanes' lowest bits
- * (BALLOT). The last lane to arrive computes the answers of all, so no lane can
- * overwrite a value that a slower lane has yet to read. */
+/* Wait for the lanes of `mask` that have not finished. Offer `value`, and
+ * return the value that lane `source` offers (SHUFFLE) or the lowest bits of
+ * all lanes (BALLOT). The last lane to arrive computes the results of all
+ * lanes, so no lane can overwrite a value that a slower lane has yet to
+ * read. */
 SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
                           unsigned source) {
     Block *block = here()->block;
@@ -425,7 +438,8 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
 /* ---- shared memory ------------------------------------------------------ */
 
 #ifdef SIMT_CHECK
-/* Call checked_leaves(), unless the compiler itself evaluates the code. */
+/* Call checked_leaves(), unless the compiler evaluates the code at compile
+ * time. */
 constexpr void leaves() {
     if (!__builtin_is_constant_evaluated()) checked_leaves();
 }
@@ -436,7 +450,8 @@ template <class T> struct ElementOf {
 template <class T, size_t n> struct ElementOf<T[n]> : ElementOf<T> {};
 template <class T> struct ElementOf<T[]> : ElementOf<T> {};
 
-/* The size of dimension `i` of an array; 0: it has fewer. */
+/* The size of dimension `i` of an array, or 0 if the array has fewer
+ * dimensions. */
 template <class T, unsigned i> struct SideOf {
     static constexpr unsigned value = 0;
 };
@@ -468,15 +483,16 @@ template <class T> SIMT_INLINE Parameter parameter(T *const &value) {
     return {(const void *)value, (unsigned)size_of(value), 0, 0};
 }
 template <class T> SIMT_INLINE Parameter parameter(const T &) { return {}; }
-/* Kernel parameters by name: "a, b", and their values. */
+/* Record the kernel's parameters: their names, such as "a, b", and their
+ * values. */
 template <class... T>
 void parameters(Kernel *kernel, const char *names, const T &...values) {
     const Parameter list[] = {parameter(values)..., {}};
     checked_parameters(kernel, names, list, sizeof...(T));
 }
 #else
-/* The arrays of one __shared__ declaration, as members of T. As under nvcc, no
- * constructor runs. */
+/* Return the arrays of one __shared__ declaration, as members of T. As under
+ * nvcc, no constructor runs. */
 template <class T> SIMT_INLINE T &shared(SharedSite *site) {
     static_assert(sizeof(T) <= 48 << 10,
                   "more than 48 KB of static __shared__ memory: use extern "
@@ -495,7 +511,7 @@ SIMT_INLINE void *dynamic_shared(const char *, size_t) {
 }
 #endif
 
-/* `extern __shared__ T name[]` outside a function. */
+/* The array of `extern __shared__ T name[]` outside a function. */
 template <class T> struct DynamicShared {
 #ifdef SIMT_CHECK
     const char *name;

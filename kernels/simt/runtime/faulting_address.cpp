@@ -1,9 +1,9 @@
 /* faulting_address.cpp -- the address that an x86-64 instruction accesses.
  *
- * The processor reports which address faulted, except for two kinds of
- * accesses: to an address whose high bits no machine has, and by an instruction
- * that requires its operand aligned. For those the address is computed from the
- * instruction itself (Intel's manual, volume 2, chapter 2: prefixes, opcode,
+ * The processor reports the faulting address, except for two kinds of accesses:
+ * those to an address with invalid high bits, and those by an instruction that
+ * requires an aligned operand. For these, this file computes the address from
+ * the instruction (Intel's manual, volume 2, chapter 2: prefixes, opcode,
  * ModRM, SIB). */
 #include "signals.h"
 
@@ -15,13 +15,13 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* An instruction, as far as it has been read. */
+/* An instruction, as far as it has been decoded. */
 struct Instruction {
     const unsigned char *at;
     unsigned extend; /* REX: bits 0, 1, 2 extend base, index, register */
     unsigned map;    /* 0: one-byte opcodes, 1: 0f, 2: 0f 38, 3: 0f 3a */
     unsigned char opcode;
-    bool segment; /* relative to one: the address is unknown */
+    bool segment; /* relative to a segment, so the address is unknown */
 };
 
 static void read_prefixes(Instruction *in) {
@@ -36,7 +36,8 @@ static void read_prefixes(Instruction *in) {
 }
 
 static void read_opcode(Instruction *in) {
-    if (*in->at == 0xc5) { // VEX: AVX's prefixes, with the opcode's map in them
+    if (*in->at == 0xc5) { // VEX: AVX's prefixes, which contain the opcode's
+                           // map
         in->map = 1;
         in->at += 2;
     } else if (*in->at == 0xc4) {
@@ -50,7 +51,7 @@ static void read_opcode(Instruction *in) {
     in->opcode = *in->at++;
 }
 
-/* Whether a ModRM byte follows the opcode. */
+/* Return whether a ModRM byte follows the opcode. */
 static bool has_operand(const Instruction *in) {
     const unsigned op = in->opcode;
     if (in->map) return in->map != 1 || (op & 0xf0) != 0x80;
@@ -59,7 +60,8 @@ static bool has_operand(const Instruction *in) {
            (op & 0xfe) == 0xf6 || op >= 0xfe;
 }
 
-/* Return 1 for stores, 0 for loads, as far as they are plain moves; else -1. */
+/* Return 1 for plain stores, 0 for plain loads, and -1 for other
+ * instructions. */
 static int direction(const Instruction *in) {
     static const unsigned char stores[2][4] = {{0x88, 0x89, 0xc6, 0xc7},
                                                {0x29, 0x7f, 0x2b, 0xe7}};
@@ -90,10 +92,10 @@ uintptr_t operand_address(const ucontext_t *context, int *write) {
     const unsigned modrm = *in.at++, mode = modrm >> 6;
     unsigned base = modrm & 7;
     uintptr_t address = 0;
-    if (mode == 3) return 0; // a register
+    if (mode == 3) return 0; // the operand is a register
     *write = direction(&in);
     bool no_base = base == 5 && mode == 0;
-    if (no_base) return 0; // relative to the code: cannot fault
+    if (no_base) return 0; // relative to the code, so it cannot fault
     if (base == 4) {
         const unsigned sib = *in.at++;
         const unsigned index = (sib >> 3 & 7) | (in.extend & 2) << 2;

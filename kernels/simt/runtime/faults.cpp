@@ -1,5 +1,5 @@
-/* faults.cpp -- how a launch fails: its first fault is kept, and reported to
- * the thread that launched. */
+/* faults.cpp -- failures of launches: the first fault of a launch is kept, and
+ * reported to the thread that launched it. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ inline namespace asm_fibers {
 static thread_local simt_fault last;
 static thread_local cudaError_t unreported;
 static std::atomic<bool> sticky;
-static std::atomic<int> stuck; // the sticky error
+static std::atomic<int> stuck; // the error while errors are sticky
 static std::atomic<int> warnings;
 
 static void set_index(unsigned *out, uint3 index) {
@@ -32,8 +32,8 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...) {
     Job *job = worker->job;
     if (job->failed.exchange(true)) return 0;
-    // An endless kernel is at its last step: the signal that ended it may have
-    // hit it anywhere in the functions it calls.
+    // An endless kernel is at its last step. The signal that ended it may have
+    // arrived anywhere in the functions that it calls.
     if (kind == SIMT_FAULT_TIMEOUT || kind == SIMT_FAULT_DEADLOCK)
         worker->stopped_at = 0;
     if (worker->checker) job->fault_pc = check_step(worker);
@@ -69,8 +69,8 @@ void warn(const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     warnings++;
-    // Not through stderr: a thread that was ended inside fprintf() may hold its
-    // lock.
+    // This does not use stderr, since a thread that was ended inside fprintf()
+    // may hold its lock.
     const char *inspect = getenv("WEFT_RUN_INSPECT"); // set by weft run
     if (inspect)
         dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
@@ -87,10 +87,10 @@ void report_fault(const simt_fault *fault) {
     if (!sticky.load()) return;
     stuck = error;
     if (checking()) return; // weft inspect reports more
-    // The host may not check errors, and the errors it receives name neither
-    // the kernel nor the thread.
+    // The host may not check errors, and the errors that it receives contain
+    // neither the kernel nor the thread.
     if (fault->kind == SIMT_FAULT_ASSERT)
-        warnings++; // assert() has printed its line
+        warnings++; // assert() has already printed a line
     else
         warn("%s", fault->text);
 }
@@ -106,7 +106,7 @@ cudaError_t pending_error() {
 
 void trap() {
     Worker *worker = this_worker;
-    if (!worker) __builtin_trap(); // host code: as usual
+    if (!worker) __builtin_trap(); // host code fails as usual
     note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
                "__trap()");
     abandon(worker);
@@ -130,8 +130,8 @@ extern "C" void simt_clear_fault(void) {
 
 extern "C" const char *simt_last_fault(void) { return last.text; }
 
-/* Copy an expression as the reader wrote it: threadIdx.x for
- * simt::x(threadIdx). */
+/* Copy an expression in the form in which the program has it: threadIdx.x
+ * instead of simt::x(threadIdx). */
 static void as_written(const char *expression, char *out, size_t size) {
     char *const end = out + size - 1;
     while (*expression && out < end) {
@@ -156,8 +156,8 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
     if (!worker) __assert_fail(expression, file, line, function);
     const Fiber *self = here();
     const uint3 b = worker->index, t = self->thread.index;
-    // The body of a kernel is a lambda here, which CUDA's line does not
-    // contain.
+    // In this runtime the body of a kernel is a lambda, which CUDA's message
+    // does not contain.
     const char *lambda = strstr(function, "::<lambda");
     const int length = (int)(lambda ? lambda - function : strlen(function));
     char written[400];
@@ -170,7 +170,8 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
                               t.y, t.z, written);
     const int most = (int)sizeof text - 1;
     if (write(2, text, (size_t)(size < most ? size : most)) < 0) {
-        // no reader; the launch reports it, too
+        // Without a reader the write fails, but the launch reports the failure,
+        // too.
     }
     note_fault(worker, self, SIMT_FAULT_ASSERT, cudaErrorAssert,
                "assertion `%s` failed (%s:%u)", written, file, line);

@@ -1,17 +1,18 @@
-/* fiber.h -- one CUDA thread as a fiber, and how to find and switch fibers.
+/* fiber.h -- a CUDA thread as a fiber, and the functions that find and switch
+ * fibers.
  *
  * Each fiber has a slot of SIMT_STACK bytes, aligned to its own size:
  *
  *     low                                                             high
  *     | guard page | ... stack grows down ... | Fiber | unused: < 4 KB |
  *
- * So a thread finds its Fiber by rounding the stack pointer: this takes no
- * thread-local variable and no register, and the compiler may treat the address
- * as a constant. The guard page turns an overflow into a fault instead of a
- * neighbour's wrong result. A Fiber fills one cache line, and the lines of
- * neighbouring slots map to different cache sets (the unused bytes). Without
- * that, 256 suspended threads would compete for the same eight ways of the L1
- * cache. */
+ * So a thread finds its Fiber by rounding the stack pointer. This takes neither
+ * a thread-local variable nor a register, and the compiler may treat the
+ * address as a constant. The guard page turns a stack overflow into a fault
+ * instead of a wrong result in a neighbour. A Fiber fills one cache line, and
+ * the lines of neighbouring slots map to different cache sets (the unused
+ * bytes). Without that, 256 suspended threads would compete for the same eight
+ * ways of the L1 cache. */
 #ifndef SIMT_FIBER_H
 #define SIMT_FIBER_H
 #include "vector_types.h"
@@ -26,7 +27,7 @@ enum { SIMT_STACK = 64 << 10, SIMT_PAGE = 4 << 10 };
 #endif
 
 namespace simt {
-// Kernels and runtime must use the same switch: if they were built differently,
+// Kernels and runtime must use the same switch. If they were built differently,
 // the names would not match and the library would not link.
 #ifdef SIMT_UCONTEXT
 inline namespace ucontext_fibers {
@@ -37,8 +38,7 @@ inline namespace asm_fibers {
 struct Block;
 struct Warp;
 
-/* The identity of a thread: threadIdx, and the same counted in one
- * dimension. */
+/* The identity of a thread: threadIdx, and its linear index. */
 struct Thread {
     uint3 index;
     unsigned linear;
@@ -50,8 +50,8 @@ struct alignas(64) Fiber {
     Warp *warp;
     Fiber *next, *prev; /* the ring of the block's unfinished threads */
     void *resume; /* where to continue (for the switch); NULL: at the start */
-    uintptr_t
-        pending; /* asynchronous.h: its Pending, 0: none yet; or its bit 0 */
+    uintptr_t pending; /* its Pending (asynchronous.h), or 0 if there is none;
+                        * bit 0 is AT_ONCE */
 };
 
 /* Return the Fiber in the slot that contains `address`. */

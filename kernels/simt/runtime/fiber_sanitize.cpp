@@ -1,4 +1,4 @@
-/* fiber_sanitize.cpp -- see fiber_sanitize.h. */
+/* fiber_sanitize.cpp -- implements fiber_sanitize.h. */
 #include "runtime.h"
 
 #ifdef SIMT_SANITIZE
@@ -28,7 +28,7 @@ static int index_of(const Worker *worker, const Fiber *fiber) {
 
 #ifdef __SANITIZE_ADDRESS__
 
-/* The stack of this thread's worker, while a fiber runs on it. */
+/* The stack of this thread's worker, saved while a fiber runs. */
 static thread_local struct {
     const void *bottom;
     size_t size;
@@ -52,7 +52,7 @@ UNSEEN void announce_arrival() {
         host.bottom = bottom, host.size = size;
 }
 
-/* Frames that were never left still have poisoned surroundings. */
+/* Frames that were never left still have poisoned memory around them. */
 UNSEEN void announce_start(Fiber *fiber) {
     const uintptr_t slot = (uintptr_t)fiber & ~(uintptr_t)(SIMT_STACK - 1);
     __asan_unpoison_memory_region((void *)slot, (uintptr_t)fiber - slot);

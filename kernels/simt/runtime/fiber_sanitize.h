@@ -13,11 +13,12 @@ inline namespace asm_fibers {
 
 #ifdef SIMT_SANITIZE
 #pragma GCC visibility push(default)
-/* Called right before a switch to `to`, and immediately after it. */
+/* Called immediately before a switch to `to`, and immediately after it. */
 void announce_switch(Fiber *to);
 void announce_arrival();
 #pragma GCC visibility pop
-/* `fiber` will start anew: forget the remains of an abandoned thread. */
+/* Called before `fiber` restarts, to discard the remains of an abandoned
+ * thread. */
 void announce_start(Fiber *fiber);
 #else
 SIMT_INLINE void announce_switch(Fiber *) {}

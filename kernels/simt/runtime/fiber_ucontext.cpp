@@ -1,4 +1,4 @@
-/* fiber_ucontext.cpp -- the portable switch. */
+/* fiber_ucontext.cpp -- the portable switch of fibers, by ucontext. */
 #include "runtime.h"
 
 #ifdef SIMT_UCONTEXT

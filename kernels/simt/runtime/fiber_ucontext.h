@@ -1,6 +1,6 @@
 /* fiber_ucontext.h -- fibers on any POSIX machine. A switch is a call into the
  * runtime that also makes a system call, so it costs 20 to 100 times as much as
- * that of fiber_x86.h. */
+ * a switch of fiber_x86.h. */
 #ifndef SIMT_FIBER_UCONTEXT_H
 #define SIMT_FIBER_UCONTEXT_H
 
@@ -18,7 +18,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 void switch_fiber(Fiber *from, Fiber *to);
 #pragma GCC visibility pop
 
-/* Make the next switch to `fiber` call entry() on its fresh stack. */
+/* Make the next switch to `fiber` call entry() on its empty stack. */
 void prepare_fiber(Fiber *fiber, void (*entry)());
 
 } // namespace ucontext_fibers

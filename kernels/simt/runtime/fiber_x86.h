@@ -1,4 +1,5 @@
-/* fiber_x86.h -- fibers on x86-64: a switch of a few instructions, inlined. */
+/* fiber_x86.h -- fibers on x86-64: a switch takes a few instructions and is
+ * inlined. */
 #ifndef SIMT_FIBER_X86_H
 #define SIMT_FIBER_X86_H
 
@@ -12,8 +13,8 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
     return fiber_at(sp);
 }
 
-// With AVX-512, the compiler would keep values in these across the switch:
-// nothing in the ABI marks them as ours.
+// With AVX-512, the compiler would keep values in these registers across the
+// switch, since the ABI does not list them as used by the switch.
 #ifdef __AVX512F__
 #define SIMT_AVX512_CLOBBERS                                                  \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
@@ -25,11 +26,12 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 
 /* Suspend `from` and continue `to`. Returns when another fiber switches back.
  *
- * Every register is declared lost, so the compiler itself saves the few that it
- * still needs. The rest is left to us: the stack pointer, rbp (which may be the
- * frame pointer) and the address at which to continue, which is on top of the
- * stack of `to`. A jmp and not a ret goes there: the CPU predicts a ret by the
- * matching call, and there was none, so each would cost a misprediction. */
+ * Every register is declared clobbered, so the compiler saves the few that it
+ * still needs. This code saves the others: the stack pointer, rbp (which may be
+ * the frame pointer) and the address at which to continue, which is on top of
+ * the stack of `to`. It uses jmp instead of ret, because the CPU predicts a ret
+ * from the matching call. Since there is no such call, each ret would cost a
+ * misprediction. */
 SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     announce_switch(to);
     void **save = &from->resume, *resume = to->resume;
@@ -53,10 +55,11 @@ SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     announce_arrival();
 }
 
-/* Make the next switch to `fiber` call entry() on its fresh stack. */
+/* Make the next switch to `fiber` call entry() on its empty stack. */
 static inline void prepare_fiber(Fiber *fiber, void (*entry)()) {
-    // The stack begins right below the Fiber. entry() expects the state after a
-    // call: the return address on top, 16-byte aligned above that.
+    // The stack begins directly below the Fiber. entry() expects the state
+    // after a call: the return address on top, and a 16-byte aligned address
+    // above it.
     void **top = (void **)fiber;
     *--top = 0;
     *--top = 0;

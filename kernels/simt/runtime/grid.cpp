@@ -1,5 +1,5 @@
-/* grid.cpp -- the barrier of a cooperative launch: its blocks all run at once,
- * each on its own worker, which sleeps while it waits for the others. */
+/* grid.cpp -- the barrier of a cooperative launch. All blocks of the launch run
+ * at the same time, each on a separate worker, which sleeps while it waits. */
 #include <chrono>
 #include <condition_variable>
 
@@ -18,7 +18,7 @@ static struct Grid {
     std::condition_variable wake;
     unsigned epoch;
     uint64_t arrived, ended; /* blocks at the barrier; blocks that have ended */
-} *grid = new Grid();        // never destroyed: waiting threads may outlive us
+} *grid = new Grid();        // never destroyed: waiting threads may outlive it
 
 bool prepare_grid(Job *job) {
     grid->arrived = grid->ended = 0;

@@ -1,4 +1,4 @@
-/* interrupt.cpp -- Ctrl-C ends a long launch: see simt_watch_begin(). */
+/* interrupt.cpp -- ends long launches on Ctrl-C; see simt_watch_begin(). */
 #include <mutex>
 
 #include "signals.h"
@@ -12,7 +12,8 @@ inline namespace asm_fibers {
 
 std::atomic<bool> interrupt_seen;
 
-static std::mutex *watch_lock = new std::mutex; // never destroyed: threads
+static std::mutex *watch_lock = new std::mutex; // never destroyed, since
+                                                // threads
 static int watches;                             // outlive the destructors
 static void on_sigint(int signal, siginfo_t *info, void *context);
 static Hook sigint = {SIGINT, on_sigint, {}, {}, false, false};
@@ -23,7 +24,7 @@ static void on_sigint(int, siginfo_t *info, void *context) {
 }
 
 void forget_watches() {
-    watch_lock = new std::mutex; // the old one may be locked forever
+    watch_lock = new std::mutex; // the old lock may be held forever
     unhook(&sigint);
     watches = 0;
     interrupt_seen = false;
@@ -38,7 +39,8 @@ extern "C" void simt_watch_begin(void) {
     std::lock_guard<std::mutex> guard(*watch_lock);
     if (watches++) return;
     interrupt_seen = false;
-    hook(&sigint, true); // if ignored (a background job), it stays ignored
+    hook(&sigint, true); // an ignored signal (of a background job) stays
+                         // ignored
 }
 
 extern "C" int simt_interrupted(void) { return interrupt_seen.load(); }

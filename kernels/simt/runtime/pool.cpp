@@ -22,9 +22,10 @@ struct Pool {
     std::mutex lock; /* guards the following members */
     std::condition_variable wake, done;
     Job *job = 0;
-    int seats = 0, busy = 0; /* workers that may still join; that have joined */
+    int seats = 0, busy = 0; /* workers that may still join; workers that have
+                              * joined */
     int threads = 0;
-    Worker *own = 0; /* of the launching thread */
+    Worker *own = 0; /* the worker of the launching thread */
 };
 
 static Pool *pool; // never destroyed: its threads outlive the destructors
@@ -44,11 +45,12 @@ static void sleep_and_work(Pool *mine, Worker *worker) {
     }
 }
 
-/* Start one more worker; false if the system refuses. */
+/* Start one more worker. Returns false if the system refuses. */
 static bool add_thread() {
     Worker *worker = create_worker();
     if (!worker) return false;
-    // Signals are for the program's own threads; faults stay where they arise.
+    // Signals must go to the program's threads; faults stay on the thread that
+    // causes them.
     sigset_t all, before;
     sigfillset(&all);
     for (int mine : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG})
@@ -66,8 +68,9 @@ static bool add_thread() {
 }
 
 static void after_fork() {
-    // The child has only the thread that forked: start afresh, lazily. The old
-    // pool is abandoned, since threads that no longer exist may hold its locks.
+    // The child has only the thread that forked, so it starts workers again
+    // when needed. The old pool is abandoned, since threads that no longer
+    // exist may hold its locks.
     pool = new Pool;
     release_faults();
     forget_watches();
@@ -106,7 +109,7 @@ void run_job(Job *job, int workers) {
     pool->lock.unlock();
     for (int i = 0; i < helpers; i++) pool->wake.notify_one();
     run_blocks(pool->own, job);
-    // A worker that has not woken up by now is not waited for.
+    // The launch does not wait for a worker that has not woken up by now.
     std::unique_lock<std::mutex> guard(pool->lock);
     pool->job = 0;
     pool->done.wait(guard, [] { return pool->busy == 0; });
@@ -115,7 +118,7 @@ void run_job(Job *job, int workers) {
 void add_workers(Job *job, int number) {
     std::lock_guard<std::mutex> guard(pool->lock);
     if (pool->job != job) return;
-    // Here `lock` guards `threads`, too: the launching thread has its workers.
+    // `lock` guards `threads`, too: the launching thread has its workers.
     const int needed = pool->busy + pool->seats + number;
     while (pool->threads < needed && add_thread()) {
     }

@@ -1,9 +1,9 @@
-/* preempt.cpp -- makes a running thread let the others run, or leave.
+/* preempt.cpp -- makes a running thread yield to the others, or leave.
  *
- * A signal handler cannot switch fibers: it must return first. So it makes the
- * thread continue in our code, as if the thread had called that between two of
- * its instructions. That code saves every register, lets the other fibers run,
- * restores the registers, and jumps back. */
+ * A signal handler cannot switch fibers, since it must return first. So it
+ * makes the thread continue in this file's code, as if the thread had called
+ * that code between two of its instructions. The code saves every register,
+ * lets the other fibers run, restores the registers, and jumps back. */
 #include "signals.h"
 
 #if SIMT_SIGNALS
@@ -41,7 +41,8 @@ static int look_at_object(struct dl_phdr_info *info, size_t, void *raw) {
         if (end > high) high = end;
     }
     if (search->address < low || search->address >= high) return 0;
-    search->found->size = 0; // a handler may be reading it: never too much
+    search->found->size = 0; // a handler may be reading it: a size must never
+                             // be too large
     search->found->start = low;
     search->found->size = high - low;
     return 1;
@@ -64,7 +65,8 @@ __attribute__((visibility("hidden"))) unsigned simt_saved_parts;
 __attribute__((visibility("hidden"))) void simt_let_others_run() {
     simt::Fiber *self = simt::here();
     simt::yield(self);
-    // The last of its block: another worker has to end its wait.
+    // This is the last thread of its block, so another worker must end its
+    // wait.
     if (self->next == self) sched_yield();
 }
 __attribute__((visibility("hidden"))) void simt_preempted();
@@ -75,9 +77,9 @@ __attribute__((visibility("hidden"), noreturn)) void simt_leave() {
 }
 }
 
-// On top of the stack: the address at which to continue, and 128 bytes above it
-// the stack of the interrupted code, which may be using those bytes (the red
-// zone).
+// The top of the stack holds the address at which to continue. The stack of the
+// interrupted code is 128 bytes above it, since that code may be using those
+// bytes (the red zone).
 asm(R"(
     .text
     .p2align 4
@@ -167,7 +169,7 @@ void prepare_preemption() {
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
     asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
     const unsigned parts = a & WANTED;
-    uint64_t size = 512 + 64; // x87, SSE; the header
+    uint64_t size = 512 + 64; // x87, SSE, and the header
     for (unsigned part = 2; part < 8; part++) {
         if (!(parts >> part & 1)) continue;
         if (!__get_cpuid_count(13, part, &a, &b, &c, &d)) return;
@@ -194,7 +196,8 @@ static _Unwind_Reason_Code change_return(struct _Unwind_Context *frame,
                                          void *raw) {
     const Text *text = (const Text *)raw;
     const uintptr_t code = _Unwind_GetIP(frame);
-    if (code - text->start >= text->size) return _URC_NO_REASON; // continue
+    // This frame is not in the text, so continue with the next.
+    if (code - text->start >= text->size) return _URC_NO_REASON;
     uintptr_t *slot = (uintptr_t *)_Unwind_GetCFA(frame) - 1;
     if (worker_at((uintptr_t)slot) && *slot == code)
         *slot = (uintptr_t)simt_returned;
@@ -202,8 +205,8 @@ static _Unwind_Reason_Code change_return(struct _Unwind_Context *frame,
 }
 
 void stop_at_return(const Text *text) {
-    // The frames below, of the handler and of the library, have tables for
-    // exceptions; reading those allocates and locks nothing.
+    // The frames below, those of the handler and of the library, have exception
+    // tables. Reading these allocates nothing and takes no lock.
     _Unwind_Backtrace(change_return, (void *)text);
 }
 #else

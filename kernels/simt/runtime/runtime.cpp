@@ -1,4 +1,4 @@
-/* runtime.cpp -- launches: their checks, their order, the state that
+/* runtime.cpp -- launches: their checks, their order, and the state that
  * remains. */
 #include <sched.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ inline namespace asm_fibers {
 enum {
     MAX_WORKERS = 1024,
     CHUNKS_PER_WORKER = 16,
-    COOPERATIVE_BLOCKS = 64 // one system thread each: more are slow
+    COOPERATIVE_BLOCKS = 64 // each takes a system thread, and many are slow
 };
 
 static std::atomic<int> wanted_threads, order_of_turns;
@@ -51,8 +51,8 @@ bool asked(Kernel *kernel) {
 }
 
 Kernel *kernel_of(const void *function) {
-    // Every kernel begins with asked(), before it touches its parameters, so it
-    // may be called without any.
+    // Every kernel begins with asked(), before it uses its parameters, so it
+    // may be called without arguments.
     Kernel *kernel = 0;
     asking = &kernel;
     if (function) ((void (*)())(uintptr_t)function)();
@@ -75,7 +75,7 @@ static bool within(dim3 dim, unsigned x, unsigned y, unsigned z) {
            dim.z <= z;
 }
 
-/* Return the error with which a GPU refuses such a launch. */
+/* Return the error with which a GPU would reject such a launch. */
 static cudaError_t check(const Kernel *kernel, const Launch *launch) {
     const dim3 block = launch->block;
     const size_t most = kernel->max_dynamic_shared ? kernel->max_dynamic_shared
@@ -121,7 +121,8 @@ static void refuse_call(const Kernel *kernel) {
     report_fault(&fault);
 }
 
-/* Return as many workers as there is work for: waking one takes some 10 us. */
+/* Return only as many workers as there is work for, since waking one takes
+ * about 10 us. */
 static int workers_for(const Job *job) {
     if (job->cooperative) return (int)job->blocks;
     const uint64_t threads =
@@ -140,7 +141,7 @@ static void fill(Job *job, Kernel *kernel, const Launch *launch) {
     job->order = order_of_turns;
     job->blocks = (uint64_t)job->grid.x * job->grid.y * job->grid.z;
     const unsigned number = ++launches;
-    job->number = number ? number : ++launches; // 0 is no launch
+    job->number = number ? number : ++launches; // 0 means no launch
     latest = kernel->name;
     job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
     job->shared_gaps = 0;
@@ -153,7 +154,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
                     Launch *launch) {
     std::lock_guard<std::mutex> guard(launching());
     if (!own_worker()) return refuse(kernel, launch, cudaErrorMemoryAllocation);
-    static Job job; // one at a time, and no constructor per launch
+    static Job job; // one launch runs at a time, and none needs a constructor
     fill(&job, kernel, launch);
     job.body = calls->run;
     job.closure = closure;
@@ -170,13 +171,14 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     watch_launch(&job);
     if (kernel->checked) check_begin_launch(&job);
     run_job(&job, workers);
-    unwatch_launch(); // this also releases faults, sooner or later
+    unwatch_launch(); // this also releases the fault handlers eventually
     simt_watch_end();
     if (kernel->checked) check_end_launch(&job);
     if (job.failed) report_fault(&job.fault);
 }
 
-/* Keep a copy of the launch for the graph into which its stream is captured. */
+/* Keep a copy of the launch for the graph into which its stream is being
+ * captured. */
 static void record(const Capture *to, Kernel *kernel, const Closure *calls,
                    const void *closure, Launch *launch) {
     Recorded *recorded = new (std::nothrow) Recorded();

@@ -1,11 +1,11 @@
 /* signals.cpp -- turns the faults of a kernel's thread into its launch's fault.
  *
- * While a launch runs, the signals of faults are ours; and for some
- * milliseconds after, since installing and removing five handlers would double
- * the cost of a short launch (watchdog.cpp). If the stack pointer is on a
- * fiber, the handler records what happened and makes the thread continue in
- * land(), at the top of its own stack: it never returns to its old place. All
- * other signals go to the previously installed handler. */
+ * The runtime handles the signals of faults while a launch runs, and for some
+ * milliseconds after it, since installing and removing five handlers would
+ * double the cost of a short launch (watchdog.cpp). If the stack pointer is on
+ * a fiber, the handler records the fault and makes the thread continue in
+ * land(), at the top of its stack; the thread never returns to its old place.
+ * All other signals go to the previously installed handler. */
 #include "signals.h"
 
 #include <pthread.h>
@@ -44,9 +44,9 @@ void hook(Hook *hook, bool polite) {
         sigaction(hook->number, &old, 0);
     } else if (!is_ours(hook, &old)) {
         hook->later = old;
-        // Hooked but not on top: this handler was installed over ours, and
-        // calls ours. If it were below as well, they would call each other
-        // forever.
+        // The hook is installed but not on top: this handler was installed over
+        // the hook, and calls it. If it were below as well, the two would call
+        // each other forever.
         if (!hook->hooked) hook->below = old;
         hook->hooked = true;
         hook->passed = false;
@@ -58,8 +58,8 @@ void unhook(Hook *hook) {
     struct sigaction old;
     sigaction(hook->number, &hook->later, &old);
     if (!is_ours(hook, &old))
-        sigaction(hook->number, &old, 0); // another's handler: not ours to
-                                          // remove
+        sigaction(hook->number, &old, 0); // another handler is on top and must
+                                          // not be removed
     else
         hook->hooked =
             memcmp(&hook->later, &hook->below, sizeof hook->later) != 0;
@@ -67,15 +67,15 @@ void unhook(Hook *hook) {
 
 void chain(Hook *hook, siginfo_t *info, void *context) {
     const int number = hook->number;
-    // A handler installed after ours comes first, but only once: it may call
-    // ours in turn.
+    // A handler that was installed after the hook comes first, but only once,
+    // since it may call the hook again.
     const struct sigaction *below = hook->passed ? &hook->below : &hook->later;
     hook->passed = true;
     if (below->sa_flags & SA_SIGINFO) {
         below->sa_sigaction(number, info, context);
     } else if (is_plain(below, SIG_DFL) || is_plain(below, SIG_IGN)) {
-        // A fault happens again when we return, and is then treated as without
-        // us; a signal that was sent must be sent again.
+        // A fault happens again when the handler returns, and is then handled
+        // as without the hook. A signal that was sent must be sent again.
         const bool sent = info->si_code <= 0 || number == SIGINT;
         if (sent && is_plain(below, SIG_IGN)) return;
         sigaction(number, below, 0);
@@ -86,7 +86,7 @@ void chain(Hook *hook, siginfo_t *info, void *context) {
 }
 
 #if SIMT_SIGNALS
-/* ---- where a fault lands ------------------------------------------------ */
+/* ---- the code after a fault ---------------------------------------------- */
 
 static bool in_guard(const Fiber *self, uintptr_t address) {
     const uintptr_t slot = (uintptr_t)self & ~(uintptr_t)(SIMT_STACK - 1);
@@ -124,9 +124,10 @@ static void note_address(Worker *worker, Fiber *self) {
     fault->write = got->write;
 }
 
-/* Where the thread continues after a fault. */
+/* Called on the thread's stack after a fault, instead of the interrupted
+ * code. */
 static void land() {
-    announce_start(here()); // no code uses the frames below any more
+    announce_start(here()); // the frames below are no longer used
     Worker *worker = this_worker;
     Fiber *self = here();
     clean_processor(worker->modes);
@@ -176,7 +177,7 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = false;
     if (number != SIGSEGV || !address_unknown(context)) return;
     const uintptr_t address = operand_address(context, &got->write);
-    const uintptr_t high = address >> 47; // an address has 48 bits, or 57
+    const uintptr_t high = address >> 47; // an address has 48 or 57 bits
     got->address = address;
     got->misaligned = address % 16 && (high == 0 || high == 0x1ffff);
     got->unknown = !got->misaligned;
@@ -184,8 +185,8 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
 
 /* Return an address on the stack of the interrupted thread. Code that makes
  * room for a large array moves its stack pointer by a page and then touches
- * that page's upper end: when it hits the guard, the pointer is already
- * below. */
+ * that page's upper end. When it hits the guard page, the pointer is already
+ * below the page. */
 static uintptr_t stack_of(const siginfo_t *info, const ucontext_t *context) {
     const uintptr_t at = stack_pointer(context);
     const uintptr_t touched = (uintptr_t)info->si_addr;
@@ -200,7 +201,7 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
     ucontext_t *context = (ucontext_t *)raw;
     const uintptr_t at = stack_of(info, context);
     Worker *worker = worker_at(at);
-    // Another process may have sent it: then it is meant for this process.
+    // If another process sent the signal, it is meant for the whole process.
     const bool mine = info->si_code > 0 ||
                       (info->si_code == SI_TKILL && info->si_pid == getpid());
     if (!worker || !mine) return chain(hook_of(number), info, raw);
@@ -209,9 +210,11 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
     redirect(context, (uintptr_t)fiber_at(at), land);
 }
 
-/* ---- the stack that handlers run on ------------------------------------- */
+/* ---- the alternate stack for handlers
+ * -------------------------------------- */
 
-/* A fault may mean that no stack is left, so its handler has its own. */
+/* The alternate stack of a thread's handlers, since a fault may mean that the
+ * thread's stack is full. */
 struct AlternateStack {
     void *memory = 0;
     bool checked = false;
@@ -222,7 +225,7 @@ struct AlternateStack {
 void AlternateStack::provide() {
     stack_t now, ours = {};
     checked = true;
-    // Another's alternate stack is as good: Python's faulthandler has one.
+    // An existing alternate stack will do; Python's faulthandler has one.
     if (sigaltstack(0, &now) || !(now.ss_flags & SS_DISABLE)) return;
     void *got = mmap(0, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -250,7 +253,8 @@ void provide_stack() {
 static void on_host_fault(int number, siginfo_t *info, void *context);
 static Hook host_hook = {SIGSEGV, on_host_fault, {}, {}, false, false};
 
-/* Memory that the host may use has guards, too. */
+/* Handle a fault of the host: memory that the host may use has guard pages,
+ * too. */
 static void on_host_fault(int, siginfo_t *info, void *context) {
     char where[160];
     locate((uintptr_t)info->si_addr, where, sizeof where);
@@ -263,8 +267,8 @@ static bool caught; // guarded by launching()
 
 void catch_faults() {
     struct sigaction now;
-    // Still installed since the last launch, unless another handler was put on
-    // top meanwhile.
+    // The handlers remain installed since the last launch, unless another one
+    // was put on top meanwhile.
     if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
         return;
     for (Hook &each : hooks) hook(&each, false);

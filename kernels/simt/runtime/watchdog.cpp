@@ -1,17 +1,17 @@
-/* watchdog.cpp -- ends or helps launches that run for too long.
+/* watchdog.cpp -- ends or helps launches that take too long.
  *
  * One thread of the process checks the running launch every few milliseconds,
- * and sleeps when there is none. Launches pay for it with one store at their
- * beginning and one at their end. It sends SIGURG (which has no effect on code
- * that does not handle it) to the workers
+ * and sleeps when there is none. A launch costs one more store at its beginning
+ * and one at its end. The thread sends SIGURG (which has no effect on code that
+ * does not handle it) to the workers
  *   - of a launch that must end: Ctrl-C, the time limit, another worker's
- *     fault. The handler takes the worker out of its block, wherever it is.
+ *     fault. The handler takes the worker out of its block.
  *   - whose block has made no step since the last check: the running thread may
  *     be waiting, in its own loop, for another thread of its block. The handler
  *     lets the others run (preempt.cpp).
- * Both happen only if a kernel's own code was interrupted: a function of the C
- * library may hold a lock. A thread that is in one when its launch must end
- * leaves when that function returns. */
+ * Both happen only if a kernel's own code was interrupted, since a function of
+ * the C library may hold a lock. A thread inside such a function leaves its
+ * launch when the function returns. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -34,19 +34,26 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    LOOK_US = 10000,      // between two checks of a launch
+    LOOK_US = 10000,      // microseconds between two checks of a launch
     SLICE_US = 200,       // the same while threads wait for each other
-    STILL_MS = 50,        // without a step of any block: more blocks run
-    STOP_US = 1000,       // the same while a launch must end
-    HOT_LOOKS = 100,      // at that rate, after a block has made progress
-    RELEASE_LOOKS = 2,    // without a launch, before its handlers are removed
-    IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
-    STUCK_MS = 6000,      // without progress: a checked launch is ended
-    STUCK_CPU_MS = 4000,  // of CPU time in which it could have made progress
-    STUCK = 255,          // as a reason beside enum simt_fault_kind
-    GIVE_UP_LOOKS = 5000, // at a launch that does not end, before a message
-    LIFE_S = 3,           // before a program's first sign of life
-    LIFE_APART_S = 60,    // at most between two
+    STILL_MS = 50,        // milliseconds without a step of any block before
+                          // more blocks run
+    STOP_US = 1000,       // microseconds between two checks while a launch must
+                          // end
+    HOT_LOOKS = 100,      // checks at the SLICE_US rate after a block has made
+                          // progress
+    RELEASE_LOOKS = 2,    // checks without a launch before its handlers are
+                          // removed
+    IDLE_LOOKS = 50,      // checks without a launch before the watchdog sleeps
+    STUCK_MS = 6000,      // milliseconds without progress after which a checked
+                          // launch is ended
+    STUCK_CPU_MS = 4000,  // milliseconds of CPU time in which it could have
+                          // made progress
+    STUCK = 255,          // a reason in addition to enum simt_fault_kind
+    GIVE_UP_LOOKS = 5000, // checks of a launch that does not end, before a
+                          // message
+    LIFE_S = 3,           // seconds before a program's first sign of life
+    LIFE_APART_S = 60,    // maximum number of seconds between two signs
 };
 
 struct Watch {
@@ -57,11 +64,13 @@ struct Watch {
 
 static Watch *watch = new Watch; // never destroyed, like its thread
 static std::atomic<bool> awake;
-static std::atomic<unsigned> current; // the number of the running launch, or 0
-static std::atomic<unsigned> latest;  // the same, even when it is over
-static Job *job;                      // that launch
+static std::atomic<unsigned> current; // number of the running launch, or 0
+static std::atomic<unsigned> latest;  // number of the latest launch, even if it
+                                      // has ended
+static Job *job;                      // the job of that launch
 static std::atomic<int> timeout_ms;
-/* The launch that must end, and why: its number << 8 | enum simt_fault_kind. */
+/* The launch that must end, and the reason: its number << 8 | enum
+ * simt_fault_kind. */
 static std::atomic<uint64_t> request;
 
 /* ---- ends --------------------------------------------------------------- */
@@ -110,7 +119,8 @@ void leave_if_stopped(Worker *worker) {
 }
 
 #if SIMT_SIGNALS
-/* Where a thread continues if its launch must end. */
+/* Called on the thread's stack if its launch must end, instead of the
+ * interrupted code. */
 void land_stopped() {
     Worker *worker = this_worker;
     clean_processor(worker->modes);
@@ -128,11 +138,13 @@ static bool holds(const Text *text, uintptr_t address) {
     return address - text->start < text->size;
 }
 
-static Text runtime_text, kernel_text; // the extent of each one's code
+static Text runtime_text, kernel_text; // the extents of the runtime's and the
+                                       // kernel's code
 
-/* The signal is not for us: pass it to the previous handler. */
+/* Pass a signal that is not the watchdog's to the previous handler. */
 static void pass_on(siginfo_t *info, void *raw) {
-    if (info->si_code == SI_TKILL && info->si_pid == getpid()) return; // ours
+    // The watchdog itself has sent such a signal.
+    if (info->si_code == SI_TKILL && info->si_pid == getpid()) return;
     if (poke_hook.below.sa_flags & SA_SIGINFO ||
         (poke_hook.below.sa_handler != SIG_DFL &&
          poke_hook.below.sa_handler != SIG_IGN))
@@ -175,7 +187,8 @@ steps(const Worker *worker) {
         worker->epoch,          worker->meetings,
         (unsigned)worker->live, (unsigned)worker->arrived};
     uint64_t sum = 0;
-    // The worker is writing them: any mixture of old and new will do.
+    // The worker may be writing these numbers; any mixture of old and new
+    // values will do.
     for (const unsigned &part : parts)
         sum = sum * 0x9e3779b97f4a7c15u + *(const volatile unsigned *)&part;
     return sum;
@@ -189,9 +202,9 @@ static void poke(Worker *worker, unsigned number) {
     worker->looked_at.store(false);
 }
 
-/* Check one worker; return false if its block has made progress since the last
- * check. If it has not, let its other threads take turns. *wait becomes at most
- * the number of microseconds until the next check. */
+/* Check one worker, and return false if its block has made progress since the
+ * last check. If it has not, let its other threads take turns. *wait is limited
+ * to the number of microseconds until the next check. */
 static bool stands_still(Worker *worker, unsigned number, int *wait) {
     int turn = LOOK_US;
     const uint64_t now = steps(worker);
@@ -199,14 +212,16 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     if (!still) {
         worker->seen_steps = now;
         worker->turns_given = 0;
-        // A thread that waited for another soon waits for the next one.
+        // A thread that waited for another thread will soon wait for the next
+        // one.
         if (worker->hot > 0 && worker->hot--) turn = SLICE_US;
-    } else if (!worker->waiting) { // at a grid barrier
+    } else if (!worker->waiting) { // waiting at a grid barrier is normal
         worker->hot = HOT_LOOKS;
         worker->poked.store(number);
         poke(worker, number);
-        // Short turns first, since one waits for many; longer ones if that has
-        // not helped, since then they are working and lose time by it.
+        // Start with short turns, since one thread may wait for many. If that
+        // has not helped, take longer ones, since the threads are then working
+        // and lose time by turns.
         const int rounds = ++worker->turns_given / (4 * worker->threads) + 1;
         if (rounds < LOOK_US / SLICE_US) turn = rounds * SLICE_US;
     }
@@ -214,9 +229,9 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     return still;
 }
 
-/* Let threads run for which others of their block may wait; and run more
- * blocks, if all that have begun may wait for them: a GPU would run many at
- * once. Returns the microseconds until the next check. */
+/* Run threads for which others of their block may wait. If all blocks that have
+ * begun may wait for others, run more blocks, since a GPU would run many at the
+ * same time. Returns the microseconds until the next check. */
 static int share(unsigned number, long long *moved) {
     const long long now = simt_nanoseconds();
     int wait = LOOK_US, at_work = 0;
@@ -232,8 +247,8 @@ static int share(unsigned number, long long *moved) {
     return wait;
 }
 
-/* Return why the launch must end now; 0: it must not. Its first fault ends the
- * blocks of the other workers. */
+/* Return the reason why the launch must end now, or 0 if it need not. The
+ * launch's first fault ends the blocks of the other workers. */
 static int reason(unsigned number, long long since) {
     const int limit = timeout_ms.load();
     if (interrupt_seen.load()) return SIMT_FAULT_INTERRUPT;
@@ -250,7 +265,8 @@ static long long cpu_nanoseconds() {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* When a checked launch last did something that could end a thread's wait. */
+/* The last time when a checked launch did something that could end a thread's
+ * wait. */
 struct Progress {
     uint64_t seen = 0;
     long long since = simt_nanoseconds(), cpu_since = cpu_nanoseconds();
@@ -293,7 +309,7 @@ static void stop(unsigned number, int kind) {
 
 static std::atomic<bool> life_shown;
 
-/* After 3 s, 6 s, 12 s, ..., and then every minute. */
+/* Show a sign of life after 3 s, 6 s, 12 s, ..., and then every minute. */
 static void show_life() {
     static const long long begin = simt_nanoseconds();
     static long long next = LIFE_S;
@@ -315,7 +331,8 @@ static void look_after(unsigned number) {
         nap(wait);
         if (current.load() != number) return;
         if (first) {
-            // Only for launches that last: it takes some microseconds.
+            // Do this only for launches that last, since it takes some
+            // microseconds.
             find_text(&kernel_text, (void *)job->body);
             hook(&poke_hook, false);
         }
@@ -329,7 +346,7 @@ static void look_after(unsigned number) {
 
 static void release_if_idle() {
     std::unique_lock<std::mutex> guard(launching(), std::try_to_lock);
-    if (guard.owns_lock()) release_faults(); // otherwise a launch has begun
+    if (guard.owns_lock()) release_faults(); // else a launch has begun
 }
 
 static void keep_watch(Watch *mine) {
@@ -337,7 +354,7 @@ static void keep_watch(Watch *mine) {
     prepare_preemption();
     unsigned seen = 0;
     for (int idle = 0;;) {
-        if (seen != latest.load()) idle = 0; // short ones count, too
+        if (seen != latest.load()) idle = 0; // short launches count, too
         seen = latest.load();
         if (const unsigned number = current.load()) {
             look_after(number);
@@ -349,7 +366,7 @@ static void keep_watch(Watch *mine) {
         } else {
             std::unique_lock<std::mutex> guard(mine->lock);
             awake.store(false);
-            if (seen != latest.load()) awake.store(true); // one came in between
+            if (seen != latest.load()) awake.store(true); // a launch began
             mine->wake.wait(guard, [] { return awake.load(); });
             idle = 0;
         }
@@ -367,7 +384,7 @@ static void rouse() {
         std::thread(keep_watch, watch).detach();
         watch->started = true;
     } catch (const std::exception &) {
-        awake.store(false); // then no thread checks
+        awake.store(false); // from this point on, no thread checks
     }
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }

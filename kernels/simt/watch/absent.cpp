@@ -1,11 +1,12 @@
-/* absent.cpp -- lanes that a warp's call names and that do not take part.
+/* absent.cpp -- lanes that are in the mask of a warp's call but do not take
+ * part.
  *
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
  * Functions"): all lanes of the mask that have not exited make the same call,
  * and a shuffle that reads from a lane outside the call gets an undefined
- * value. So two events are findings: a lane of the mask reached the kernel's
- * end by another path, and a shuffle reads a lane that is not there. The
- * sentences are those of lib/weft/pykernel/sim/warp.py. */
+ * value. So two events are findings: a lane of the mask has reached the
+ * kernel's end by another path, or a shuffle reads a lane that does not take
+ * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
 namespace simt {
@@ -17,11 +18,11 @@ inline namespace asm_fibers {
 
 namespace {
 
-/* The lanes that meet, and those that do not. */
+/* A call of a warp: the lanes that take part, and those that do not. */
 struct Call {
     Checker *checker;
     const Warp *warp;
-    unsigned group, mask, first; /* first: the number of the warp's thread 0 */
+    unsigned group, mask, first; /* first: the index of lane 0's thread */
 
     unsigned threads() const { return (unsigned)checker->worker->threads; }
     bool exists(unsigned lane) const { return first + lane < threads(); }
@@ -45,7 +46,7 @@ void tell(const Call &call, unsigned lane, const std::string &rest) {
     add_finding(job, found);
 }
 
-/* Why a lane is not there. */
+/* Return the reason why a lane does not take part. */
 std::string reason(const Call &call, unsigned lane) {
     char text[80];
     if (!call.exists(lane))
@@ -60,9 +61,10 @@ std::string reason(const Call &call, unsigned lane) {
     return text;
 }
 
-/* Whether the value that the lane reads makes its result wrong. In a sum over
- * the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the group
- * and nobody uses their sums; but every lane may use the group's own end. */
+/* Return whether the value that the lane reads makes its result wrong. In a sum
+ * over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
+ * group, but nothing uses their sums. However, every lane may use the group's
+ * result. */
 bool is_misled(const Call &call, unsigned lane) {
     const unsigned source = call.warp->source[lane];
     if (call.group >> source & 1) return false;

@@ -1,6 +1,7 @@
-/* watch/async_copies.cpp -- the bytes of shared memory that are under way. They
- * are marked when a thread requests a copy, and freed when it has waited. Any
- * access in between races with the copy, whatever barriers there are. */
+/* watch/async_copies.cpp -- the bytes of shared memory that asynchronous copies
+ * are accessing. They are marked when a thread requests a copy, and released
+ * when a thread has waited for it. Any access in between races with the copy,
+ * regardless of barriers. */
 #include "async_copies.h"
 
 #include "counters.h"
@@ -24,7 +25,8 @@ static Checker *checker_here() {
     return checker && running_checker() ? checker : 0;
 }
 
-/* The tally of the running block; NULL: its costs are not counted. */
+/* Return the tally of the running block, or NULL if its costs are not
+ * counted. */
 static Tally *tally_here() {
     const Checker *checker = checker_here();
     return checker && checker->log_on ? checker->log.tally : 0;
@@ -32,7 +34,7 @@ static Tally *tally_here() {
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* An access by the running thread, from code that continues at `pc`. */
+/* Record an access by the running thread, from code that continues at `pc`. */
 static void touch(const void *at, size_t bytes, const void *pc, Mark mark) {
     switch (bytes) {
     case 4: return hook<4>(at, pc, mark);
@@ -50,7 +52,8 @@ void checked_put(void *at, size_t bytes) {
     touch(at, bytes, __builtin_return_address(0), WRITING);
 }
 
-/* The states of its bytes; NULL: they are not in shared memory. */
+/* Return the states of the operation's bytes, or NULL if they are not in shared
+ * memory. */
 static uint8_t *states_of(const Checker *checker, const Later *later) {
     const uintptr_t offset = (uintptr_t)later->shared - checker->shared;
     if (!later->bytes || offset >= SHADOWED - later->bytes) return 0;
@@ -88,9 +91,10 @@ void checked_bulk(Later *later, const void *barrier) {
     later_bulk(later, barrier);
 }
 
-/* ---- carrying them out -------------------------------------------------- */
+/* ---- performing the operations
+ * -------------------------------------------- */
 
-/* One access to shared memory, attributed to the line that requested
+/* Record one access to shared memory, attributed to the line that requested
  * `later`. */
 static void access_at(Checker *checker, Fiber *self, const Later *later,
                       uintptr_t address, unsigned size, Mark mark) {
@@ -110,7 +114,8 @@ static void access_at(Checker *checker, Fiber *self, const Later *later,
     if (checker->races_on) races_access(checker, self, it);
 }
 
-/* Its bytes are no longer under way: they are read or written now. */
+/* Mark the operation's bytes as no longer in flight: they are read or written
+ * now. */
 static void end(Checker *checker, Fiber *self, const Later *later, Mark mark,
                 State under_way) {
     uint8_t *states = states_of(checker, later);
@@ -142,7 +147,8 @@ CheckedUnseen::~CheckedUnseen() {
 
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
     if (errand == PRODUCTS) {
-        // Watched, as the thread's own access: the operands are on its stack.
+        // The operands are copied to the thread's stack, so that accesses to
+        // them are watched as the thread's.
         enum { MOST = 256 };
         alignas(16) char mine[MOST];
         memcpy(mine, later, later->size < MOST ? later->size : (size_t)MOST);
@@ -164,8 +170,8 @@ void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
 }
 
 void check_land(Checker *checker, Bulk *bulk, const void *phase) {
-    // Run as the requesting thread, which may have ended. Whoever waits for the
-    // phase is then ordered after this copy, and after no other one.
+    // Run as the requesting thread, which may have ended. A thread that waits
+    // for the phase is then ordered after this copy, and after no other one.
     Fiber issuer = *here();
     issuer.thread = bulk->thread;
     const bool ordered = checker->races_on && !checker->races.off;
@@ -178,7 +184,7 @@ void check_land(Checker *checker, Bulk *bulk, const void *phase) {
 
 /* ---- findings ----------------------------------------------------------- */
 
-/* The operation that has an address under way. */
+/* A search for the operation that is accessing an address. */
 struct Search {
     uintptr_t address;
     const Later *found;
@@ -236,7 +242,7 @@ void check_not_waited(Worker *worker) {
     auto tell = [&](const Later *later, const Thread &who) {
         if (later->act) tell_not_waited(checker, later, who.index);
     };
-    // Copies by cp.async that run ahead past the end do no harm.
+    // Copies by cp.async that are still in flight at the end do no harm.
     for (Errand errand : {STORES, PRODUCTS}) each_pending(worker, errand, tell);
     for (Bulk *bulk = worker->bulks; bulk; bulk = bulk->next)
         tell(bulk->later(), bulk->thread);

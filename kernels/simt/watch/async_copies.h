@@ -1,5 +1,5 @@
-/* watch/async_copies.h -- how the watch build checks copies that are under
-   way. */
+/* watch/async_copies.h -- the watch build's checks of copies that are in
+   flight. */
 #ifndef SIMT_CHECK_LATER_H
 #define SIMT_CHECK_LATER_H
 #include "../runtime/asynchronous.h"
@@ -16,8 +16,8 @@ inline namespace asm_fibers {
  * for. */
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later);
 void check_land(Checker *checker, Bulk *bulk, const void *phase);
-/* The block is over: report each operation that still needs its shared memory
- * or its threads and that nobody has waited for. */
+/* Report, at the end of the block, each operation that still needs the block's
+ * shared memory or threads and for which no thread has waited. */
 void check_not_waited(Worker *worker);
 
 } // namespace

@@ -1,5 +1,6 @@
-/* atomics.cpp -- the hooks for __atomic builtins in instrumented code, the
- * host's code too. Each is one access, followed by the operation itself. */
+/* atomics.cpp -- the hooks for __atomic builtins in instrumented code,
+ * including the host's code. Each is one access, followed by the operation
+ * itself. */
 #include "counters.h"
 #include "hooks.h"
 
@@ -12,12 +13,12 @@ static constexpr Mark STORE = {ATOMIC, EFFECT_WRITES, false, true};
 
 #define SIMT_PC __builtin_return_address(0)
 
-/* For the watchdog: a thread that only spins changes nothing. */
+/* Count a change for the watchdog: a thread that only spins changes nothing. */
 static void note_change(bool changed) {
     if (Checker *checker = changed ? running_checker() : 0) checker->changes++;
 }
 
-/* A load or a store that is atomic. */
+/* Handle a load or a store that is atomic. */
 template <unsigned size>
 SIMT_INLINE void hook_single(const volatile void *at, const void *pc, Mark mark,
                              int order) {
@@ -104,7 +105,8 @@ void __tsan_atomic_signal_fence(int) {}
 }
 #pragma GCC visibility pop
 
-/* ---- the parts of atomicAdd(float *) and its like ------------------------ */
+/* ---- the parts of atomicAdd(float *) and similar functions
+ * ----------------- */
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -1,9 +1,9 @@
-/* blanks.cpp -- reads of bytes that nobody has written yet.
+/* blanks.cpp -- reads of bytes that no thread has written yet.
  *
  * Whether another thread writes them before the next barrier depends on the
- * order in which threads run; that is a race, and is reported as one. So such a
- * read is reported only at the barrier, or at the launch's end for global
- * memory. */
+ * order in which threads run. If one does, that is a race, and is reported as
+ * one. So such a read is reported only at the barrier, or at the launch's end
+ * for global memory. */
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -23,10 +23,10 @@ struct Blank {
     Access access;
     uint3 block;
     Thread thread;
-    bool own; /* written by the same thread since */
+    bool own; /* whether the same thread has written it since */
 };
 
-/* By offset. */
+/* The blank reads by offset. */
 struct Blanks {
     std::unordered_map<uintptr_t, std::vector<Blank>> shared, global;
     std::unordered_map<uintptr_t, std::vector<Blank>> &of(Space space) {
@@ -69,9 +69,9 @@ void note_first_write(Checker *checker, const Fiber *self,
     }
 }
 
-/* Whether no other thread has written any of its bytes by now. A volatile read
- * does not race with such a write, but it did read bytes that nobody had
- * written. */
+/* Return whether no other thread has written any of its bytes by now. A
+ * volatile read does not race with such a write, but it did read bytes that had
+ * not been written. */
 static bool is_blank(const Checker *checker, const Blank &blank) {
     if (blank.own || blank.access.is_volatile) return true;
     const uint8_t *states =
@@ -85,7 +85,8 @@ void tell_blanks(Checker *checker, Space space) {
     if (!checker->blanks) return;
     auto &all = checker->blanks->of(space);
     if (all.empty()) return;
-    // Lowest address first: of one thread's reads, that one is reported.
+    // Sort by address, so that the read at the lowest address of a thread is
+    // reported.
     std::map<uintptr_t, const std::vector<Blank> *> sorted;
     for (const auto &entry : all) sorted[entry.first] = &entry.second;
     for (const auto &entry : sorted)

@@ -2,10 +2,10 @@
  * among them.
  *
  * A release is recorded with its variable. An acquisition is recorded with its
- * block: which variable, and how many releases it had by then. To decide
- * whether an access of another block came before, the search goes back from the
- * acquisitions of this block. If in doubt the answer is yes: no false
- * alarms. */
+ * block, its variable, and the number of releases that the variable had by
+ * then. To decide whether an access of another block came before, the search
+ * goes back from the acquisitions of the running block. If in doubt the answer
+ * is yes, which avoids false alarms. */
 #include "block_signals.h"
 
 namespace simt {
@@ -16,32 +16,34 @@ inline namespace asm_fibers {
 #endif
 
 enum {
-    MOST = 1 << 22,    // releases and acquisitions of a launch
-    LONGEST = 1 << 12, // releases by one block on one variable that are
-                       // examined
+    MOST = 1 << 22,    // maximum number of releases and acquisitions of a
+                       // launch
+    LONGEST = 1 << 12, // maximum number of releases examined for one block and
+                       // variable
 };
 
 struct Release {
     uint64_t block;
-    int previous; // of this block on this variable; -1: none
+    int previous; // previous release of this block on this variable; -1: none
     unsigned base, interval;
     Told told;
     Clock fenced;
-    size_t heard; // by its block until then
+    size_t heard; // number of its block's acquisitions until then
 };
 
 struct Heard {
     Variable variable;
-    unsigned releases; // of it that were seen
+    unsigned releases; // number of the variable's releases that were seen
     unsigned thread, id;
 };
 
-struct Spoken { // on one variable
+struct Spoken { // the releases of one variable
     std::vector<Release> releases;
-    std::unordered_map<uint64_t, int> last; // of each block
+    std::unordered_map<uint64_t, int> last; // index of each block's last
+                                            // release
 };
 
-struct Listener { // a block
+struct Listener { // the acquisitions of a block
     std::vector<Heard> heard;
     size_t changes = 0;
 };
@@ -52,7 +54,7 @@ static struct Grid {
     size_t entries = 0;
     std::unordered_map<Variable, Spoken> spoken;
     std::unordered_map<uint64_t, Listener> listeners;
-} *const grid = new Grid(); // never destroyed: workers may outlive us
+} *const grid = new Grid(); // never destroyed: workers may outlive it
 
 void sync_begin_launch() { sync_end_launch(); }
 
@@ -92,7 +94,7 @@ void begin_reading(Checker *checker, Variable first, unsigned words,
     sync.reader_id = current_id(checker->races, me);
 }
 
-/* The caller holds the lock. */
+/* Record an acquisition of the variable. The caller must hold the lock. */
 static void hear(const Races &races, Variable variable) {
     const Sync &sync = *races.sync;
     auto found = grid->spoken.find(variable);
@@ -126,7 +128,7 @@ void finish_reading(Checker *checker) {
 
 /* ---- searching ---------------------------------------------------------- */
 
-/* Whether the release covers this access of its block. */
+/* Return whether the release covers this access of its block. */
 static bool covers(const Release &release, Mention m) {
     const Told &told = release.told;
     const unsigned id = id_of(m), thread = thread_of(m);
@@ -135,19 +137,22 @@ static bool covers(const Release &release, Mention m) {
     if (thread / WARP == told.thread / WARP && id < told.warp) return true;
     if (told.all && id < (*told.all)[thread]) return true;
     if (release.fenced && id < (*release.fenced)[thread]) return true;
-    // An atomic is in order without a fence.
+    // An atomic is ordered without a fence.
     if (!(m & UPDATED)) return false;
     return id < release.interval ||
            (thread == told.thread && id <= told.update);
 }
 
-/* A search that starts from the acquisitions the running thread can see. */
+/* A search that starts from the acquisitions that the running thread can
+ * see. */
 struct Search {
     Mention wanted;
-    uint64_t block; // whose access it is
+    uint64_t block; // the block that made the access
     std::vector<std::pair<Variable, unsigned>> open;
-    std::unordered_map<Variable, unsigned> seen; // releases of it
-    std::unordered_map<uint64_t, size_t> asked;  // what blocks had acquired
+    std::unordered_map<Variable, unsigned> seen; // number of its releases seen,
+                                                 // for each variable
+    std::unordered_map<uint64_t, size_t> asked;  // number of acquisitions
+                                                 // examined, for each block
 
     void ask(Variable variable, unsigned releases) {
         unsigned &known = seen[variable];
@@ -201,7 +206,7 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
     const Races &races = checker->races;
     const unsigned me = self->thread.linear;
     std::lock_guard<std::mutex> guard(grid->lock);
-    if (grid->entries > MOST) return true; // too many to judge
+    if (grid->entries > MOST) return true; // there are too many to judge
     auto found = grid->listeners.find(races.block);
     if (found == grid->listeners.end()) return false;
     const Listener &listener = found->second;

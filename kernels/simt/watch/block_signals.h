@@ -1,5 +1,5 @@
-/* block_signals.h -- order between blocks that synchronize through variables in
- * global memory. */
+/* block_signals.h -- the order between blocks that synchronise through
+ * variables in global memory. */
 #ifndef SIMT_CHECK_TOLD_H
 #define SIMT_CHECK_TOLD_H
 #include "sync.h"
@@ -15,15 +15,15 @@ SIMT_INLINE Variable variable_of(const Access &access) {
     return (access.offset & ~(uintptr_t)3) | (access.space == SHARED);
 }
 
-/* A thread writes a variable after a fence. The write releases all that its
- * block did below the id `base`; fenced: such an id for each thread, or
- * NULL. */
+/* Record that a thread writes a variable after a fence. The write releases all
+ * accesses of its block below the id `base`. fenced: such an id for each
+ * thread, or NULL. */
 void tell_grid(Checker *checker, Variable variable, const Told &told,
                unsigned base, const Clock &fenced);
 
-/* A thread is about to read variables, `words` words of memory. Which releases
- * it sees is fixed after the read: at the latest when something depends on
- * it. */
+/* Record that a thread is about to read variables, `words` words of memory. The
+ * releases that it sees are determined after the read, at the latest when
+ * something depends on them. */
 void begin_reading(Checker *checker, Variable first, unsigned words,
                    unsigned me);
 void finish_reading(Checker *checker);

@@ -1,4 +1,5 @@
-/* cells.cpp -- one access, and the cells of the words or bytes it touches. */
+/* cells.cpp -- the checks of one access against the cells of the words or bytes
+ * that it touches. */
 #include <sched.h>
 
 #include "sync.h"
@@ -10,10 +11,11 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* How an access counts. A volatile one counts like an atomic load or store. */
+/* The ways in which an access counts. A volatile access counts like an atomic
+ * load or store. */
 enum Way { PLAIN_READ, WEAK_READ, PLAIN_WRITE, UPDATE };
 
-/* The values that stay the same over the words of an access. */
+/* The values that are the same for all words of one access. */
 struct Judge {
     Checker *checker;
     Fiber *self;
@@ -40,13 +42,13 @@ static bool is_own(const Judge &j, Mention m) {
     return j.shared || is_own(j.checker, id_of(m));
 }
 
-/* Whether an access of the running block came before the current one. */
+/* Return whether an access of the running block came before the current one. */
 static bool own_before(const Judge &j, Mention m) {
     const unsigned thread = thread_of(m);
     return thread == j.me || id_of(m) < known(*j.races, j.me, thread);
 }
 
-/* The same for any access; false if that would take a long search. */
+/* Return the same for any access, or false if that would take a long search. */
 static bool soon_before(const Judge &j, Mention m) {
     return !is_live(j, m) || (is_own(j, m) && own_before(j, m));
 }
@@ -88,8 +90,9 @@ static void require_before(Judge &j, Mention m) {
 
 /* ---- two writes --------------------------------------------------------- */
 
-/* Another worker may be about to write these bytes: it has recorded its write,
- * and its store follows a few instructions later. */
+/* Wait until another worker that may be about to write these bytes has stored
+ * them. It has recorded its write, and the store follows a few instructions
+ * later. */
 static void wait_for_store(const Judge &j, Mention m) {
     const volatile uint8_t *at = (const volatile uint8_t *)j.access->address;
     const uint8_t before = *at;
@@ -97,8 +100,8 @@ static void wait_for_store(const Judge &j, Mention m) {
         if (i % 16 == 15) sched_yield();
 }
 
-/* Two threads write the bytes `mask` of the access in no order. That is
- * harmless if they write the same values. */
+/* Note that two threads write the bytes `mask` of the access and nothing orders
+ * the writes. That is harmless if they write the same values. */
 static void doubt(Judge &j, Mention earlier, unsigned mask) {
     Races &races = *j.races;
     Doubt &doubt = races.doubt;
@@ -150,7 +153,7 @@ static void note_read(Judge &j, const Cells &cells, size_t i, bool weak) {
         return;
     }
     const Mention apart = distance(j, read, now);
-    if (read & WEAK && !weak) { // the plain one says more
+    if (read & WEAK && !weak) { // a plain read takes precedence
         put_at(cells.others[i], read & ~(Mention)DISTANCE);
         put_at(cell.read, now | apart);
     } else if (!other || apart > far || (other & WEAK && !weak)) {
@@ -170,7 +173,7 @@ static void note_update(const Judge &j, Updates &updates) {
         put_at(updates.second, now);
 }
 
-/* Every reader must be ordered before the write that comes now. */
+/* Check that every reader is ordered before the current write. */
 static void check_readers(Judge &j, const Cells &cells, size_t i, bool weakly) {
     const Mention read = look_at(cells.cells[i].read);
     if (!is_live(j, read)) return;
@@ -198,8 +201,8 @@ static void write_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
     if (is_live(j, look_at(cell.read))) put_at(cell.read, 0);
 }
 
-/* The read that a thread makes before a swap: `*p` of a loop around
-   atomicCAS(p, ...). */
+/* Note the read that a thread makes before a swap, such as `*p` in a loop
+   around atomicCAS(p, ...). */
 static void note_look(const Judge &j, const Cells &cells, size_t i) {
     const Mention read = look_at(cells.cells[i].read);
     const Mention other = read & DISTANCE ? look_at(cells.others[i]) : 0;
@@ -241,7 +244,7 @@ static void read_cell(Judge &j, const Cells &cells, size_t i, bool weak) {
     note_read(j, cells, i, weak);
 }
 
-/* mask: the bytes of the access that this cell covers. */
+/* Judge one cell. mask: the bytes of the access that this cell covers. */
 static void judge_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
     switch (j.way) {
     case PLAIN_READ: read_cell(j, cells, i, false); break;
@@ -253,8 +256,8 @@ static void judge_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
 
 /* ---- words and bytes ---------------------------------------------------- */
 
-/* From now on each byte of a word has its own cell, until these entries are
- * old. */
+/* Split a word: from now on each of its bytes has a separate cell, until these
+ * entries are old. */
 static void split_word(const Judge &j, const Cells &words, const Cells &bytes,
                        size_t word) {
     const Cell cell = {look_at(words.cells[word].write),

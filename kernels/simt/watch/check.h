@@ -1,21 +1,21 @@
-/* check.h -- the watch build: declarations that the parts of kernels/simt/watch
- * share.
+/* check.h -- the watch build: declarations shared by the parts of
+ * kernels/simt/watch.
  *
  * Code compiled with SIMT_CHECK calls a hook before each of its loads, stores
  * and atomics (hooks.cpp). g++'s -fsanitize=thread inserts the calls; libtsan,
  * which defines those functions, is not linked. Plain code never calls them,
- * and both kinds run on this one runtime.
+ * and both kinds of code run on the same runtime.
  *
  *     hooks.*, plain.h, atomics.cpp        the hooks of instrumented code ...
  *     ubsan.*, undefined.cpp               ... for an index, a shift, a cast
  *     library.cpp                          ... for malloc() and so on
- *     engine.cpp, meetings.cpp             barriers and the like, out of line
- *     absent.cpp                           lanes that do not come to them
+ *     engine.cpp, meetings.cpp             barriers and similar, out of line
+ *     absent.cpp                           lanes that do not reach them
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
- *     memory.*, variables.cpp              which bytes may be touched
+ *     memory.*, variables.cpp              bytes that may be accessed
  *     judge.cpp, blanks.cpp                errors of a single access
- *     async_copies.*                       copies that are not waited for
+ *     async_copies.*                       copies without a wait
  *     races.*, cells.cpp, sync.*           accesses that nothing orders
  *     block_signals.*                      the order between blocks
  *     race_findings.cpp                    the sentence about a race
@@ -41,8 +41,8 @@ inline namespace asm_fibers {
 enum Kind : uint8_t { READ, WRITE, ATOMIC };
 enum Space : uint8_t { GLOBAL, SHARED, LOCAL, OTHER };
 
-/* What an access does to its bytes. An atomic may only read, or only write, or
- * write only if the bytes still hold the expected value. */
+/* The effects of an access on its bytes. An atomic may only read, or only
+ * write, or write only if the bytes still hold the expected value. */
 enum Effect : uint8_t {
     EFFECT_READS = 1,
     EFFECT_WRITES = 2,
@@ -50,20 +50,20 @@ enum Effect : uint8_t {
     EFFECT_SWAPS = 7
 };
 
-/* A place in a program's code that accesses memory. */
+/* A place in a program's code that accesses memory; its pc identifies it. */
 struct Site {
     const void *pc; /* the return address of its hook call */
-    uint8_t size;   /* bytes; 0: they vary */
+    uint8_t size;   /* in bytes; 0: accesses vary in size */
     Kind kind;
     bool is_volatile;
 };
 
-enum { MAX_SITES = 1 << 16 }; /* number 0 is no place */
+enum { MAX_SITES = 1 << 16 }; /* number 0 means no place */
 
-/* One access by one thread. `offset` counts from the start of the space's
+/* One access by one thread. `offset` is in bytes from the start of the space's
  * shadows: for SHARED from the block's shared memory, for GLOBAL from the
- * arena. Memory outside of the arena (__device__ variables and the like) has a
- * range of the arena as its stand-in, whose bytes nobody uses. */
+ * arena. Memory outside the arena (such as __device__ variables) is represented
+ * by a range of the arena whose bytes are not used. */
 struct Access {
     uintptr_t address, offset;
     unsigned size, site;
@@ -71,7 +71,7 @@ struct Access {
     bool is_volatile;
     Space space;
     Effect effect;
-    uint8_t order; /* of an atomic: __ATOMIC_RELAXED, ... */
+    uint8_t order; /* for an atomic: __ATOMIC_RELAXED, ... */
 };
 
 } // namespace
@@ -89,26 +89,30 @@ inline namespace asm_fibers {
 
 enum { SITE_CACHE = 1024, SHADOWED = 512 << 10 /* bytes of shared memory */ };
 
-/* Where a thread waits at a barrier, and how it ended. */
+/* The place where a thread waits at a barrier, or how the thread ended. */
 struct Arrival {
     const void *pc;
-    const char *file; /* NULL: not known */
+    const char *file; /* NULL: unknown */
     unsigned line, epoch;
-    const void *met; /* where it waits for lanes of its warp; NULL: not known */
-    bool left;       /* since then, a function of the device before its end */
-    bool ended;      /* came to the end of the kernel, and did not leave */
+    const void *met; /* where it waits for lanes of its warp; NULL: unknown */
+    bool left;       /* whether it has since left a device function before that
+                      * function's end */
+    bool ended;      /* whether it has reached the end of the kernel without
+                      * leaving early */
 };
 
-/* The barriers that a block has passed, and how often at each line. This counts
- * the turns of a loop, so an access after a barrier can be assigned to its
- * turn. */
+/* The barriers that a block has passed, with the number of passes for each
+ * line. These numbers count the iterations of a loop, so an access after a
+ * barrier can be assigned to its iteration. */
 struct Barriers {
     enum { MOST = 16 };
-    unsigned count; /* of lines; above MOST: there were more */
-    unsigned last;  /* the one that it has left last, if there is any */
+    unsigned count; /* number of lines; above MOST, further lines were not
+                     * kept */
+    unsigned last;  /* index of the barrier that it left last, if any */
     const char *file[MOST];
     unsigned line[MOST], visits[MOST];
-    unsigned before[MOST][MOST]; /* [i][j]: visits[j] when it was last at i */
+    unsigned before[MOST][MOST]; /* [i][j]: visits[j] at the time when it was
+                                  * last at i */
 };
 
 /* The state of one worker while it runs the blocks of an instrumented
@@ -116,20 +120,22 @@ struct Barriers {
 struct Checker {
     Worker *worker;
     Job *job;
-    unsigned number; /* of this checker, 0, 1, ...: one for each worker */
+    unsigned number; /* number of this checker; each worker has one */
     bool races_on, log_on;
     uintptr_t shared;              /* Block::shared */
-    uint8_t *shared_states;        /* SHADOWED of them, enum State */
+    uint8_t *shared_states;        /* SHADOWED elements of enum State */
     unsigned shared_end;           /* past the last byte that has a state */
-    uint64_t changes;              /* stores, and atomics that were new */
-    const void *step;              /* where the last basic block began */
-    uint64_t sites[SITE_CACHE];    /* at [hash(pc)]: see site_tag() */
-    Array last;                    /* outside of the arena: found last */
-    Arrival arrivals[MAX_THREADS]; /* of this epoch, or an earlier one */
-    const char *dynamic; /* the name of dynamic memory that was used last */
+    uint64_t changes;              /* stores, and atomics that changed a
+                                    * value */
+    const void *step;              /* start of the last basic block */
+    uint64_t sites[SITE_CACHE];    /* at [hash(pc)]; see site_tag() */
+    Array last;                    /* last array found outside the arena */
+    Arrival arrivals[MAX_THREADS]; /* each is of this epoch or an earlier one */
+    const char *dynamic; /* name of the dynamic memory that was used last */
     unsigned dynamic_launch;
-    struct Blanks *blanks; /* blanks.cpp; NULL: none yet */
-    int ended;             /* threads of the block with an ended arrival */
+    struct Blanks *blanks; /* see blanks.cpp; NULL: none so far */
+    int ended;             /* number of the block's threads with an ended
+                            * arrival */
     uint16_t first_arrival;
     bool arrivals_differ;
     Barriers barriers;
@@ -137,7 +143,8 @@ struct Checker {
     Log log;
 };
 
-/* The checker of the calling thread; NULL: a host thread, or not checked. */
+/* Return the checker of the calling thread, or NULL for a host thread or an
+ * unchecked one. */
 SIMT_INLINE Checker *running_checker() {
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
     if (stack - fibers.base >= fibers.bytes) return 0;
@@ -154,9 +161,10 @@ SIMT_INLINE unsigned site_slot(const void *pc) {
     return (unsigned)((uintptr_t)pc ^ (uintptr_t)pc >> 10) % SITE_CACHE;
 }
 
-/* The number of the site whose hook returns to `pc`, shifted above the 48 bits
- * of an address; no valid tag if the site is not cached. A cached word combines
- * a pc and its tag, so one load serves both the comparison and the lookup. */
+/* Return the number of the site whose hook returns to `pc`, shifted above the
+ * 48 bits of an address. If the site is not cached, the result is not a valid
+ * tag. A cached word combines a pc and its tag, so one load serves both the
+ * comparison and the lookup. */
 enum { SITE_TAG = 48 };
 SIMT_INLINE uint64_t site_tag(const Checker *checker, const void *pc) {
     return checker->sites[site_slot(pc)] ^ (uintptr_t)pc;
@@ -180,87 +188,93 @@ struct Earlier {
     uint3 block, thread;
 };
 
-/* Two accesses that nothing orders; `now` is the later one, as the threads
- * happened to run. conflict: both are writes, of different values. */
+/* Report two accesses that nothing orders; `now` is the later one in this run.
+ * conflict: whether both are writes of different values. */
 void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict);
-/* A compare-and-swap follows a plain read of the same bytes, at `site`, by the
- * same thread. If that read got a stale value, the swap corrects it. */
+/* Note that a compare-and-swap by the same thread follows a plain read of the
+ * same bytes, at `site`. If that read got a stale value, the swap corrects
+ * it. */
 void note_first_look(unsigned site);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 
-/* The fields of a finding, besides its kind and its sentence. */
+/* The fields of a finding, except for its sentence. */
 struct Found {
     const char *kind;          /* one of weft.report.KINDS */
-    unsigned site, other_site; /* 0: none, or not known */
-    const void *pc;            /* where there is no site; else NULL */
-    const void *other_pc;      /* the same */
-    const char *file;          /* where the compiler gave it; else NULL */
+    unsigned site, other_site; /* 0: there is none, or it is unknown */
+    const void *pc;            /* the place if there is no site, else NULL */
+    const void *other_pc;      /* the same for the other site */
+    const char *file;          /* if the compiler supplied it, else NULL */
     unsigned line, column;
     const uint3 *block, *thread, *other; /* NULL: none */
     const char *array;                   /* NULL: none */
     bool indexed;
     long long index;
-    Sides sides;              /* the array's */
-    const Barriers *barriers; /* of a race within a block; else NULL */
-    bool one_warp;            /* ... whose threads are of one warp */
+    Sides sides;              /* the sides of the array */
+    const Barriers *barriers; /* for a race within a block, else NULL */
+    bool one_warp;            /* whether the two threads of the race are in the
+                               * same warp */
     const char *text;
 };
 
 /* Keep a finding, or count it with those of the same kind, places and array. Of
- * those, the one with the first block and thread is reported. */
+ * these, the finding with the first block and thread is reported. */
 void add_finding(const Job *job, const Found &found);
-/* The same before its text is made: whether add_finding() would only count the
- * finding. If so, it is counted here. */
+/* Return whether add_finding() would only count the finding, before its text is
+ * made. If so, this function counts it. */
 bool count_known(const Job *job, const Found &found);
 size_t findings_known();
 void clear_findings();
 
 /* ---- names.cpp ---------------------------------------------------------- */
 
-/* "reads", "writes" or "updates". */
+/* Return "reads", "writes" or "updates". */
 const char *verb(Kind kind);
-/* The (x, y, z) of a linear number: x runs fastest. */
+/* Return the (x, y, z) of a linear index, in which x runs fastest. */
 uint3 position(uint64_t number, dim3 size);
-/* "4", "(1,2)" or "(0,1,2)": sides of 1 at the end are left out. */
+/* An index as text: "4", "(1,2)" or "(0,1,2)"; trailing dimensions of size 1
+ * are omitted. */
 struct Named {
     char text[40];
     Named(uint3 index, dim3 shape);
 };
-/* "thread 4 of block 2", without the block where there is only one. */
+/* A thread as text: "thread 4 of block 2", without the block if there is only
+ * one. */
 struct Who {
     char text[96];
     Who(const Job *job, uint3 block, uint3 thread);
 };
-/* Find the array around an offset, or else the nearest one. For SHARED arrays,
- * `block` is the block that owns them. False: there is none. */
+/* Find the array around an offset or, failing that, the nearest array. For
+ * SHARED arrays, `block` is the block that owns them. Returns false if there is
+ * none. */
 bool array_at(const Job *job, Space space, uintptr_t offset, Array *found);
-/* Its name, for a sentence: "x", or "an array of 64 bytes (cudaMalloc)". */
+/* The name of an array in a sentence: "x", or "an array of 64 bytes
+ * (cudaMalloc)". */
 struct Called {
     char text[96];
     explicit Called(const Array &array);
 };
-/* Which of its elements, row by row: "[7]", or "[1][3]" of x[2][4]. */
+/* The index of an element, row by row: "[7]", or "[1][3]" of x[2][4]. */
 struct Subscript {
     char text[64];
     Subscript(long long index, const Sides &sides, const char *between = "][");
 };
 void name_parameters(Job *job);
-/* Record that a shared array of the launch is at that offset. */
+/* Record that a shared array of the launch is at `offset`. */
 void name_shared(const Job *job, const SharedMember &array, unsigned offset);
 
 /* ---- variables.cpp ------------------------------------------------------ */
 
-/* Find the variable of a library or program at `address`, and give it a
- * stand-in in the arena. *known: whether any module's image holds the address
- * at all. */
+/* Find the variable of a library or program at `address`, and represent it by a
+ * range of the arena. *known receives whether any module's image contains the
+ * address at all. */
 bool find_variable(uintptr_t address, Array *found, bool *known);
-/* The same for pinned or registered memory of the host, and for device memory
- * that is older than the arena. */
+/* Do the same for pinned or registered memory of the host, and for device
+ * memory that is older than the arena. */
 bool find_host_memory(uintptr_t address, Array *found);
-/* The file of the module that holds `pc`; *offset: pc in the module's own
- * addresses. NULL: no module does. */
+/* Return the file of the module that contains `pc`, or NULL if there is none;
+ * *offset receives pc relative to the module's addresses. */
 const char *module_of(const void *pc, uintptr_t *offset);
 
 } // namespace

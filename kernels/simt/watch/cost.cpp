@@ -1,4 +1,4 @@
-/* cost.cpp -- the cost of one request, by the rules of
+/* cost.cpp -- the cost of one request, following the rules of
  * lib/weft/pykernel/sim/counters.py. */
 #include "counters.h"
 
@@ -11,7 +11,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* How many of `keys` are different; at most 64 are looked at twice. */
+/* Return the number of different keys; `count` is at most 64. */
 static unsigned distinct(uint64_t *keys, unsigned count) {
     uint64_t low = keys[0], high = keys[0];
     for (unsigned i = 1; i < count; i++) {
@@ -25,7 +25,7 @@ static unsigned distinct(uint64_t *keys, unsigned count) {
         return (unsigned)__builtin_popcountll(seen);
     }
     enum { SLOTS = 256 };
-    uint8_t slots[SLOTS] = {}; // 1 + the number of the key in this slot
+    uint8_t slots[SLOTS] = {}; // 1 + the index of the key in this slot
     unsigned found = 0;
     for (unsigned i = 0; i < count; i++) {
         unsigned slot = (unsigned)(keys[i] * 0x9e3779b97f4a7c15u >> 56);
@@ -51,15 +51,16 @@ static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
     return distinct(sectors, count);
 }
 
-/* Lanes that update the same element run one after another. In each turn, lanes
- * with other elements of the same sector run along. */
+/* Count the sectors of atomics. Lanes that update the same element run one
+ * after another. In each turn, lanes with other elements of the same sector run
+ * with them. */
 static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
-    uintptr_t known[WARP]; // elements, how often they were met, and how many
-    uint8_t times[WARP];   // there are
+    uintptr_t known[WARP]; // elements, how often each was met, and their
+    uint8_t times[WARP];   // number
     unsigned count = 0, sum = 0;
     for (unsigned left = mask; left; left &= left - 1) {
         const uintptr_t address = at[__builtin_ctz(left)];
-        unsigned mine = count, most = 0; // most: of the sector so far
+        unsigned mine = count, most = 0; // most: maximum in the current sector
         for (unsigned i = 0; i < count; i++) {
             if (known[i] == address) mine = i;
             if (known[i] / SECTOR == address / SECTOR && times[i] > most)
@@ -74,13 +75,14 @@ static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
     return sum;
 }
 
-/* The turns that some lanes of a warp need. A bank serves the different words
- * requested of it one after another. Elements of 8 and 16 bytes are words, too:
- * then a half or a quarter of the warp accesses 16 or 8 banks of that width. */
+/* Return the number of turns that some lanes of a warp need. A bank serves
+ * different words one after another. Elements of 8 and 16 bytes are words, too:
+ * in that case a half or a quarter of the warp accesses 16 or 8 banks of that
+ * width. */
 static unsigned turns_of(unsigned word_size, unsigned mask,
                          const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;
-    uint64_t words[WARP]; // lists of them by bank, in the order of the lanes
+    uint64_t words[WARP]; // lists of words by bank, in the order of the lanes
     uint8_t before[WARP], last[BANKS] = {}, length[BANKS] = {};
     unsigned turns = 0, count = 0;
     for (unsigned left = mask; left; left &= left - 1) {
@@ -97,8 +99,8 @@ static unsigned turns_of(unsigned word_size, unsigned mask,
     return turns;
 }
 
-/* The same for atomics: a bank serves its lanes one after another, even those
- * that access the same word. */
+/* Return the same for atomics: a bank serves its lanes one after another, even
+ * those that access the same word. */
 static unsigned turns_of_atomics(unsigned word_size, unsigned mask,
                                  const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;
@@ -120,7 +122,8 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
                                         : sectors_of(size, mask, at));
     if (space != SHARED) return cost;
     const unsigned word = size < 4 ? 4 : size;
-    const unsigned together = 4 * BANKS / word; // lanes
+    const unsigned together = 4 * BANKS / word; // number of lanes served
+                                                // together
     for (unsigned first = 0; first < WARP; first += together) {
         unsigned part = mask >> first;
         if (together < WARP) part &= (1u << together) - 1;
@@ -133,9 +136,11 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
     return cost;
 }
 
-/* ---- atomics that are none ---------------------------------------------- */
+/* ---- atomics that count as plain accesses
+ * ---------------------------------- */
 
-static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind; 0: as it is
+static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind that a site
+                                               // counts as; 0: its actual kind
 
 Kind counted_as(unsigned site) {
     const uint8_t other = others[site].load(std::memory_order_relaxed);

@@ -16,7 +16,7 @@ inline namespace asm_fibers {
 
 namespace {
 
-/* The sums of one site for the arrays of one name. */
+/* The key of the sums of one site for the arrays of one name. */
 struct Key {
     unsigned site;
     Space space;
@@ -42,7 +42,7 @@ struct KernelTotals {
     std::map<const void *, Step> steps;
 };
 
-// Never destroyed: a launch may outlive main().
+// These are never destroyed, since a launch may outlive main().
 std::mutex &busy = *new std::mutex;
 std::vector<KernelTotals> &totals = *new std::vector<KernelTotals>;
 

@@ -28,10 +28,10 @@ bool checked_next_thread() {
     return true;
 }
 
-/* Drop the last step from the log if it holds nothing but a call that returns
- * to `pc`: it is no step of the program's own. */
+/* Drop the last step from the log if it contains only a call that returns to
+ * `pc`, since the program has no such step. */
 static void forget_step(Checker *checker, const Fiber *self, const void *pc) {
-    enum { CALL = 6 }; // bytes, at most
+    enum { CALL = 6 }; // maximum bytes of a call instruction
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear;
     if (!checker->log_on || !log->count[thread]) return;
@@ -101,7 +101,8 @@ int checked_barrier(int vote, const char *file, unsigned line) {
 
 /* ---- shared memory ------------------------------------------------------ */
 
-/* An array's first use in a block: its bytes exist, but are not written yet. */
+/* Begin an array's first use in a block: its bytes exist, but are not written
+ * yet. */
 static void begin_shared(Checker *checker, unsigned offset, size_t size,
                          const SharedMember *members, int count) {
     memset(checker->shared_states + offset, LIVE, size);

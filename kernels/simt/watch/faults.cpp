@@ -25,7 +25,7 @@ static const char *kind_of(const simt_fault &fault) {
     }
 }
 
-/* The sentence without the names of the kernel and the thread. */
+/* Return the sentence without the names of the kernel and the thread. */
 static const char *rest_of(const simt_fault &fault) {
     const char *text = fault.text;
     const size_t name = strlen(fault.kernel);
@@ -57,7 +57,7 @@ void found_fault(Job *job) {
 
 /* ---- uneven barriers ---------------------------------------------------- */
 
-/* Threads of a block, for a sentence. */
+/* A list of a block's threads, for a sentence. */
 struct Several {
     int count = 0;
     uint3 shown[3];
@@ -96,13 +96,13 @@ static bool is_here(const Checker *checker, int thread) {
     return checker->arrivals[thread].epoch == checker->worker->epoch;
 }
 
-/* The place where most threads wait: a thread that waits there. */
+/* Return a thread that waits at the place where most threads wait. */
 static int busiest(const Checker *checker) {
     const int threads = checker->worker->threads;
     int best = checker->first_arrival, most = 0;
     for (int i = 0, looked = 0; i < threads && looked < 8; i++) {
         if (!is_here(checker, i)) continue;
-        bool first = true; // of its place
+        bool first = true; // whether it is the first thread of its place
         for (int j = 0; j < i && first; j++)
             first = !is_here(checker, j) ||
                     !same_place(checker->arrivals[i], checker->arrivals[j]);

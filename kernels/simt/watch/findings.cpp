@@ -16,16 +16,16 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-enum { MOST = 1000 }; // findings: past that only known ones are counted
+enum { MOST = 1000 }; // maximum of findings; known ones are counted
 
 struct Kept {
-    Found found; // its pointers point into the next members
+    Found found; // its pointers point into the following members
     uint3 block, thread, other;
     std::string kernel, array, file, text, barriers;
     unsigned long long count;
 };
 
-/* The fields that a finding shares with those that it represents. */
+/* The fields that are equal in all findings that one of them represents. */
 typedef std::tuple<std::string, unsigned, unsigned, const void *, const void *,
                    std::string, unsigned, unsigned, bool>
     Key;
@@ -52,12 +52,12 @@ static Key key_of(const Found &f) {
             f.thread != 0};
 }
 
-/* Blocks and threads in the order of their numbers. */
+/* Return a key that orders blocks and threads by their numbers. */
 static std::tuple<unsigned, unsigned, unsigned> rank(uint3 i) {
     return {i.z, i.y, i.x};
 }
 
-/* Whether `f` was found by an earlier thread than the reported one. */
+/* Return whether `f` was found by an earlier thread than the reported one. */
 static bool is_earlier(const Found &f, const Kept &kept) {
     const Found &told = kept.found;
     if (!f.block || !told.block) return false;
@@ -66,7 +66,7 @@ static bool is_earlier(const Found &f, const Kept &kept) {
     return f.thread && told.thread && rank(*f.thread) < rank(*told.thread);
 }
 
-/* As JSON; unknown values are null. */
+/* Return the barriers as JSON; unknown values are null. */
 static std::string barriers_text(const Barriers &barriers) {
     if (barriers.count > Barriers::MOST) return "null";
     Sink sink;
@@ -109,7 +109,7 @@ static bool count(const Job *job, const Found &f, bool known_only) {
     if (known != all.known.end()) {
         Kept *kept = all.list[known->second];
         const bool better = is_earlier(f, *kept);
-        if (known_only && better) return false; // it is worth its text
+        if (known_only && better) return false; // its text is needed
         const bool one_warp = kept->found.one_warp && f.one_warp;
         if (better) keep(job, f, kept);
         kept->found.one_warp = one_warp;
@@ -189,8 +189,9 @@ static void write_finding(Sink *sink, const Kept &kept) {
                 kept.count);
 }
 
-/* Whether another finding reports the same copy. Its too early use explains why
- * nothing orders the two accesses, or why nobody has waited for the copy. */
+/* Return whether another finding reports the same copy. A finding about its
+ * early use explains why nothing orders the two accesses, or why no thread has
+ * waited for the copy. */
 static bool is_told_better(const Found &found) {
     const bool race = !strcmp(found.kind, "race");
     if (!race && (strcmp(found.kind, "unwaited") || found.other_site))

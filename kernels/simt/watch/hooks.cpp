@@ -17,7 +17,7 @@ void hook_range(const void *start, size_t size, const void *pc, Mark mark) {
     Checker *checker = self->block->checker;
     uintptr_t at = (uintptr_t)start;
     if (!checker || at - fibers.base < fibers.bytes) return;
-    mark.aligned = false; // the type is not known
+    mark.aligned = false; // the type is unknown
     const uintptr_t both = at | size;
     const unsigned piece = both % 16 == 0  ? 16
                            : both % 8 == 0 ? 8
@@ -45,7 +45,7 @@ static constexpr Mark LOOSE_WRITE = {WRITE, EFFECT_WRITES, false, false};
 static constexpr Mark VOLATILE_READ = {READ, EFFECT_READS, true, true};
 static constexpr Mark VOLATILE_WRITE = {WRITE, EFFECT_WRITES, true, true};
 
-/* The longer way of an access that failed the quick check. */
+/* Continue with an access that failed the quick check. */
 template <unsigned size, Kind kind>
 __attribute__((noinline)) static void go_on(const void *address, const void *pc,
                                             Mark mark) {
@@ -88,11 +88,12 @@ void __tsan_write_range(void *address, size_t size) {
     hook_range(address, size, SIMT_PC, LOOSE_WRITE);
 }
 
-/* Runs when an instrumented library is loaded, before any of its code. */
+/* This runs when an instrumented library is loaded, before any of its code. */
 void __tsan_init() { start_checking(); }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
-/* A constructor stores the pointer to an object's virtual functions. */
+/* This is called when a constructor stores the pointer to an object's virtual
+ * functions. */
 void __tsan_vptr_update(void **address, void *) {
     hook<sizeof(void *)>(address, SIMT_PC, WRITING);
 }
@@ -100,13 +101,13 @@ void __tsan_vptr_read(void **address) {
     hook<sizeof(void *)>(address, SIMT_PC, READING);
 }
 
-/* At the start of each basic block. */
+/* This is called at the start of each basic block. */
 void __sanitizer_cov_trace_pc() {
     const uintptr_t stack = on_stack();
     if (stack - fibers.base >= fibers.bytes) return;
     Fiber *self = fiber_at(stack);
     Checker *checker = self->block->checker;
-    if (!checker || self->block->inside) return; // run_threads()' own steps
+    if (!checker || self->block->inside) return; // steps of run_threads()
     checker->step = SIMT_PC;
     if (checker->log_on) log_step(checker, self, checker->step);
 }

@@ -1,4 +1,4 @@
-/* hooks.h -- the steps that every hook takes for an access. */
+/* hooks.h -- the steps of every hook for an access. */
 #ifndef SIMT_CHECK_HOOKS_H
 #define SIMT_CHECK_HOOKS_H
 #include "check.h"
@@ -10,7 +10,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-struct Mark { /* an access's form, as constants of its hook */
+struct Mark { /* the form of an access, which is constant for each hook */
     Kind kind;
     Effect effect;
     bool is_volatile, aligned;
@@ -18,47 +18,52 @@ struct Mark { /* an access's form, as constants of its hook */
 
 /* ---- judge.cpp ---------------------------------------------------------- */
 
-/* The states of an access's bytes differ from the usual ones: update them and
- * report errors. True: it met a copy that was not waited for. Does not return
- * if the error ends the launch. */
+/* Update the states of an access's bytes, which differ from the usual ones, and
+ * report errors. Returns true if the access met a copy that was not waited for.
+ * Does not return if the error ends the launch. */
 bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);
-/* Report that a thread has read bytes that nobody has written. */
+/* Report that a thread has read bytes that no thread has written. */
 void tell_blank(Checker *checker, const Access &access, uint3 block,
                 uint3 thread);
-/* An address in neither the arena nor the block's shared memory. False: the
- * access is harmless. Does not return if it ends the launch. */
+/* Judge an address that is in neither the arena nor the block's shared memory.
+ * Returns false if the access is harmless. Does not return if it ends the
+ * launch. */
 bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
                                    const Access &access);
 
-/* Report that a copy of those bytes is under way, and which thread requested
- * it, if known. coming: the copy writes them; otherwise it reads them. */
+/* Report that a copy of these bytes is in flight, and the thread that requested
+ * it, if known. coming: whether the copy writes the bytes; otherwise it reads
+ * them. */
 void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
                     const struct Later *later, const uint3 *asker, bool coming);
-/* Report a copy that a thread has requested and that outlasts its block. */
+/* Report a copy that a thread has requested and that is still in flight when
+ * its block ends. */
 void tell_not_waited(Checker *checker, const struct Later *later, uint3 asker);
 
 /* ---- async_copies.cpp -------------------------------------------------- */
 
-/* Whether an access meets bytes that are under way; if so, it has been
+/* Return whether an access meets bytes that are in flight; if so, it has been
  * reported. */
 bool judge_under_way(Checker *checker, const Fiber *self, const Access &access,
                      Mark mark, const uint8_t *states);
 
 /* ---- blanks.cpp --------------------------------------------------------- */
 
-/* Note a read of bytes that nobody has written so far, and their first
+/* Note a read of bytes that no thread has written so far, or their first
  * write. */
 void note_blank(Checker *checker, const Fiber *self, const Access &access);
 void note_first_write(Checker *checker, const Fiber *self,
                       const Access &access);
-/* Report the reads of a space whose bytes nobody else has written by now. */
+/* Report the reads of a space whose bytes no other thread has written by
+ * now. */
 void tell_blanks(Checker *checker, Space space);
 
-/* ---- the long way ----------------------------------------------------- */
+/* ---- the slow path
+ * --------------------------------------------------------- */
 
-/* Whether all bytes may be accessed and have been written. */
+/* Return whether all bytes may be accessed and have been written. */
 template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {
     if constexpr (size == 16) {
         uint64_t word[2];
@@ -106,7 +111,7 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
             return;
     }
     if (mark.kind == WRITE) checker->changes++;
-    // This comes first: other threads may run before it returns.
+    // This comes first because other threads may run before it returns.
     if (checker->log_on && it.site) log_access(checker, self, it);
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +
@@ -119,7 +124,8 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
     if (checker->races_on) races_access(checker, self, it);
 }
 
-/* The same for code that may be the host's: the long way, see plain.h. */
+/* Do the same for code that may be the host's. This is the slow path; see
+ * plain.h. */
 template <unsigned size>
 __attribute__((noinline)) void hook(const volatile void *address,
                                     const void *pc, Mark mark,
@@ -131,7 +137,7 @@ __attribute__((noinline)) void hook(const volatile void *address,
         access<size>(checker, self, (uintptr_t)address, pc, mark, order);
 }
 
-/* Any number of bytes, in pieces as large as their alignment allows. */
+/* Handle any number of bytes, in pieces as large as their alignment allows. */
 void hook_range(const void *address, size_t size, const void *pc, Mark mark);
 
 } // namespace

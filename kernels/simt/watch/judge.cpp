@@ -1,4 +1,4 @@
-/* judge.cpp -- find the error of an access, and write its sentence. */
+/* judge.cpp -- the errors of single accesses, and the sentences about them. */
 #include <stdio.h>
 
 #include "async_copies.h"
@@ -14,9 +14,9 @@ inline namespace asm_fibers {
 
 static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
 
-enum { NULL_PAGES = 64 << 10 }; // an address below this: from a null pointer
+enum { NULL_PAGES = 64 << 10 }; // a lower address comes from a null pointer
 
-/* A finding in the making: the thread, the access and its array. */
+/* A finding being built: the thread, the access and its array. */
 struct Case {
     Checker *checker;
     uint3 block, thread;
@@ -42,7 +42,7 @@ struct Case {
         : Case(checker, checker->worker->index, self->thread.index, access,
                kind) {}
 
-    /* Find the array, and the element of it. */
+    /* Find the array, and its element at the address. */
     void look_up() {
         has_array = array_at(checker->job, access.space, access.offset, &array);
         if (!has_array) return;
@@ -56,7 +56,7 @@ struct Case {
         found.sides = array.sides;
     }
 
-    /* "thread 5 reads x[12]", and more. */
+    /* Write the sentence "thread 5 reads x[12]", followed by `rest`. */
     void say(const char *rest) { say(verb(access.kind), rest); }
     void say(const char *does, const char *rest) {
         const Who who(checker->job, block, thread);
@@ -82,7 +82,7 @@ struct Case {
 
     void add() { add_finding(checker->job, found); }
 
-    /* Keep it, and end the launch. */
+    /* Keep the finding, and end the launch. */
     [[noreturn]] void end(cudaError_t error) {
         add();
         checker->job->fault_found = true;
@@ -99,8 +99,8 @@ struct Case {
 
 /* ---- outside of all arrays ---------------------------------------------- */
 
-/* "x has 12 elements"; without an index, the distance from the array
- * instead. */
+/* Write "x has 12 elements" or, without an index, the distance from the
+ * array. */
 static void say_bounds(const Case &c, char *out, size_t size) {
     const Called called(c.array);
     const unsigned long long count = c.array.size / c.element;
@@ -122,7 +122,7 @@ static void say_bounds(const Case &c, char *out, size_t size) {
 
 [[noreturn]] static void out_of_bounds(Checker *checker, Fiber *self,
                                        Access access, const uint8_t *states) {
-    // Report the first byte that is outside.
+    // Find the first byte that is outside, to report it.
     unsigned inside = 0;
     while (inside < access.size && states[inside] & LIVE) inside++;
     Access told = access;
@@ -214,7 +214,7 @@ bool judge_states(Checker *checker, Fiber *self, const Access &access,
     }
     if (!live) out_of_bounds(checker, self, access, states);
     const bool told = judge_under_way(checker, self, access, mark, states);
-    // A struct is copied with its padding: one written byte is enough.
+    // A struct is copied with its padding, so one written byte is enough.
     if (mark.effect & EFFECT_READS && !written && !told)
         note_blank(checker, self, access);
     if (!(mark.effect & EFFECT_WRITES)) return told;
@@ -241,7 +241,8 @@ void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
 [[noreturn]] static void not_the_devices(Checker *checker, Fiber *self,
                                          const Access &access) {
     const bool null = access.address < NULL_PAGES;
-    // No process has memory there, so it is not the host's either.
+    // No process has memory at such an address, so it is not the host's,
+    // either.
     const bool wild = access.address >> 47 != 0;
     Case c(checker, self, access, null || wild ? "bounds" : "host-pointer");
     c.say(null   ? ""
@@ -250,7 +251,8 @@ void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
     c.end(cudaErrorIllegalAddress);
 }
 
-/* Whether an address belongs to the engine, or to a launch's arguments. */
+/* Return whether an address belongs to the engine, or to a launch's
+ * arguments. */
 static bool is_engine(const Checker *checker, uintptr_t address) {
     const Worker *worker = checker->worker;
     return address - (uintptr_t)worker < sizeof *worker;
@@ -266,7 +268,7 @@ bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark) {
         Array found;
         if (!find_variable(address, &found, &known) &&
             !find_host_memory(address, &found)) {
-            // Tables and literals have no name; reading them is fine.
+            // Tables and literals have no name, but reading them is harmless.
             if (known && !(mark.effect & EFFECT_WRITES)) return false;
             not_the_devices(checker, self, *access);
         }

@@ -1,4 +1,5 @@
-/* launch.cpp -- the life of a launch of instrumented code. */
+/* launch.cpp -- the start and the end of a launch of instrumented code, and its
+ * blocks. */
 #include "launch.h"
 
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static Checker *create_checker(Worker *worker) {
 }
 
 Checker *check_begin_worker(Worker *worker) {
-    // If its stacks are elsewhere, the hooks treat the worker as host code.
+    // If the worker's stacks are elsewhere, the hooks treat it as host code.
     const uintptr_t slots = (uintptr_t)worker->slots;
     if (!checking() || slots - fibers.base >= fibers.bytes) return 0;
     if (!worker->own_checker) worker->own_checker = create_checker(worker);
@@ -89,7 +90,7 @@ void check_end_block(Worker *worker) {
     if (checker->races_on) races_end_block(checker, worker);
 }
 
-/* The block leaves the barrier where `arrival` waited. */
+/* Record that the block leaves the barrier at which `arrival` waited. */
 static void note_barrier(Barriers *barriers, const Arrival &arrival) {
     unsigned i = 0;
     while (i < barriers->count && i < Barriers::MOST &&
@@ -135,8 +136,9 @@ uint64_t check_changes(const Worker *worker) {
     return checker ? *(const volatile uint64_t *)&checker->changes : 0;
 }
 
-/* The place where a signal ended the worker, if it is in the kernel's own code;
- * otherwise the last step. Given as a hook call's return address. */
+/* Return the place where a signal ended the worker, if it is in the kernel's
+ * code, or else the last step. The result has the form of a hook call's return
+ * address. */
 const void *check_step(const Worker *worker) {
     const void *step = worker->checker->step;
     const void *at = (const void *)worker->stopped_at;

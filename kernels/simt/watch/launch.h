@@ -1,4 +1,4 @@
-/* launch.h -- the calls by which the engine informs the watch build of a
+/* launch.h -- the calls by which the engine notifies the watch build about a
  * launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
@@ -15,33 +15,34 @@ inline namespace asm_fibers {
 
 void check_begin_launch(Job *job);
 void check_end_launch(Job *job);             /* all workers have left */
-Checker *check_begin_worker(Worker *worker); /* NULL: cannot be checked */
+Checker *check_begin_worker(Worker *worker); /* NULL: it cannot be checked */
 void check_begin_block(Worker *worker);
-void check_end_block(Worker *worker);  /* or somebody has abandoned it */
-void check_at_barrier(Worker *worker); /* before it opens */
+void check_end_block(Worker *worker);  /* at the block's end, or after it was
+                                        * abandoned */
+void check_at_barrier(Worker *worker); /* before the barrier opens */
 void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);
 void check_after_grid_barrier(Worker *worker, unsigned epoch);
 
-/* How often its threads have changed memory that others may see. */
+/* Return how often its threads have changed memory that others may see. */
 uint64_t check_changes(const Worker *worker);
-/* The start of the basic block that the worker was last in. */
+/* Return the start of the basic block that the worker was last in. */
 const void *check_step(const Worker *worker);
 
 /* ---- meetings.cpp ------------------------------------------------------- */
 
-/* Whether all living lanes of the mask wait for each other. */
+/* Return whether all live lanes of the mask wait for each other. */
 bool check_together(const Warp *warp, unsigned mask, Meeting meeting);
-/* All threads of the block wait forever. If they wait for a lane, report who
- * waits for whom. */
+/* Handle a block whose threads all wait forever. If they wait for a lane,
+ * report which thread waits for which. */
 void check_deadlock(Worker *worker);
-/* meet() by a GPU's strict rules, for a call that returns to `pc`. */
+/* Do meet() by a GPU's strict rules, for a call that returns to `pc`. */
 uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
                          unsigned source, const void *pc);
 
 /* ---- engine.cpp --------------------------------------------------------- */
 
-/* A barrier at `pc` and, if known, at this file and line. */
+/* Wait at a barrier at `pc` and, if known, at this file and line. */
 int check_barrier_from(int vote, const void *pc, const char *file,
                        unsigned line);
 

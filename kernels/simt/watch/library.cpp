@@ -2,10 +2,10 @@
  * instrumented code: the linker puts __wrap_ before the names that build.py
  * lists.
  *
- * A kernel's malloc() and new take device memory, so that its use is checked;
- * its memcpy() and the like are accesses. The host's calls go on to the
- * libraries, unless they free memory that a kernel allocated. Kernels that are
- * not watched have replacements for malloc() and free() alone. */
+ * A kernel's malloc() and new take device memory, so that its use is checked.
+ * Its memcpy() and similar calls are accesses. The host's calls are passed on
+ * to the libraries, unless they free memory that a kernel allocated. For
+ * kernels that are not watched, only malloc() and free() are replaced. */
 #include <stdlib.h>
 
 #include <new>
@@ -37,12 +37,12 @@ static void *take_heap(size_t size, int filled, State state) {
     return at;
 }
 
-/* malloc(size) in a kernel. */
+/* Implement malloc(size) in a kernel. */
 static void *of_heap(size_t size) {
     return running_checker() ? take_heap(size, FRESH, LIVE) : heap_malloc(size);
 }
 
-/* A kernel copies some bytes. */
+/* Record that a kernel copies some bytes, and copy them. */
 static void copy(void *to, const void *from, size_t size, const void *pc) {
     if (!size) return;
     hook_range(from, size, pc, READING);
@@ -61,7 +61,7 @@ static bool in_arena(const void *memory) {
     return (uintptr_t)memory - arena.base < arena.bytes;
 }
 
-/* Whether the memory was a kernel's, and is free now. */
+/* Free the memory if a kernel allocated it, and return whether one did. */
 static bool free_heap(void *memory) {
     if (!in_arena(memory)) {
         if (heap_free(memory)) return true;
@@ -75,7 +75,7 @@ static bool free_heap(void *memory) {
     if (mine) give_to_heap(array.size);
     if (mine) return free_array(memory);
     if (in_kernel()) bad_free(memory);
-    return true; // not the C library's in any case
+    return true; // this is never memory of the C library
 }
 
 } // namespace
@@ -103,8 +103,8 @@ void __wrap_free(void *memory) {
     if (memory && !free_heap(memory)) free(memory);
 }
 
-/* operator new and delete, and those of arrays. If memory runs out they return
- * NULL, as on a GPU, and throw no exception. */
+/* Replace operator new and delete, and those of arrays. If memory runs out they
+ * return NULL, as on a GPU, and throw no exception. */
 void *__wrap__Znwm(size_t size) {
     return in_kernel() ? of_heap(size) : operator new(size);
 }

@@ -1,4 +1,5 @@
-/* log.cpp -- when the logs of a block are counted. */
+/* log.cpp -- the logs of a block: when they are counted, and when they are
+ * full. */
 #include "counters.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static bool create(Checker *checker) {
         log->entries = (uint64_t *)malloc((size_t)MAX_THREADS * LOG_BYTES);
     log->tally = tally;
     if (log->entries && tally && prepare_match(tally)) return true;
-    checker->log_on = false; // out of memory: no counters
+    checker->log_on = false; // out of memory: nothing is counted
     return false;
 }
 
@@ -36,7 +37,7 @@ void log_begin_block(Checker *checker, Block *block) {
         return;
     Tally *tally = log->tally;
     tally->shared = (uintptr_t)block->shared;
-    // Discard the entries that an abandoned block left.
+    // Discard the entries of an abandoned block.
     memset(log->count, 0, (size_t)block->threads * sizeof log->count[0]);
     log->useless = 0;
     if (tally->launch != block->launch) begin_tally(tally, block->launch);
@@ -53,7 +54,7 @@ void log_at_barrier(Checker *checker, Block *block) {
 
 /* ---- full logs ---------------------------------------------------------- */
 
-/* The lanes of a warp that may add entries before the next barrier. */
+/* Return the lanes of a warp that may add entries before the next barrier. */
 static unsigned going_on(const Checker *checker, const Fiber *self) {
     const unsigned first = self->thread.linear / WARP * WARP;
     unsigned lanes = self->warp->live;
@@ -66,7 +67,7 @@ static unsigned going_on(const Checker *checker, const Fiber *self) {
 }
 
 /* Let the other lanes run until their logs are full too, so that the warp stays
- * in step. True if one of them has made room for this one. */
+ * in step. Returns true if one of them has made room for this one. */
 static bool catch_up(Checker *checker, Fiber *self) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, warp = thread / WARP;
@@ -86,9 +87,9 @@ static bool catch_up(Checker *checker, Fiber *self) {
     return false;
 }
 
-/* Requests that may still get a lane which is running stay in the logs. If the
+/* Requests that may still get a lane that is running stay in the logs. If the
  * lanes' paths differ so much that this makes no room, the requests are counted
- * as they are: one request in two parts may then count as two. */
+ * as they are. A request in two parts may then count as two. */
 void log_full(Checker *checker, Fiber *self) {
     enum { ROOM = LOG_ENTRIES / 8 };
     Log *log = &checker->log;

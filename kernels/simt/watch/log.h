@@ -2,12 +2,11 @@
  *
  * A hook only appends eight bytes to the log of its thread: the site and the
  * address, or a basic block's pc. When the threads of a block have met at a
- * barrier or ended, or a log is full, the logs of each warp are put together
- * (match.cpp): the k-th time that a thread came to a site since the barrier
- * belongs to the k-th request of its warp there, as in
- * lib/weft/pykernel/sim/counters.py.
+ * barrier or ended, or a log is full, the logs of each warp are combined
+ * (match.cpp). A thread's k-th visit to a site since the barrier belongs to the
+ * warp's k-th request at that site, as in lib/weft/pykernel/sim/counters.py.
  *
- * None of the log's functions is called unless the checker's log_on is set. */
+ * The functions of the log are called only if the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H
 #define SIMT_CHECK_LOG_H
 
@@ -22,19 +21,21 @@ struct Checker;
 struct Tally;
 
 enum {
-    LOG_ENTRIES = 512, /* of one thread */
-    /* Not a power of two: the logs of a warp are written and read side by side
-     * and must not compete for the same sets of the cache. */
+    LOG_ENTRIES = 512, /* entries of one thread */
+    /* This is not a power of two, since the logs of a warp are written and read
+     * side by side and must not compete for the same sets of the cache. */
     LOG_BYTES = LOG_ENTRIES * 8 + 64,
-    SITE_FROM = 48 /* of a site in an entry; below it the address or the pc */
+    SITE_FROM = 48 /* bit at which an entry's site begins; below it is the
+                    * address or the pc */
 };
 
 /* A worker's logs of the running block. */
 struct Log {
-    uint64_t *entries; /* thread i's at byte i * LOG_BYTES */
-    Tally *tally;      /* counters.h: the counts so far */
+    uint64_t *entries; /* entries of thread i begin at byte i * LOG_BYTES */
+    Tally *tally;      /* the counts so far (counters.h) */
     unsigned count[MAX_THREADS];
-    unsigned useless; /* by warp: waiting for its other lanes did not help */
+    unsigned useless; /* a bit for each warp: waiting for its other lanes did
+                       * not help */
 };
 
 inline void log_begin_launch(Job *) {}
@@ -44,17 +45,18 @@ SIMT_INLINE uint64_t *log_of(const Log *log, unsigned thread) {
 
 void log_begin_block(Checker *checker, Block *block);
 void log_end_block(Checker *checker, Block *block);
-/* All threads of the block that have not ended are at a barrier. */
+/* Count the logs when all threads of the block that have not ended are at a
+ * barrier. */
 void log_at_barrier(Checker *checker, Block *block);
 inline void log_at_meeting(Checker *, Warp *, unsigned) {}
-/* All workers have ended: add their sums to the kernel's. Called for every
- * instrumented launch, with or without counters. */
+/* Add the sums of all workers to the kernel's after they have ended. Called for
+ * every instrumented launch, with or without counters. */
 void counters_end_launch(Job *job);
 
-/* The log of thread `self` is full. Returns when it has room again; other
- * threads may have run. */
+/* Handle a full log of thread `self`. Returns when the log has room again;
+ * other threads may have run meanwhile. */
 void log_full(Checker *checker, Fiber *self);
-/* Append an entry; false: there would be no room after it. */
+/* Append an entry. Returns false if there would be no room after it. */
 SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
     const unsigned thread = self->thread.linear, count = log->count[thread];
     if (SIMT_UNLIKELY(count >= LOG_ENTRIES - 1)) return false;
@@ -62,19 +64,21 @@ SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
     log->count[thread] = count + 1;
     return true;
 }
-/* Withdraw the last entry. Nothing else may have happened since. */
+/* Withdraw the last entry. Nothing else may have happened since it was
+ * appended. */
 SIMT_INLINE void log_take_back(Log *log, const Fiber *self) {
     log->count[self->thread.linear]--;
 }
 
-/* Append an entry; returns the number of entries. */
+/* Append an entry, and return the number of entries. */
 SIMT_INLINE unsigned log_put(Log *log, const Fiber *self, uint64_t entry) {
     const unsigned thread = self->thread.linear, count = log->count[thread];
     log_of(log, thread)[count] = entry;
     return log->count[thread] = count + 1;
 }
 
-/* Below, C is Checker, whose members are not declared here yet. */
+/* In the following templates, C is Checker, whose members are not declared
+ * yet. */
 template <class C>
 SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
     if (SIMT_UNLIKELY(log_put(&checker->log, self, entry) == LOG_ENTRIES))
@@ -87,7 +91,7 @@ SIMT_INLINE void log_access(C *checker, Fiber *self, const Access &access) {
                (uint64_t)access.site << SITE_FROM | access.address);
 }
 
-/* A basic block begins, whose call of the hook returns to `pc`. */
+/* Log the beginning of a basic block whose hook call returns to `pc`. */
 template <class C>
 SIMT_INLINE void log_step(C *checker, Fiber *self, const void *pc) {
     log_append(checker, self, (uint64_t)pc);

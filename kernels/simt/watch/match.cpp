@@ -10,30 +10,31 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Requests of lanes on different paths. */
+/* A request of lanes on different paths. */
 struct Row {
     unsigned mask, site;
     uint64_t entries[WARP];
 };
 
-/* The part of a warp's logs that is being put together. */
+/* The part of a warp's logs that is being combined. */
 struct Lanes {
     unsigned mask;        /* lanes that have entries */
-    unsigned live;        /* lanes that may yet have more */
-    int number;           /* of them */
-    unsigned count[WARP]; /* the number of entries, by lane */
+    unsigned live;        /* lanes that may get more entries */
+    int number;           /* number of lanes in the mask */
+    unsigned count[WARP]; /* number of entries, by lane */
     uint64_t *log[WARP];  /* by lane */
-    int lane[WARP];       /* the lanes of the mask */
+    int lane[WARP];       /* indices of the lanes in the mask */
 };
 
-/* ---- lanes that go the same way ----------------------------------------- */
+/* ---- lanes on the same path
+ * ------------------------------------------------- */
 
-/* Whether entry `k` of each lane differs from the first lane's by the given
- * distance. There are no branches, since this runs for every access. */
+/* Return whether entry `k` of each lane differs from the first lane's by the
+ * given distance. There are no branches, since this runs for every access. */
 SIMT_INLINE bool fits(const Lanes *lanes, unsigned k, uint64_t first,
                       const uint64_t *delta) {
     uint64_t differ = 0;
-    if (lanes->number == WARP) { // their logs are neighbours
+    if (lanes->number == WARP) { // the logs are adjacent
         const char *at = (const char *)(lanes->log[0] + k);
 #pragma GCC unroll 32
         for (int i = 0; i < WARP; i++)
@@ -50,8 +51,8 @@ SIMT_INLINE bool fits(const Lanes *lanes, unsigned k, uint64_t first,
 
 static const uint64_t no_delta[WARP] = {};
 
-/* Count entry `k`, an access that did not fit its site's last pattern; false if
- * the lanes are not all at one site. */
+/* Count entry `k`, an access that did not fit its site's last pattern. Returns
+ * false if the lanes are not all at one site. */
 static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
                           unsigned k) {
     uint64_t entries[WARP], differ = 0;
@@ -66,7 +67,7 @@ static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
 }
 
 /* Count entries 0, 1, ... as long as all lanes have the same sites and basic
- * blocks; returns the number of the first one that differs, or `end`. */
+ * blocks. Returns the index of the first entry that differs, or `end`. */
 static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
     const uint64_t *first = lanes->log[lanes->lane[0]];
     const unsigned mask = lanes->mask;
@@ -84,7 +85,8 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
         Pattern *p = t->recent;
         const uintptr_t address = address_of(entry);
         const unsigned phase = address & t->phases;
-        // In this order, so that only a whole request is counted.
+        // The conditions are in this order so that only a complete request is
+        // counted.
         if (p->mask == mask && fits(lanes, k, entry, p->delta) &&
             p->cost[phase].known && address - t->at->low < t->at->size) {
             p->hits[phase]++;
@@ -96,13 +98,14 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
     return end;
 }
 
-/* ---- lanes that went different ways ------------------------------------- */
+/* ---- lanes on different paths
+ * ------------------------------------------------ */
 
-/* Lanes on the same path from some entry on. */
+/* Lanes that are on the same path from some entry on. */
 struct Group {
-    int number, live; /* how many; those that may yet have more entries */
+    int number, live; /* number of lanes; those that may get more entries */
     int lane[WARP];
-    const uint64_t *log; /* of the first of them */
+    const uint64_t *log; /* log of the first lane */
     unsigned end;
 };
 
@@ -114,7 +117,8 @@ struct Met {
     Group groups[WARP];
 };
 
-/* Whether entries from `start` on are of the same sites and basic blocks. */
+/* Return whether the entries from `start` on are of the same sites and basic
+ * blocks. */
 static bool same_way(const uint64_t *one, const uint64_t *other, unsigned start,
                      unsigned end) {
     for (unsigned k = start; k < end; k++) {
@@ -158,7 +162,7 @@ static void come_by(Times *times, int live) {
     times->seen = 0;
 }
 
-/* How often a lane of each group comes to each site and basic block. */
+/* Count how often a lane of each group reaches each site and basic block. */
 static void survey(Tally *tally, Met *met, unsigned start) {
     met->sites_count = met->steps_count = 0;
     for (int i = 0; i < met->groups_count; i++) {
@@ -185,8 +189,8 @@ static void survey(Tally *tally, Met *met, unsigned start) {
     }
 }
 
-/* The number of complete requests: all of them, or those that miss no lane
- * which is still running. */
+/* Return the number of complete requests: all of them, or those that lack no
+ * lane that is still running. */
 static unsigned whole(Times *times, unsigned live) {
     times->take = times->most;
     if (live && times->live < __builtin_popcount(live))
@@ -198,7 +202,7 @@ static unsigned whole(Times *times, unsigned live) {
     return times->take;
 }
 
-/* Make rows for the complete requests; returns their number. */
+/* Make rows for the complete requests, and return their number. */
 static unsigned make_rows(Tally *tally, Met *met, unsigned live) {
     for (int i = 0; i < met->steps_count; i++)
         met->steps[i]->executions += whole(&met->steps[i]->times, live);
@@ -214,7 +218,7 @@ static unsigned make_rows(Tally *tally, Met *met, unsigned live) {
     return rows;
 }
 
-/* Put a group's entries into their rows. Entries without a row go back to the
+/* Put a group's entries into their rows. Entries without a row move to the
  * beginning of the logs. */
 static void fill_rows(Tally *tally, Lanes *lanes, const Group *group,
                       unsigned start) {
@@ -249,8 +253,8 @@ static void fill_rows(Tally *tally, Lanes *lanes, const Group *group,
     for (int j = 0; j < group->number; j++) lanes->count[group->lane[j]] = kept;
 }
 
-/* Match the entries from `start` on: the k-th of a lane at a site belongs to
- * the k-th row of that site. */
+/* Match the entries from `start` on: the k-th entry of a lane at a site belongs
+ * to the k-th row of that site. */
 static void count_apart(Tally *tally, Lanes *lanes, unsigned start) {
     Met *met = tally->met;
     group_lanes(met, lanes, start);

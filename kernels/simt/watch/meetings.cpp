@@ -1,9 +1,9 @@
-/* meetings.cpp -- where the lanes of a warp meet, by a GPU's strict rules, and
- * who waits for whom if they never do.
+/* meetings.cpp -- meetings of a warp's lanes by a GPU's strict rules, and the
+ * report of lanes that wait for each other forever.
  *
  * A lane that calls a shuffle, a vote or __syncwarp() must be in its own mask.
- * All lanes of that mask that have not returned must come with the same mask to
- * the same kind of call. The sentences are those of
+ * All lanes of that mask that have not returned must make the same kind of call
+ * with the same mask. The sentences are the same as in
  * lib/weft/pykernel/sim/schedule.py. */
 #include <stdio.h>
 
@@ -71,7 +71,8 @@ static void end_with(Checker *checker, unsigned thread, const void *other_pc,
                text);
 }
 
-/* Whether this lane waits with those who call `meeting` for `group`. */
+/* Return whether this lane waits with the lanes that call `meeting` for
+ * `group`. */
 static bool comes(const Warp *warp, int lane, unsigned group, Meeting meeting) {
     return warp->waiting >> lane & 1 && warp->meeting[lane] == meeting &&
            (warp->mask[lane] & warp->live) == group;

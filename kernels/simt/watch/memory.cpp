@@ -1,4 +1,5 @@
-/* memory.cpp -- the arena: device memory while watch builds are loaded. */
+/* memory.cpp -- the arena, which holds device memory while watch builds are
+ * loaded. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +21,20 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    LARGEST = (size_t)64 << 30,    // addresses, not memory
-    SMALLEST = (size_t)256 << 20,  // where addresses are limited (ulimit -v)
-    ALIGN = 256,                   // cudaMalloc()'s promise
-    LEAST_ZONE = 4096,             // beside each array: its size,
+    LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
+    SMALLEST = (size_t)256 << 20,  // if addresses are limited (ulimit -v)
+    ALIGN = 256,                   // as cudaMalloc() guarantees
+    LEAST_ZONE = 4096,             // red zone on each side of an array: the
+                                   // array's size,
     MOST_ZONE = 1 << 20,           // within these limits
-    NEAR_ZONE = 64,                // the same for memory that kernels allocate
-    LATE_PART = 8,                 // of the arena: freed and not yet reused
-    LATE_MEMORY = (size_t)4 << 20, // ... of memory that is not given back
-    PAGES_FROM = 64 << 10,         // worth giving back to the system
-    STEP = (size_t)64 << 20        // by which the arena is opened
+    NEAR_ZONE = 64,                // red zone for memory that kernels allocate
+    LATE_PART = 8,                 // part of the arena that may be freed and
+                                   // not yet reused
+    LATE_MEMORY = (size_t)4 << 20, // maximum bytes of freed memory that is not
+                                   // given back
+    PAGES_FROM = 64 << 10,         // bytes of an array worth giving back to the
+                                   // system
+    STEP = (size_t)64 << 20        // step by which the arena grows
 };
 
 Arena arena;
@@ -42,10 +47,10 @@ struct Extent {
 
 struct Owner {
     std::mutex lock;
-    std::map<uintptr_t, Array> live; // by offset
+    std::map<uintptr_t, Array> live; // arrays by offset
     std::deque<std::pair<Array, Extent>> late;
-    std::map<uintptr_t, Extent> extents; // of those that are live
-    std::map<size_t, size_t> room;       // given back: start -> size
+    std::map<uintptr_t, Extent> extents; // extents of the live arrays
+    std::map<size_t, size_t> room;       // free ranges: start -> size
     size_t top = ALIGN, late_bytes = 0, late_memory = 0, live_bytes = 0;
     unsigned births = 0;
 };
@@ -56,8 +61,8 @@ static Owner &owner() {
 
 /* ---- addresses ---------------------------------------------------------- */
 
-/* Only the part that may hold arrays is writable. Otherwise a wild store of a
- * plain kernel into so much memory would do harm unnoticed. */
+/* A shadow of the arena. Only the part that may hold arrays is writable;
+ * otherwise a plain kernel's wild store into this memory would go unnoticed. */
 struct Shadow {
     char *at;
     size_t each; // bytes for each word of the arena
@@ -67,7 +72,7 @@ static struct Opened {
     std::mutex lock;
     Shadow shadows[16];
     int count = 0;
-    size_t bytes = 0;         // of the arena
+    size_t bytes = 0;         // bytes of the arena that are open
 } *const opened = new Opened; // never destroyed
 
 static bool make_writable(const Shadow &shadow, size_t from, size_t to) {
@@ -101,7 +106,7 @@ void *reserve_shadow(size_t each) {
     return reserve(arena.bytes, each, PROT_READ);
 }
 
-/* Allow arrays below `top`; false: the system refuses. */
+/* Open the arena up to `top`. Returns false if the system refuses. */
 static bool open_to(size_t top) {
     std::lock_guard<std::mutex> guard(opened->lock);
     if (top <= opened->bytes) return true;
@@ -162,17 +167,16 @@ static bool take_room(Owner &o, size_t size, Extent *out) {
     return false;
 }
 
-/* Return how much of a freed array's memory is not given back: all pages of a
- * small array, or the first and last page of a large one. The shadows of these
- * pages take several times as much. */
+/* Return how many bytes of a freed array's memory are not given back: all pages
+ * of a small array, or the first and last page of a large one. The shadows of
+ * these pages take several times as much. */
 static size_t memory_of(const Array &array, const Extent &extent) {
     const bool large = array.size >= PAGES_FROM;
     const size_t pages = large ? 2 * 4096 : round_up(array.size, 4096);
     return pages < extent.size ? pages : extent.size;
 }
 
-/* Reuse the oldest freed memory, as long as more than `keep` bytes are
- * freed. */
+/* Reuse the oldest freed memory while more than `keep` bytes are freed. */
 static void reuse(Owner &o, size_t keep) {
     while (!o.late.empty() &&
            (o.late_bytes > keep || o.late_memory > LATE_MEMORY)) {
@@ -199,7 +203,8 @@ static bool take(Owner &o, size_t size, Extent *out) {
 
 /* ---- arrays ------------------------------------------------------------- */
 
-/* How many addresses this process has; 0: unknown. */
+/* Return the number of addresses that this process may have, or 0 if it is
+ * unknown. */
 static size_t addresses() {
     char text[64] = {};
     const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -209,8 +214,8 @@ static size_t addresses() {
     return known ? strtoull(text, 0, 10) * (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Whether `ulimit -v` allows so much more. The arena's addresses are already
- * reserved, so the system itself would not object. */
+/* Return whether `ulimit -v` allows `more` bytes. The arena's addresses are
+ * already reserved, so the system itself would not object. */
 static bool is_allowed(const Owner &o, size_t more) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
@@ -229,11 +234,11 @@ void *take_array(Array array, State state) {
     Owner &o = owner();
     std::lock_guard<std::mutex> guard(o.lock);
     Extent extent;
-    // Whole multiples of ALIGN, so that the next array is aligned, too.
+    // Round up to multiples of ALIGN, so that the next array is aligned, too.
     const size_t size = round_up(round_up(array.size, align) + 2 * zone, ALIGN);
     if (!is_allowed(o, size) || !take(o, size, &extent)) return 0;
     array.offset = extent.start + zone;
-    // An array outside of the arena has only its shadows here.
+    // An array outside the arena has only its shadows there.
     if (!array.address) array.address = arena.base + array.offset;
     array.number = ++o.births;
     array.freed = false;
@@ -245,7 +250,7 @@ void *take_array(Array array, State state) {
     return (void *)(arena.base + array.offset);
 }
 
-/* Give whole pages of [from, from + size) back to the system: zeros again. */
+/* Zero [from, from + size), and give whole pages of it back to the system. */
 static void clear(void *from, size_t size, bool pages_only) {
     const uintptr_t start = round_up((uintptr_t)from, 4096);
     const uintptr_t end = ((uintptr_t)from + size) / 4096 * 4096;
@@ -292,7 +297,7 @@ bool find_array(uintptr_t offset, Array *found) {
     return true;
 }
 
-/* How far `offset` is from the array's nearest byte. */
+/* Return the distance in bytes of `offset` from the array's nearest byte. */
 static size_t distance(const Array &a, uintptr_t offset) {
     if (offset < a.offset) return a.offset - offset;
     return offset < a.offset + a.size ? 0 : offset - (a.offset + a.size - 1);
@@ -301,7 +306,8 @@ static size_t distance(const Array &a, uintptr_t offset) {
 bool nearest_array(uintptr_t offset, Array *found) {
     Owner &o = owner();
     std::lock_guard<std::mutex> guard(o.lock);
-    // Inside of freed memory: that array, and the latest if it was reused.
+    // If the offset is in freed memory, return that array, or the latest one if
+    // the memory was reused.
     for (auto it = o.late.rbegin(); it != o.late.rend(); ++it)
         if (distance(it->first, offset) == 0) {
             *found = it->first;
@@ -344,7 +350,7 @@ static bool within(const void *at, size_t size) {
 void mark_written(const void *at, size_t size) {
     if (!within(at, size)) return;
     uint8_t *states = arena.states + ((uintptr_t)at - arena.base);
-    for (size_t i = 0; i < size; i++) // outside of an array they stay 0
+    for (size_t i = 0; i < size; i++) // the states outside an array stay 0
         states[i] = states[i] & LIVE ? (uint8_t)(LIVE | WRITTEN) : states[i];
 }
 

@@ -1,8 +1,9 @@
-/* memory.h -- which bytes a kernel may access, and the state of each.
+/* memory.h -- the bytes that a kernel may access, and their states.
  *
  * While watch builds are loaded, device memory is one reserved range of
- * addresses, the arena. Its shadows (a state for each byte here, and the cells
- * of races.h) are at matching distances: one subtraction finds them. */
+ * addresses, the arena. Its shadows (a state for each byte in this file, and
+ * the cells of races.h) are at matching distances, so one subtraction finds
+ * them. */
 #ifndef SIMT_CHECK_MEMORY_H
 #define SIMT_CHECK_MEMORY_H
 #include "../runtime/runtime.h"
@@ -14,8 +15,8 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* The state of a byte. LIVE ones may be accessed; a copy into a COMING one, or
- * out of a GOING one, is under way. */
+/* The state of a byte. LIVE bytes may be accessed. A copy into a COMING byte,
+ * or out of a GOING one, is in flight. */
 enum State : uint8_t {
     NOWHERE = 0,
     LIVE = 1,
@@ -26,7 +27,7 @@ enum State : uint8_t {
 };
 
 enum Origin : uint8_t {
-    FROM_MALLOC,   /* cudaMalloc() and its kin */
+    FROM_MALLOC,   /* cudaMalloc() and similar functions */
     FROM_MANAGED,  /* cudaMallocManaged() */
     FROM_HOST,     /* cudaMallocHost(), cudaHostRegister() */
     FROM_LAUNCHER, /* simt_check_alloc(): an array of the launch's caller */
@@ -35,17 +36,17 @@ enum Origin : uint8_t {
     FROM_SHARED    /* __shared__ */
 };
 
-/* A piece of memory that has a name. */
+/* A piece of memory with a name. */
 struct Array {
-    uintptr_t address; /* where the program sees it */
-    uintptr_t offset;  /* the same in its space: see Access::offset */
-    size_t size;       /* bytes */
-    unsigned element;  /* bytes of one element; 0: not known */
-    Sides sides;       /* of its rows, if it is declared with several */
+    uintptr_t address; /* address that the program uses */
+    uintptr_t offset;  /* offset in its space; see Access::offset */
+    size_t size;       /* in bytes */
+    unsigned element;  /* size of an element in bytes; 0: unknown */
+    Sides sides;       /* sides of its rows, if it is declared with several */
     Origin origin;
     bool freed;
-    unsigned number; /* counted from 1 in the order of their births */
-    char name[48];   /* "" while nobody has named it */
+    unsigned number; /* counted from 1 in the order of creation */
+    char name[48];   /* "" until it has a name */
 };
 
 /* The arena; bytes 0: there is none (no memory for it, or no watch build). */
@@ -56,29 +57,33 @@ struct Arena {
 };
 extern __attribute__((visibility("hidden"))) Arena arena;
 
-/* Check device memory from now on: true if there is an arena. Called when the
- * first instrumented library is loaded. */
+/* Begin to check device memory, when the first instrumented library is loaded.
+ * Returns true if there is an arena. */
 bool start_checking();
-/* Reserve addresses for a shadow of the arena, `each` bytes for each word, all
- * 0. It is writable as far as arrays reach. NULL: there is no room. */
+/* Reserve addresses for a shadow of the arena, `each` zeroed bytes for each
+ * word. It is writable as far as arrays reach. Returns NULL if there is no
+ * room. */
 void *reserve_shadow(size_t each);
 bool checking();
 
-/* Make room for `array.size` bytes, with red zones, in which every byte has
- * `state`. Returns the address; NULL: no room. If the array already has an
- * address, the room is only its stand-in. */
+/* Make room for `array.size` bytes with red zones, in which every byte has
+ * `state`. Returns the address, or NULL if there is no room. If the array
+ * already has an address, the room only represents it. */
 void *take_array(Array array, State state);
-bool free_array(const void *pointer); /* false: there is none */
+bool free_array(const void *pointer); /* false: there is no such array */
 
-/* The live array around an offset of the arena; false: there is none ... */
+/* Find the live array around an offset of the arena. Returns false if there is
+ * none. */
 bool find_array(uintptr_t offset, Array *found);
-/* ... or else the freed one, or else the live one that is nearest. */
+/* Find the freed array around an offset or, failing that, the nearest live
+ * one. */
 bool nearest_array(uintptr_t offset, Array *found);
-/* Give the array at an offset this name from now on; NULL: keep its name. */
+/* Give the array at an offset this name; NULL keeps its name. */
 void name_array(uintptr_t offset, const char *name, size_t length,
                 unsigned element);
 
-/* The host has written, or copied. Bytes outside of the arena are ignored. */
+/* Record that the host has written, or copied. Bytes outside the arena are
+ * ignored. */
 void mark_written(const void *at, size_t size);
 void mark_copied(const void *to, const void *from, size_t size);
 

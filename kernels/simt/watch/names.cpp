@@ -54,7 +54,7 @@ Subscript::Subscript(long long index, const Sides &sides, const char *between) {
     long long parts[4] = {index};
     int count = 1;
     for (; count < 4 && sides.inner[count - 1]; count++) {
-        long long row = 1; // elements of one
+        long long row = 1; // number of elements in a row
         for (int i = count - 1; i < 3 && sides.inner[i]; i++)
             row *= sides.inner[i];
         const long long rest = parts[count - 1];
@@ -132,7 +132,7 @@ static void fill_shared(const SharedName &name, Array *array) {
     snprintf(array->name, sizeof array->name, "%s", name.name);
 }
 
-/* How far an offset is from an array's nearest byte. */
+/* Return the distance in bytes of an offset from an array's nearest byte. */
 static size_t distance(const SharedName &name, uintptr_t offset) {
     if (offset < name.offset) return name.offset - offset;
     const uintptr_t end = name.offset + name.size;
@@ -142,7 +142,7 @@ static size_t distance(const SharedName &name, uintptr_t offset) {
 static bool shared_at(const Job *job, uintptr_t offset, Array *found) {
     const SharedName *best = 0;
     for (const SharedName *n = job->kernel->shared_names; n; n = n->next)
-        // Of arrays that share dynamic memory, the one named first.
+        // Of arrays that share dynamic memory, choose the one named first.
         if (n->launch == job->number &&
             (!best || distance(*n, offset) <= distance(*best, offset)))
             best = n;

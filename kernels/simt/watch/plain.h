@@ -1,10 +1,10 @@
-/* plain.h -- the short way of nearly every access: a plain one, aligned, inside
- * of an array, to bytes that are written, in a log that has room, and no race.
+/* plain.h -- the fast path of nearly every access: a plain one, aligned, inside
+ * an array, to written bytes, with room in the log, and without a race.
  *
  * All of it is inlined into the hook and fits in the registers that a call may
- * overwrite, so that the hook needs no frame. Anything uncommon is left to the
- * long way (hooks.h), which starts over: the short way takes its log entry back
- * first, and its other notes may be made twice. */
+ * overwrite, so that the hook needs no frame. Any other access takes the slow
+ * path (hooks.h), which starts over. The fast path first withdraws its log
+ * entry; its other notes may be made twice. */
 #ifndef SIMT_CHECK_PLAIN_H
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"
@@ -16,7 +16,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* An address on the running stack, without the need of a frame. */
+/* Return an address on the running stack, without needing a frame. */
 SIMT_INLINE uintptr_t on_stack() {
 #ifdef __x86_64__
     uintptr_t sp;
@@ -27,7 +27,8 @@ SIMT_INLINE uintptr_t on_stack() {
 #endif
 }
 
-/* The states of bytes that are accessed together form a word. */
+/* The type of a word that holds the states of bytes that are accessed
+ * together. */
 template <unsigned size> struct StatesOf;
 template <> struct StatesOf<1> {
     typedef uint8_t type;
@@ -45,7 +46,8 @@ template <> struct StatesOf<16> {
     typedef unsigned __int128 type;
 };
 
-/* Whether all bytes may be accessed this way; notes the first write of some. */
+/* Return whether all bytes may be accessed this way, and note the first write
+ * of some. */
 template <unsigned size, Kind kind>
 SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     typedef typename StatesOf<size>::type Word;
@@ -59,11 +61,12 @@ SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     return true;
 }
 
-/* How hard to look for an access's races: PLAIN handles more of the cases
- * without a race, and QUICK fits in fewer registers. */
+/* The effort of the search for an access's races. PLAIN handles more of the
+ * cases without a race, and QUICK needs fewer registers. */
 enum Effort { QUICK, PLAIN };
 
-/* Whether an access by code of this tag (check.h) races with no earlier one. */
+/* Return whether an access by code of this tag (check.h) races with no earlier
+ * one. */
 template <unsigned size, Kind kind, Space space, Effort effort>
 SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
                              uintptr_t offset, uint64_t tag) {
@@ -92,8 +95,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
         (space == SHARED ? checker->shared_states : arena.states) + offset;
     if (SIMT_UNLIKELY((!states_allow<size, kind>(checker, states))))
         return false;
-    // Before the races, since it needs registers; no other thread runs
-    // meanwhile.
+    // The log comes before the races because it needs registers; no other
+    // thread runs meanwhile.
     if (checker->log_on &&
         SIMT_UNLIKELY(!log_try(&checker->log, self, tag | address)))
         return false;
@@ -107,8 +110,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
     return true;
 }
 
-/* The whole short way of a plain access by code that continues at `pc`; false:
- * it needs a longer one. */
+/* Do the whole fast path of a plain access by code that continues at `pc`.
+ * Returns false if the access needs a slower path. */
 template <unsigned size, Kind kind, Effort effort>
 SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     const uintptr_t stack = on_stack();
@@ -126,7 +129,7 @@ SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     if (offset < arena.bytes)
         return passes<size, kind, GLOBAL, effort>(checker, self, address,
                                                   offset, tag);
-    return address - fibers.base < fibers.bytes; // the thread's own
+    return address - fibers.base < fibers.bytes; // the thread's own stack
 }
 
 } // namespace

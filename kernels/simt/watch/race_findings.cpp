@@ -1,5 +1,5 @@
 /* race_findings.cpp -- the sentence about two accesses that nothing orders. It
- * is the same whichever of them came first this time. */
+ * does not depend on which of them came first in this run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* One of the two. */
+/* One of the two accesses. */
 struct Side {
     Kind kind;
     unsigned site;
@@ -26,8 +26,8 @@ static bool same(uint3 a, uint3 b) {
     return a.x == b.x && a.y == b.y && a.z == b.z;
 }
 
-/* The sentence begins with the read, or else with the first place in the
- * code. */
+/* Return the key that orders the accesses: the sentence begins with the read,
+ * or else with the first place in the code. */
 static auto rank(const Side &s) {
     const uintptr_t pc = (uintptr_t)site_at(s.site).pc;
     return std::make_tuple(s.kind != READ, pc, s.block.z, s.block.y, s.block.x,
@@ -73,7 +73,8 @@ static std::string in_block(const Job *job, const Side &a, const Side &b,
     return text;
 }
 
-/* "x[3]"; also enters the array in `found`. */
+/* Return the element as text, such as "x[3]", and enter the array in
+ * `found`. */
 static std::string element(const Job *job, const Access &access, Array *array,
                            Found *found) {
     if (!array_at(job, access.space, access.offset, array)) return "memory";
@@ -98,8 +99,8 @@ void note_first_look(unsigned site) {
         first_looks[site] = true;
 }
 
-/* Only the swap shows which reads these are. Until then they are findings; this
- * removes them from the report. */
+/* Only the swap reveals that a read is such a first look. Until then the read
+ * is a finding; this function removes it from the report. */
 bool is_first_look(const Found &found) {
     if (strcmp(found.kind, "race") || !first_looks[found.site]) return false;
     return site_at(found.site).kind == READ &&

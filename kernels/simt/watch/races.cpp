@@ -1,4 +1,4 @@
-/* races.cpp -- ids: who takes them, and whose they are. */
+/* races.cpp -- ids: their distribution to workers, and their owners. */
 #include "check.h"
 
 #include <sys/mman.h>
@@ -15,33 +15,35 @@ inline namespace asm_fibers {
 #endif
 
 enum : unsigned {
-    BATCH = 1024,         // ids that a worker takes at once
+    BATCH = 1024,         // ids that a worker takes at a time
     BATCHES = 1u << 22,   // the number of batches
-    ENOUGH = BATCHES / 2, // for a launch to begin with
+    ENOUGH = BATCHES / 2, // number of used batches from which a launch restarts
+                          // the ids
     WORKERS = 4096,       // more than there can be
     LARGE = 64 << 10      // bytes that are worth giving back to the system
 };
 
-/* Of the worker with this number. */
+/* The state of the worker with this number. */
 struct Writer {
-    std::atomic<unsigned> interval; /* the id of the one that runs */
+    std::atomic<unsigned> interval; /* id of the running interval */
     std::atomic_flag busy;
     unsigned launch;
-    /* Where the blocks of this launch begin, if it has several. */
+    /* The first ids of the blocks of this launch, if the worker has several. */
     std::vector<std::pair<unsigned, uint64_t>> blocks;
     Races *races;
 };
 
 static struct Ids {
-    std::atomic<unsigned> next{1}; /* batch */
+    std::atomic<unsigned> next{1}; /* number of the next batch */
     std::atomic<unsigned> launch_floor{BATCH};
     std::atomic<bool> running{false};
-    std::mutex lock; /* guards the next members */
+    std::mutex lock; /* guards the following members */
     unsigned grid_epoch = 0, grid_floor = 0;
     bool any_epoch = false;
 } ids;
 
-static uint16_t owners[BATCHES]; // of batches; pages that are used
+static uint16_t owners[BATCHES]; // owner of each batch; only used pages take
+                                 // memory
 static Writer writers[WORKERS];
 static Cells global, global_bytes;
 
@@ -53,7 +55,8 @@ static void *reserve(size_t bytes) {
     return memory == MAP_FAILED ? 0 : memory;
 }
 
-/* Shadows of the arena's words, or bytes; false: there is no room for them. */
+/* Reserve shadows of the arena's words or bytes. Returns false if there is no
+ * room for them. */
 static bool reserve_global(Cells *cells, size_t of_a_word) {
     cells->cells = (Cell *)reserve_shadow(of_a_word * sizeof(Cell));
     cells->others = (Mention *)reserve_shadow(of_a_word * sizeof(Mention));
@@ -61,7 +64,7 @@ static bool reserve_global(Cells *cells, size_t of_a_word) {
     return cells->cells && cells->others && cells->updates;
 }
 
-/* The same for `count` words or bytes of shared memory. */
+/* Reserve the same for `count` words or bytes of shared memory. */
 static bool reserve_cells(Cells *cells, size_t count) {
     cells->cells = (Cell *)reserve(count * sizeof(Cell));
     cells->others = (Mention *)reserve(count * sizeof(Mention));
@@ -98,16 +101,16 @@ static void clear_cells(const Cells &cells, size_t start, size_t count) {
 }
 
 void races_forget(uintptr_t offset, size_t size) {
-    // Earlier launches come before every access that matters, so small ranges
-    // are cleared only during a launch, where kernels allocate memory. Large
-    // ranges are given back.
+    // Earlier launches come before every access that matters. So small ranges
+    // are cleared only during a launch, in which kernels may allocate memory.
+    // Large ranges are given back to the system.
     if (!global.updates || !global_bytes.updates) return;
     if (!ids.running && size < LARGE) return;
     clear_cells(global, offset / 4, (size + 3) / 4);
     clear_cells(global_bytes, offset, size);
 }
 
-/* All ids are used up: clear every cell before the ids start again. */
+/* Clear every cell before the ids start again, after all ids have been used. */
 static void begin_anew() {
     clear_cells(global, 0, arena.bytes / 4);
     clear_cells(global_bytes, 0, arena.bytes);
@@ -129,7 +132,8 @@ unsigned take_id(Checker *checker) {
     Races &races = checker->races;
     if (races.next == races.end) {
         const unsigned batch = ids.next.fetch_add(1);
-        if (batch >= BATCHES) { // two billion intervals in one launch
+        if (batch >= BATCHES) { // this takes two billion intervals in one
+                                // launch
             ids.next = BATCHES;
             races.off = races.slow = true;
             return races.next - 1;
@@ -209,7 +213,7 @@ static void join_launch(Checker *checker, unsigned launch) {
     races.launch = launch;
     races.off = races.slow = !prepare(checker);
     races.settled = ids.launch_floor;
-    races.next = races.end; // those left are older
+    races.next = races.end; // the remaining ids are older
     Writer &writer = writers[checker->number];
     lock(writer);
     writer.blocks.clear();
@@ -256,7 +260,8 @@ void races_after_grid_barrier(Checker *checker, Block *, unsigned epoch) {
     Races &races = checker->races;
     if (races.off) return;
     {
-        // All blocks have come. The first one to leave sets which ids are old.
+        // All blocks have arrived. The first one to leave determines which ids
+        // are old.
         std::lock_guard<std::mutex> guard(ids.lock);
         if (!ids.any_epoch || ids.grid_epoch != epoch) {
             ids.any_epoch = true;

@@ -1,20 +1,20 @@
 /* races.h -- accesses that nothing orders.
  *
- * Two accesses of one element race if different threads make them, one of them
- * writes, not both are atomic, and none happens before the other. Numbers
- * ("ids") mark the time as in FastTrack (Flanagan, Freund: PLDI 2009), arranged
- * for blocks: a worker takes a fresh id when a block begins, when one of its
- * barriers opens, and for those lanes that meet. So of two accesses by one
- * block, one whose id is below the running interval's is the earlier one. For
- * plain kernels this comparison is enough.
+ * Two accesses to the same element race if different threads make them, at
+ * least one of them writes, they are not both atomic, and neither happens
+ * before the other. Numbers ("ids") mark the time as in FastTrack (Flanagan,
+ * Freund: PLDI 2009), adapted to blocks: a worker takes a new id when a block
+ * begins, when one of its barriers opens, and when lanes meet. So an access by
+ * the same block is earlier if its id is below that of the running interval.
+ * For plain kernels this comparison is enough.
  *
  * For each 4-byte word of memory a Cell keeps the last write and a read. Each
- * is one word that is read and written whole: workers run at once, and a cell
- * always holds an access that took place. A word that is accessed by bytes has
- * a Cell for each of them. Rare data is in arrays beside it: a second reader
- * that nothing orders with the first, and atomics.
+ * of these is one word that is read and written as a whole. So a cell always
+ * holds an access that took place, although workers run concurrently. A word
+ * that is accessed by bytes has a Cell for each byte. Rare data is in separate
+ * arrays: a second reader that nothing orders with the first, and atomics.
  *
- *     races.cpp       ids, and the lives of blocks and launches
+ *     races.cpp       ids, beginnings and ends of launches
  *     cells.cpp       one access and the cells of the words it touches
  *     sync.h, .cpp    meetings, fences, and order created by atomics */
 #ifndef SIMT_CHECK_RACES_H
@@ -29,21 +29,23 @@ inline namespace asm_fibers {
 
 struct Checker;
 
-/* An access in one word: id, thread, site, and the flags below. 0: none. */
+/* An access in one word: id, thread, site, and the following flags; 0 means
+ * none. */
 typedef uint64_t Mention;
 enum : uint64_t {
     ID_SHIFT = 32,
     THREAD_SHIFT = 22,
     SITE_SHIFT = 6,
-    /* Of a read: the distance of a second reader that is kept elsewhere. */
+    /* In a read: the distance to a second reader that is kept elsewhere. */
     NO_OTHER = 0,
     IN_WARP = 1,
     IN_BLOCK = 2,
     IN_GRID = 3,
     DISTANCE = 3,
-    WEAK = 4,    /* a volatile read or an atomic load: atomics may go beside */
-    UPDATED = 8, /* in place of a write: Updates has the former write */
-    BYTES = 16,  /* in place of a write: each byte has a cell of its own */
+    WEAK = 4,    /* a volatile read or an atomic load, which does not race with
+                  * atomics */
+    UPDATED = 8, /* in place of a write: Updates has the previous write */
+    BYTES = 16,  /* in place of a write: each byte has a separate cell */
     ID_AND_THREAD = ~0ull << THREAD_SHIFT,
     ID_AND_WARP = ~0ull << (THREAD_SHIFT + 5)
 };
@@ -63,8 +65,8 @@ struct Cell {
     Mention write, read;
 };
 
-/* Of a word that threads update atomically: the plain write before, and two of
- * those threads, as far apart as possible. */
+/* The atomics of a word: the last plain write before them, and two of the
+ * threads that update it, as far apart as possible. */
 struct Updates {
     Mention plain, first, second;
 };
@@ -78,30 +80,32 @@ struct Cells {
 
 struct Sync;
 
-/* A write over another thread's of the same interval. Whether the values differ
- * is checked after the write. */
+/* A write over another thread's write in the same interval. Whether the values
+ * differ is checked after the write. */
 struct Doubt {
     Access now;
-    Fiber self; /* as it was */
+    Fiber self; /* a copy of the writing thread */
     Mention earlier;
-    unsigned bytes; /* which of them: a bit for each */
+    unsigned bytes; /* mask of the bytes in doubt */
     unsigned char before[16];
 };
 
 /* A worker's state for the running block. */
 struct Races {
-    unsigned interval; /* the id with which the running interval began */
-    unsigned settled;  /* below it: before all that this block does now */
-    unsigned own_low;  /* ids from here to own_end are this block's */
+    unsigned interval; /* id with which the running interval began */
+    unsigned settled;  /* accesses with lower ids come before all current ones
+                        * of this block */
+    unsigned own_low;  /* ids from this one to own_end are this block's */
     unsigned own_end;
     bool slow; /* a doubt is open, or nothing is to be checked */
     bool in_doubt, off;
     Cells global, shared;
-    unsigned own_id[MAX_THREADS]; /* of each thread, if above `interval` */
-    unsigned next, end;           /* ids to be given out */
-    unsigned first;               /* the block's first id */
-    unsigned launch;              /* that it was begun for; 0: none */
-    uint64_t block;               /* in one dimension */
+    unsigned own_id[MAX_THREADS]; /* id of each thread, if above `interval` */
+    unsigned next, end;           /* range of ids that can be given out */
+    unsigned first;               /* first id of the block */
+    unsigned launch;              /* number of the launch for which it was
+                                   * begun; 0: none */
+    uint64_t block;               /* linear index */
     Cells global_bytes, shared_bytes;
     Doubt doubt;
     Sync *sync;
@@ -112,30 +116,32 @@ void races_end_launch(Job *job);
 void races_begin_block(Checker *checker, Block *block);
 void races_end_block(Checker *checker, Block *block);
 void races_at_barrier(Checker *checker, Block *block);
-/* Lanes `group` of the warp have met. */
+/* Record that the lanes `group` of the warp have met. */
 void races_at_meeting(Checker *checker, Warp *warp, unsigned group);
-/* A block has come to the grid barrier number `epoch`, and left. */
+/* Record that a block has reached the grid barrier number `epoch`, or left
+ * it. */
 void races_before_grid_barrier(Checker *checker, Block *block, unsigned epoch);
 void races_after_grid_barrier(Checker *checker, Block *block, unsigned epoch);
 enum FenceScope { FENCE_BLOCK, FENCE_DEVICE };
 void races_at_fence(Checker *checker, Fiber *self, FenceScope scope);
-/* A barrier of some threads of a block, by its address. Each thread arrives
- * (and may go on before the others); at its departure, all accesses of those
- * that have arrived come before its own. */
+/* Record a barrier, named by its address, of some threads of a block. Each
+ * thread arrives, and may continue before the others. After its departure, all
+ * accesses of the threads that have arrived come before its own. */
 void races_at_arrival(Checker *checker, Fiber *self, const void *barrier);
 void races_at_departure(Checker *checker, Fiber *self, const void *barrier);
-/* [offset, offset + size) of the arena begins a new life (or ends one). */
+/* Begin a new life (or end one) of [offset, offset + size) of the arena. */
 void races_forget(uintptr_t offset, size_t size);
 
-/* ---- the common way ----------------------------------------------------- */
+/* ---- the fast path ------------------------------------------------------- */
 
-/* Whether an id is this block's, from an earlier interval. This finds only ids
- * in the worker's current contiguous range; these are the ones that matter. */
+/* Return whether an id is this block's, from an earlier interval. This finds
+ * only ids in the worker's current contiguous range, which are the ones that
+ * matter. */
 SIMT_INLINE bool is_past(const Races &races, unsigned id) {
     return id - races.own_low < races.interval - races.own_low;
 }
 
-/* The id of the thread's current accesses. */
+/* Return the id of the thread's current accesses. */
 SIMT_INLINE unsigned current_id(const Races &races, unsigned thread) {
     const unsigned own = races.own_id[thread];
     return own > races.interval ? own : races.interval;
@@ -148,7 +154,7 @@ SIMT_INLINE Mention mention(const Races &races, const Fiber *self,
            (Mention)thread << THREAD_SHIFT | (Mention)site << SITE_SHIFT;
 }
 
-/* Whether a write (or an entry in its place) certainly came before. */
+/* Return whether a write (or an entry in its place) certainly came before. */
 SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
                                 unsigned floor) {
     const unsigned id = id_of(write);
@@ -157,8 +163,8 @@ SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
     return !((write ^ now) & ID_AND_THREAD) || is_past(races, id);
 }
 
-/* Check and note a plain read of word (or byte) i; false: it is not a common
- * one. */
+/* Check and note a plain read of word (or byte) i. Returns false if it is not a
+ * common case. */
 SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
                               Mention now, unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -176,16 +182,16 @@ SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
     const bool mates = !((read ^ now) & ID_AND_WARP);
     if (distance == IN_WARP && mates) return true;
     if (id != id_of(now)) return false;
-    // A second reader, or one that is farther off. If both have one id, then
-    // nothing, except maybe atomics, has ordered them: keeping both is never
-    // wrong.
+    // Keep a second reader, or one that is farther away. If both have the same
+    // id, nothing except perhaps atomics has ordered them, so keeping both is
+    // always correct.
     put_at(cells.others[i], now);
     put_at(cell->read,
            (read & ~(Mention)DISTANCE) | (mates ? IN_WARP : IN_BLOCK));
     return true;
 }
 
-/* The same for a write. */
+/* Do the same for a write. */
 SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
                                Mention now, unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -201,14 +207,16 @@ SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
     return true;
 }
 
-/* Whether a write came before this launch or interval, or was the same thread's
- * in it. Mentions are compared whole: their ids are in the highest bits. */
+/* Return whether a write came before this launch or interval, or was made by
+ * the same thread in it. Mentions are compared as a whole, since their ids are
+ * in the highest bits. */
 SIMT_INLINE bool quickly_before(Mention write, Mention now, unsigned floor) {
     if (write < (Mention)floor << ID_SHIFT) return true;
     return (write ^ now) < 1u << THREAD_SHIFT && !(write & (UPDATED | BYTES));
 }
 
-/* read_plainly() and write_plainly() without their less common cases. */
+/* Do the same as read_plainly() and write_plainly(), without their less common
+ * cases. */
 SIMT_INLINE bool read_quickly(const Cells &cells, size_t i, Mention now,
                               unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -239,13 +247,13 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
     return true;
 }
 
-/* cells.cpp: any access, whatever it meets. */
+/* cells.cpp: check any access, in all cases. */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
-/* Every permitted plain, volatile and atomic access to shared and global memory
- * that has not gone the short way (plain.h). A plain one may still be common:
- * for instance, the first of its site. It is a template, since a Checker has a
- * Races. */
+/* Check a permitted plain, volatile or atomic access to shared or global memory
+ * that has not taken the fast path (plain.h). A plain one may still be a common
+ * case, for instance the first access of its site. This is a template because
+ * Checker contains a Races. */
 template <class C>
 SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
     const Races &races = checker->races;
@@ -263,7 +271,7 @@ SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
         else
             while (i < end && write_plainly(races, cells, i, now, floor)) i++;
         if (i == end) return;
-        // The words already done are checked again: that changes nothing.
+        // The words already done are checked again, which changes nothing.
     }
     judge_access(checker, self, access);
 }

@@ -1,4 +1,4 @@
-/* report.cpp -- all results as JSON text: see simt_check.h. */
+/* report.cpp -- all results as JSON text; see simt_check.h. */
 #include "report.h"
 
 #include <stdlib.h>
@@ -49,12 +49,13 @@ void Sink::quote(const char *string) {
 
 /* ---- modules ------------------------------------------------------------ */
 
-static std::map<std::string, unsigned> *modules; // of the report being made
+static std::map<std::string, unsigned> *modules; // modules of the report being
+                                                 // made
 static std::mutex &reporting = *new std::mutex;
 
 void Sink::place(const void *pc) {
     uintptr_t offset = 0;
-    // The call itself is before its return address.
+    // The call instruction is before its return address.
     const char *file = pc ? module_of((const char *)pc - 1, &offset) : 0;
     if (!file) return print("null");
     const unsigned next = (unsigned)modules->size();
@@ -86,7 +87,8 @@ static std::string whole_report() {
 /* ---- the file of a whole program ---------------------------------------- */
 
 static void write_report(const char *path) {
-    // Write beside it, so that a program that dies leaves the old one whole.
+    // Write to a second file first, so that a program that dies leaves the old
+    // report intact.
     const std::string part = std::string(path) + ".part";
     FILE *file = fopen(part.c_str(), "w");
     if (!file) return;

@@ -12,7 +12,7 @@ inline namespace asm_fibers {
 #endif
 
 static Site sites[MAX_SITES];
-static std::atomic<unsigned> known{1}; // 0 is no place
+static std::atomic<unsigned> known{1}; // 0 means no place
 
 struct Table {
     std::mutex lock;
@@ -33,7 +33,7 @@ static unsigned number_of(const Site &site) {
     auto found = table().numbers.find(site.pc);
     if (found != table().numbers.end()) return found->second;
     const unsigned number = known.load(std::memory_order_relaxed);
-    if (number == MAX_SITES) return 0; // the rest goes without a place
+    if (number == MAX_SITES) return 0; // further places are not distinguished
     sites[number] = site;
     known.store(number + 1, std::memory_order_release);
     return table().numbers[site.pc] = number;

@@ -65,7 +65,8 @@ static unsigned all_lanes(unsigned threads, unsigned warp) {
     return count >= WARP ? ~0u : (1u << count) - 1;
 }
 
-/* Every lane of a warp has come: each learns all that any of them knew. */
+/* Handle a meeting of every lane of a warp: each lane then has all the
+ * information that any of them had. */
 static void meet_all(Races &races, unsigned threads, unsigned warp,
                      unsigned id) {
     Sync &sync = *races.sync;
@@ -78,8 +79,8 @@ static void meet_all(Races &races, unsigned threads, unsigned warp,
     sync.together[warp] = id;
 }
 
-/* Some lanes have come: each row becomes the union of theirs, plus the
- * meeting. */
+/* Handle a meeting of some lanes: each of their rows becomes the union of all
+ * of them, plus the meeting. */
 static void meet_some(Races &races, unsigned threads, unsigned warp,
                       unsigned group, unsigned id) {
     Sync &sync = *races.sync;
@@ -151,7 +152,8 @@ void races_at_fence(Checker *checker, Fiber *self, FenceScope scope) {
 
 /* ---- variables ---------------------------------------------------------- */
 
-/* A thread's release: `fence` is its last one, or the release itself. */
+/* Return a thread's release; `fence` is the thread's last fence, or the release
+ * itself. */
 static Told told_by(const Checker *checker, unsigned me, const Fence &fence) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;
@@ -233,7 +235,7 @@ static bool releases(const Access &access) {
            access.order == __ATOMIC_ACQ_REL || access.order == __ATOMIC_SEQ_CST;
 }
 
-/* Order accesses before the release before those of threads that read the
+/* Make accesses before the release precede those of threads that read the
  * variable. */
 static void release(Checker *checker, unsigned me, Variable variable,
                     const Fence *fence) {
@@ -246,7 +248,8 @@ static void release(Checker *checker, unsigned me, Variable variable,
         tell_block(checker, variable, told_by(checker, me, nearby));
     if (variable & 1 || checker->job->blocks == 1) return;
     const Fence &wide = fence ? *fence : sync.fences[FENCE_DEVICE][me];
-    const bool now = wide.id >= races.interval; // or before a barrier
+    const bool now = wide.id >= races.interval; // otherwise the fence came
+                                                // before a barrier
     Told told = told_by(checker, me, wide);
     if (!now) told.warp = 0, told.all.reset();
     tell_mates_fences(checker, me, &told);
@@ -256,7 +259,8 @@ static void release(Checker *checker, unsigned me, Variable variable,
                   now ? nullptr : sync.fence_ids);
 }
 
-/* The runtime's own barriers, with keys that no variable of a program has. */
+/* Return the key of a barrier of the runtime; no variable of a program has such
+ * a key. */
 static Variable variable_of(const void *barrier) {
     return (uint64_t)(uintptr_t)barrier | 1ull << 63 | 1;
 }

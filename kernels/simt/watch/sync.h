@@ -1,11 +1,13 @@
-/* sync.h -- the order of accesses besides the barriers of a block: meetings of
- * lanes, fences, and atomics that one thread writes and another one reads.
+/* sync.h -- the order of accesses that arises from means other than a block's
+ * barriers: meetings of lanes, fences, and atomics that one thread writes and
+ * another reads.
  *
- * Inside of a block, vector clocks record the order. For each pair of threads
- * they hold an id: accesses of the second thread below it come before the first
- * thread's next ones. Ids only grow, so the clocks are never reset: old entries
- * are too low to matter. Between blocks only the atomics are recorded. They are
- * searched when accesses of two blocks meet that nothing else orders. */
+ * Inside a block, vector clocks record the order. For each pair of threads they
+ * hold an id: accesses of the second thread with lower ids come before the
+ * first thread's next accesses. Ids only grow, so the clocks are never reset,
+ * since old entries are too low to matter. Between blocks only the atomics are
+ * recorded. They are searched when accesses of two blocks meet that nothing
+ * else orders. */
 #ifndef SIMT_CHECK_SYNC_H
 #define SIMT_CHECK_SYNC_H
 #include <memory>
@@ -23,29 +25,31 @@ inline namespace asm_fibers {
 
 enum { WARPS = MAX_THREADS / WARP };
 
-/* A variable: its offset in its space, to the word; bit 0: of shared memory. */
+/* The key of a variable: its offset in its space, rounded down to a word; bit
+ * 0: whether it is in shared memory. */
 typedef uint64_t Variable;
 
 typedef std::shared_ptr<const std::vector<unsigned>> Clock;
 
 /* The accesses that a thread released to its block by writing a variable. */
 struct Told {
-    unsigned thread, own, warp; /* known: its own ids, its warp's, */
-    unsigned update;            /* and its atomics up to this one */
-    Clock all;                  /* of each thread; NULL: no more than that */
+    unsigned thread, own, warp; /* known: ids of the thread, of its warp, */
+    unsigned update;            /* and of its atomics up to this one */
+    Clock all;                  /* ids of each thread; NULL: nothing more is
+                                 * known */
 };
 
 /* A variable as the running block's threads wrote and read it. */
 struct Local {
     std::vector<Told> told;
-    std::vector<unsigned> heard; /* by each thread: how many of those */
+    std::vector<unsigned> heard; /* number of those that each thread has read */
 };
 
-struct Fence {         /* a thread's last one */
-    unsigned id, warp; /* the last id known of its warp then */
+struct Fence {         /* the last fence of a thread */
+    unsigned id, warp; /* id of the fence; last id known of its warp then */
 };
 
-struct Answer { /* of before_across() */
+struct Answer { /* the result of before_across() */
     Mention earlier;
     unsigned id, thread;
     size_t changes;
@@ -54,27 +58,29 @@ struct Answer { /* of before_across() */
 
 /* The order between the running block's threads. */
 struct Sync {
-    unsigned together[WARPS]; /* when all lanes of a warp last met */
-    /* Lanes whose row holds more than that about their warp, or the block; and
-     * whether the row of their warp does. */
+    unsigned together[WARPS]; /* id of the last meeting of all lanes of a
+                               * warp */
+    /* Lanes whose row has more information about their warp, or the block, than
+     * that; and whether the row of their warp has. */
     unsigned near[WARPS], far[WARPS];
     bool warp_far[WARPS];
-    unsigned (*rows)[MAX_THREADS];      /* of each thread */
-    unsigned (*warp_rows)[MAX_THREADS]; /* of each warp */
-    Fence fences[2][MAX_THREADS];       /* by FenceScope */
-    bool fenced;         /* somebody has, for the device, in this interval */
-    unsigned fence_base; /* all before it was fenced before this interval */
-    Clock fence_ids;     /* likewise, of each thread */
+    unsigned (*rows)[MAX_THREADS];      /* row of each thread */
+    unsigned (*warp_rows)[MAX_THREADS]; /* row of each warp */
+    Fence fences[2][MAX_THREADS];       /* indexed by FenceScope */
+    bool fenced;         /* whether a thread has made a fence for the device in
+                          * this interval */
+    unsigned fence_base; /* ids below it were fenced before this interval */
+    Clock fence_ids;     /* the same for each thread */
     std::unordered_map<Variable, Local> locals;
-    /* A read of a variable that has not happened when its hook runs. */
-    unsigned reading; /* words */
+    /* A read of a variable that has not yet happened when its hook runs. */
+    unsigned reading; /* number of words */
     Variable read_variable;
     unsigned reader, reader_id;
     Answer answers[256];
 };
 
-/* The id below which every access of another thread of the block comes before
- * those of `me`. */
+/* Return the id below which every access of thread `other` of the block comes
+ * before those of `me`. */
 SIMT_INLINE unsigned known(const Races &races, unsigned me, unsigned other) {
     const Sync &sync = *races.sync;
     const unsigned warp = me / WARP, bit = 1u << me % WARP;
@@ -90,28 +96,31 @@ SIMT_INLINE unsigned known(const Races &races, unsigned me, unsigned other) {
 }
 
 bool create_sync(Races *races);
-void forget_sync(Races *races); /* ids begin anew */
+void forget_sync(Races *races); /* when the ids start again */
 void sync_begin_launch();
 void sync_end_launch();
 void sync_begin_block(Checker *checker);
 void sync_at_barrier(Checker *checker, unsigned old_interval);
-/* A volatile or atomic access. */
+/* Handle a volatile or atomic access. */
 void sync_at_access(Checker *checker, Fiber *self, const Access &access);
-/* Whether `me` is ordered after an earlier atomic of this block on a
+/* Return whether `me` is ordered after an earlier atomic of this block on a
  * variable. */
 bool update_before(const Races &races, unsigned me, Mention earlier,
                    const Access &now);
-/* Whether another block's access came before the thread's current one. */
+/* Return whether another block's access came before the thread's current
+ * one. */
 bool before_across(Checker *checker, const Fiber *self, Mention earlier,
                    uint64_t block);
 
 /* ---- races.cpp ---------------------------------------------------------- */
 
 unsigned take_id(Checker *checker);
-bool is_own(const Checker *checker, unsigned id); /* of the running block */
-uint64_t block_of(unsigned id);                   /* in one dimension */
-/* Whether the id's worker is still in its interval: the access may not have
- * happened yet. */
+bool is_own(const Checker *checker, unsigned id); /* whether it is the running
+                                                   * block's */
+uint64_t block_of(unsigned id);                   /* linear index of the
+                                                   * block */
+/* Return whether the id's worker is still in that interval, so that the access
+ * may not have happened yet. */
 bool may_be_under_way(unsigned id);
 
 /* ---- cells.cpp ---------------------------------------------------------- */

@@ -39,7 +39,7 @@ static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
                          const uint64_t *entries) {
     if (p->mask != mask) return false;
     const int last = WARP - 1 - __builtin_clz(mask);
-    if (entries[last] - first != p->delta[last]) return false; // most differ
+    if (entries[last] - first != p->delta[last]) return false; // usual case
     uint64_t differ = 0;
     if (mask == ~0u)
         for (int lane = 0; lane < WARP; lane++)
@@ -52,7 +52,7 @@ static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
     return !differ;
 }
 
-/* The pattern of these entries, a new one if need be. */
+/* Return the pattern of these entries, creating it if necessary. */
 static Pattern *pattern_of(SiteTally *t, unsigned mask, uint64_t first,
                            const uint64_t *entries) {
     for (int i = 0; i < PATTERNS; i++)
@@ -98,8 +98,8 @@ template <class T> static T *zeroed(size_t count) {
     return made;
 }
 
-/* Enter the array's name and its range in memory; outside of any array, the
- * name alone. */
+/* Enter the array's name and its range in memory or, outside of any array, only
+ * the name. */
 static void describe(SiteArray *at, Space space, uintptr_t address,
                      const Array *array, uintptr_t base) {
     at->space = space;
@@ -108,7 +108,7 @@ static void describe(SiteArray *at, Space space, uintptr_t address,
     if (!array) return;
     static_assert(sizeof at->name == sizeof array->name, "a name is copied");
     memcpy(at->name, array->name, sizeof at->name);
-    if (address - base >= array->size) return; // it is only the nearest one
+    if (address - base >= array->size) return; // it is only the nearest
     at->low = base;
     at->size = array->size;
 }
@@ -140,9 +140,9 @@ SiteTally *make_site(Tally *tally, unsigned site) {
     t->site = site;
     t->size = site_at(site).size;
     t->kind = counted_as(site);
-    if (!t->size) t->size = 4; // sizes differ there
+    if (!t->size) t->size = 4; // sizes differ at this site
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
-    t->at = t->arrays = zeroed<SiteArray>(1); // empty: no address is in it
+    t->at = t->arrays = zeroed<SiteArray>(1); // empty: it contains no address
     tally->known_sites[tally->sites_count++] = site;
     return tally->sites[site] = t;
 }
@@ -159,7 +159,8 @@ void change_array(Tally *tally, SiteTally *t, uintptr_t address) {
         t->arrays = found;
     }
     if (found->space != t->at->space || !t->at->size)
-        for (int i = 0; i < PATTERNS; i++) // they cost something else here
+        for (int i = 0; i < PATTERNS; i++) // the patterns' costs differ in the
+                                           // new array
             memset(t->patterns[i].cost, 0, sizeof t->patterns[i].cost);
     t->at = found;
     const unsigned word = t->size < 4 ? 4 : t->size;
@@ -171,7 +172,7 @@ void change_array(Tally *tally, SiteTally *t, uintptr_t address) {
 /* ---- basic blocks ------------------------------------------------------- */
 
 static StepTally **slot_of(const Tally *tally, const void *pc) {
-    const unsigned last = tally->steps_size - 1; // a power of two less one
+    const unsigned last = tally->steps_size - 1; // a power of two minus one
     const uint64_t hash = (uintptr_t)pc * 0x9e3779b97f4a7c15u;
     unsigned slot = (unsigned)(hash >> 32) & last;
     while (tally->steps[slot] && tally->steps[slot]->pc != pc)
@@ -201,7 +202,7 @@ StepTally *find_step(Tally *tally, const void *pc) {
 
 /* ---- a worker's tally --------------------------------------------------- */
 
-static std::atomic<Tally *> tallies; // of all workers that there ever were
+static std::atomic<Tally *> tallies; // all tallies that were ever created
 
 Tally *create_tally(Checker *checker) {
     enum { STEPS = 1024 };
@@ -213,7 +214,7 @@ Tally *create_tally(Checker *checker) {
     tally->steps_size = STEPS;
     tally->next = tallies.load();
     while (!tallies.compare_exchange_weak(tally->next, tally))
-        continue; // the other one comes behind this one
+        continue; // the other entry follows this one
     return tally;
 }
 
@@ -229,7 +230,8 @@ void begin_tally(Tally *tally, unsigned launch) {
             t->arrays = first->next;
             free(first);
         }
-        t->at = t->arrays = zeroed<SiteArray>(1); // empty: no address is in it
+        t->at = t->arrays = zeroed<SiteArray>(1); // empty: it contains no
+                                                  // address
     }
     for (unsigned i = 0; i < tally->steps_size; i++)
         if (StepTally *step = tally->steps[i])

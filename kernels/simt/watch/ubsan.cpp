@@ -1,6 +1,6 @@
 /* ubsan.cpp -- the functions that code compiled with -fsanitize=bounds calls
- * for an index outside of an array whose size the compiler knows: a local one,
- * a __shared__ one, an inner dimension. */
+ * for an index outside an array of known size: a local array, a __shared__
+ * array, or an inner dimension. */
 #include <stdio.h>
 
 #include "report.h"
@@ -18,7 +18,7 @@ struct OutOfBounds {
     const Type *array, *index;
 };
 
-/* N of "'float [N]'" or "'float [N][M]'"; 0: not to be found. */
+/* Return N from "'float [N]'" or "'float [N][M]'", or 0 if there is none. */
 static unsigned long long count_of(const Type &type) {
     const char *bracket = strchr(type.name, '[');
     return bracket ? strtoull(bracket + 1, 0, 10) : 0;
@@ -27,7 +27,7 @@ static unsigned long long count_of(const Type &type) {
 static void out_of_bounds(const OutOfBounds *data, uintptr_t handle,
                           const void *pc) {
     Checker *checker = running_checker();
-    if (!checker) return; // host code: not our business
+    if (!checker) return; // host code is not checked
     Fiber *self = here();
     Worker *worker = checker->worker;
     const long long index = value_of(*data->index, handle);

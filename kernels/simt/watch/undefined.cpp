@@ -1,7 +1,7 @@
 /* undefined.cpp -- the functions that code compiled with
- * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves these
- * results undefined and a GPU defines them: a shift by the width or more, and a
- * conversion of a value that the type cannot hold. */
+ * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves two
+ * results undefined that a GPU defines: those of a shift by the width or more,
+ * and of a conversion of a value that the type cannot hold. */
 #include <stdio.h>
 
 #include <string>
@@ -26,13 +26,13 @@ struct Conversion {
     const Type *from, *to;
 };
 
-/* The name without the quotes around it. */
+/* Return the name without the quotes around it. */
 static std::string name_of(const Type &type) {
     const std::string name = type.name;
     return name.size() < 2 ? name : name.substr(1, name.size() - 2);
 }
 
-/* A finding in the making, of the running thread. */
+/* A finding of the running thread that is being built. */
 struct Told {
     const Checker *checker;
     const Fiber *self;
@@ -42,7 +42,8 @@ struct Told {
         : checker(running_checker()), self(here()),
           found(found_at(checker, self, spot, "undefined", pc)) {}
 
-    /* Whether its place was reported before: then it is counted. */
+    /* Return whether its place was reported before; if so, the finding is
+     * counted. */
     bool is_known() const { return count_known(checker->job, found); }
 
     void add(const std::string &does) {
@@ -53,7 +54,7 @@ struct Told {
     }
 };
 
-/* "a GPU gives 0, a CPU may give 256" */
+/* Return a text such as "a GPU gives 0, a CPU may give 256". */
 template <class T> static std::string both(T gpu, T cpu) {
     return "a GPU gives " + std::to_string(gpu) + ", a CPU may give " +
            (cpu == gpu ? "another number" : std::to_string(cpu));
@@ -61,20 +62,22 @@ template <class T> static std::string both(T gpu, T cpu) {
 
 /* ---- shifts ------------------------------------------------------------- */
 
-/* PTX's shl and shr limit the count to the width; a CPU takes it modulo the
- * width. Volatile, so that the CPU computes it. */
+/* Report a shift. PTX's shl and shr limit the count to the width, while a CPU
+ * takes it modulo the width. The operands are volatile, so that the CPU
+ * computes the result. */
 template <class T>
 static void shifted(const Shift &data, T x, long long count, const void *pc) {
-    if (!x) return; // 0 whatever happens
+    if (!x) return; // the result is 0 in any case
     Told told(data.spot, pc);
     if (told.is_known()) return;
     const unsigned width = 8 * sizeof(T), by = (unsigned)count;
     const volatile T value = x;
     const volatile unsigned rest = by % width;
     const T left = value << rest, right = value >> rest;
-    const bool whole = by < width; // of a count of 64 bits 32 are used
+    const bool whole = by < width; // only 32 bits of a 64-bit count are used
     using std::to_string;
-    // The direction is unknown here: weft/report/places.py chooses.
+    // The direction is unknown at this point; weft/report/places.py determines
+    // it.
     told.add("shifts " + to_string(x) + " (" + name_of(*data.type) + ", " +
              to_string(width) + " bits) by " + to_string(count) +
              ": <<: " + both(whole ? left : 0, left) + "; >>: " +
@@ -108,8 +111,9 @@ static std::string number(double x, int digits) {
     return text;
 }
 
-/* nvcc converts to 32 bits at least and takes the low ones of them. A compiler
- * that knows x gives the nearest number, where a CPU gives another. */
+/* Report a conversion. nvcc converts to at least 32 bits and takes the low bits
+ * of the result. If x is a constant, a compiler gives the nearest number, and a
+ * CPU at run time may give another. */
 template <class To, class Wide, class From>
 static void converted(const Conversion &data, From x, const void *pc) {
     const volatile From value = x;

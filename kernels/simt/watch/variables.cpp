@@ -29,20 +29,23 @@ struct Variable {
     size_t size;
     std::string name;
     bool is_writable;
-    Array stand_in; // number 0: it has none yet
+    Array stand_in; // number 0: not created yet
 };
 
 struct Module {
     std::string file;
     uintptr_t base;
-    std::vector<Variable> variables; // by address
-    std::string device;              // names in spaces; "": all of them
+    std::vector<Variable> variables; // sorted by address
+    std::string device;              // names separated by spaces; "": all of
+                                     // them
 };
 
 struct Modules {
     std::mutex lock;
-    std::map<uintptr_t, Module> loaded; // by base; never unloaded
-    std::map<uintptr_t, Array> host;    // stand-ins of pinned memory
+    std::map<uintptr_t, Module> loaded; // by base address; modules are never
+                                        // unloaded
+    std::map<uintptr_t, Array> host;    // the ranges of the arena that
+                                        // represent pinned memory
 };
 static Modules &modules() {
     static Modules *the = new Modules; // never destroyed
@@ -51,7 +54,7 @@ static Modules &modules() {
 
 /* ---- a module's symbols ------------------------------------------------- */
 
-/* A whole file, mapped. */
+/* A whole file, mapped into memory. */
 struct File {
     const char *bytes = 0;
     size_t size = 0;
@@ -73,7 +76,7 @@ struct File {
     }
 };
 
-/* "x" of "_ZL1x" or "_ZN2ns1xE": the last of its names. */
+/* Return "x" for "_ZL1x" or "_ZN2ns1xE": the last of its names. */
 static std::string last_name(const char *symbol) {
     if (strncmp(symbol, "_Z", 2)) {
         return std::string(symbol, strcspn(symbol, "."));
@@ -100,7 +103,7 @@ static void add_symbols(const File &file, const ElfW(Ehdr) & head,
                         const std::vector<ElfW(Shdr)> &sections,
                         const ElfW(Shdr) & table, Module *module) {
     const ElfW(Shdr) &names = sections[table.sh_link];
-    // Not tables of pointers, which are constants once they are loaded.
+    // Exclude tables of pointers, which are constants once they are loaded.
     const auto is_writable = [&](unsigned i) {
         if (i >= sections.size()) return false;
         const uint64_t at = sections[head.e_shstrndx].sh_offset;
@@ -121,7 +124,7 @@ static void add_symbols(const File &file, const ElfW(Ehdr) & head,
             continue;
         const char *name = file.bytes + names.sh_offset + symbol.st_name;
         const bool writable = is_writable(symbol.st_shndx) &&
-                              strncmp(name, "_ZZ", 3); // of a function
+                              strncmp(name, "_ZZ", 3); // no function's
         module->variables.push_back({module->base + symbol.st_value,
                                      symbol.st_size,
                                      last_name(name),
@@ -184,7 +187,7 @@ static bool give_stand_in(Array *array) {
     return find_array((uintptr_t)room - arena.base, array);
 }
 
-/* Whether a kernel may use the variable: its module lists it as a device
+/* Return whether a kernel may use the variable: its module lists it as a device
  * variable, or has no such list. */
 static bool is_device(const Module &module, const Variable &v) {
     return module.device.empty() ||
@@ -204,7 +207,7 @@ bool find_variable(uintptr_t address, Array *found, bool *known) {
     Variable &v = *std::prev(after);
     if (address - v.address >= v.size) return false;
     if (v.is_writable && !is_device(*module, v)) {
-        *known = false; // the host's
+        *known = false; // a variable of the host
         return false;
     }
     if (!v.stand_in.number) {

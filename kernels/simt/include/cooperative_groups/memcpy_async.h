@@ -1,14 +1,14 @@
-/* cooperative_groups/memcpy_async.h -- a group's threads copy together.
+/* cooperative_groups/memcpy_async.h -- joint copies by a group's threads.
  *
- * Nothing is asynchronous: each thread copies its share at once, and wait()
- * waits for the others. */
+ * The copies are not asynchronous: each thread copies its share immediately,
+ * and wait() waits for the other threads. */
 #ifndef SIMT_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 #define SIMT_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 #include "../cooperative_groups.h"
 
 namespace cuda {
 
-/* A number of bytes that is a multiple of `alignment`, as the pointers are. */
+/* A number of bytes that, like the pointers, is a multiple of `alignment`. */
 template <size_t alignment> struct aligned_size_t {
     size_t value;
     constexpr explicit aligned_size_t(size_t value) : value(value) {}
@@ -19,7 +19,7 @@ template <size_t alignment> struct aligned_size_t {
 
 namespace cooperative_groups {
 
-/* Copy `bytes` bytes ... */
+/* Copy `bytes` bytes. */
 template <class Group, class To, class From>
 SIMT_INLINE void memcpy_async(const Group &g, To *to, const From *from,
                               size_t bytes) {
@@ -30,7 +30,7 @@ SIMT_INLINE void memcpy_async(const Group &g, To *to, const From *from,
                bytes - at < PIECE ? bytes - at : (size_t)PIECE);
 }
 
-/* ... or as many elements as both arrays have. */
+/* Copy as many elements as both arrays have. */
 template <class Group, class T>
 SIMT_INLINE void memcpy_async(const Group &g, T *to, size_t to_count,
                               const T *from, size_t from_count) {

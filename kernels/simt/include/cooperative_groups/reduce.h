@@ -1,4 +1,5 @@
-/* cooperative_groups/reduce.h -- one value from those of a group's threads. */
+/* cooperative_groups/reduce.h -- reductions over the values of a group's
+ * threads. */
 #ifndef SIMT_COOPERATIVE_GROUPS_REDUCE_H
 #define SIMT_COOPERATIVE_GROUPS_REDUCE_H
 #include "../cooperative_groups.h"
@@ -17,10 +18,11 @@ SIMT_OPERATOR(bit_or, a | b)
 SIMT_OPERATOR(bit_xor, a ^ b)
 #undef SIMT_OPERATOR
 
-/* Apply op() to the values of all threads of the group, for each of them. */
+/* Apply op() to the values of all threads of the group, and return the result
+ * to each of them. */
 template <unsigned Size, class Parent, class T, class Op>
 SIMT_INLINE T reduce(const thread_block_tile<Size, Parent> &g, T value, Op op) {
-    // The order of the GPU: sums of floats have the same bits.
+    // This is the order of a GPU, so sums of floats have the same bits.
     for (unsigned flip = Size < 32 ? Size / 2 : 16; flip; flip /= 2)
         value = op(value, g.shfl_xor(value, flip));
     for (unsigned flip = 32; flip < Size; flip *= 2)

@@ -1,12 +1,12 @@
-/* cooperative_groups/scan.h -- for each thread, the sum over the earlier
- * ones. */
+/* cooperative_groups/scan.h -- for each thread, the sum over the threads before
+ * it. */
 #ifndef SIMT_COOPERATIVE_GROUPS_SCAN_H
 #define SIMT_COOPERATIVE_GROUPS_SCAN_H
 #include "reduce.h"
 
 namespace cooperative_groups {
 
-/* Apply op() to the values of the ranks up to this thread's own ... */
+/* Apply op() to the values of the ranks up to and including this thread's. */
 template <class Group, class T, class Op = plus<T>>
 SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
     const unsigned size = g.size(), rank = g.thread_rank();
@@ -17,7 +17,8 @@ SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
     return value;
 }
 
-/* ... and of those below it; T() for rank 0. */
+/* Apply op() to the values of the ranks below this thread's. Returns T() for
+ * rank 0. */
 template <class Group, class T, class Op = plus<T>>
 SIMT_INLINE T exclusive_scan(const Group &g, T value, Op op = {}) {
     const T below = g.shfl_up(inclusive_scan(g, value, op), 1);

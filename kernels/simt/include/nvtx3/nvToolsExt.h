@@ -1,5 +1,5 @@
-/* nvToolsExt.h -- replaces NVTX under g++: ranges and marks that no profiler
- * reads. */
+/* nvToolsExt.h -- replaces NVTX's header under g++: ranges and marks, which no
+ * profiler reads. */
 #ifndef SIMT_NVTX_H
 #define SIMT_NVTX_H
 #include <stddef.h>
