@@ -18,16 +18,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ...base.style import (
+    BESIDE,
     OPPONENT,
     OURS,
+    describe_dates,
+    draw_dot,
     draw_unmeasured,
+    fill_of,
+    hide_lines,
     mark_powers,
     new_figure,
     style,
     write_caption,
 )
 from ...timing import STATISTIC
-from ..race.plot_batches import BESIDE
 from .comparison import (
     OURSELVES,
     PEERS,
@@ -93,8 +97,7 @@ def ladder_plot(
             [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]
         )
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
+        hide_lines(axes)
         axes.spines["left"].set_visible(False)
         peers = " or ".join(dict.fromkeys(peer_name(found) for _, found in series))
         what = f"% of {peers}'s speed, {size_text(chosen)} (right is better)"
@@ -151,10 +154,8 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write each machine with its date, and the way of timing."""
     told = []
     for machine, rows in series:
-        dates = sorted({row["date"] for row in rows})
-        when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
         there = "" if machine is None else "hollow: "
-        words = [f"{there}{rows[0]['device']}", when]
+        words = [f"{there}{rows[0]['device']}", describe_dates(rows)]
         threads = {row["threads"] for row in rows if row.get("threads")}
         words += [f"{count} thread{'s' * (count > 1)}" for count in sorted(threads)]
         words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
@@ -201,17 +202,8 @@ def _draw_dots(
         row = _find(rows, key)
         if row is None or not _ratio_of(row):
             continue
-        x = _per_cent(row)
-        axes.plot(
-            _band_of(row),
-            [place] * 2,
-            color=OURS,
-            lw=5,
-            alpha=0.4,
-            solid_capstyle="butt",
-        )
-        fill = "none" if elsewhere else OURS
-        axes.plot(x, place, MARKS[key[1]], ms=7, mfc=fill, mec=OURS, mew=1.4, zorder=3)
+        at, mark = (_per_cent(row), place), MARKS[key[1]]
+        draw_dot(axes, at, OURS, not elsewhere, _band_of(row), mark, 7)
 
 
 def _write_speeds(
@@ -302,7 +294,7 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> 
         )
         on_line = [row["m"] for row in found]
         axes.fill_between(on_line, low, high, color=colour, alpha=0.25, lw=0)
-        fill = "none" if elsewhere else colour
+        fill = fill_of(colour, not elsewhere)
         name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
         name += " (hollow)" if elsewhere else ""
         look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}

@@ -18,9 +18,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...base.style import INK, draw_unmeasured, new_figure, reference_line, style
+from ...base.style import (
+    BESIDE,
+    INK,
+    draw_dot,
+    draw_unmeasured,
+    new_figure,
+    reference_line,
+    spread_heights,
+    style,
+)
 from ...timing.peaks import ceilings
-from ..race.plot_batches import BESIDE
 from .comparison import (
     OURSELVES,
     PLOTTED,
@@ -199,8 +207,7 @@ def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
     ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
     thick = 2 if elsewhere else 5  # else it fills a hollow mark
     axes.plot([x, x], ends, color=colour, lw=thick, alpha=0.4, solid_capstyle="butt")
-    fill = "none" if elsewhere else colour
-    axes.plot(x, y, MARKS[row["impl"]], ms=7, mfc=fill, mec=colour, mew=1.4, zorder=3)
+    draw_dot(axes, (x, y), colour, not elsewhere, mark=MARKS[row["impl"]], size=7)
 
 
 def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
@@ -209,7 +216,7 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
     ordered = sorted(marked, key=lambda row: -row["tflops"])
     least = (high - low) / max(1.25 * len(ordered), 24)
     wanted = [math.log(row["tflops"]) for row in ordered]
-    places = _spread_heights(wanted, least, low + 0.6 * least)
+    places = spread_heights(wanted, least, low + 0.6 * least)
     for row, place in zip(ordered, places):
         speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
         text = f"{name_of(row)}  {speed:.3g}"
@@ -218,17 +225,3 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
         arrow |= {"relpos": (0, 0.5)}  # at the name's left end, not under it
         point = count_intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
-
-
-def _spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
-    """Return heights near the wanted ones, from the top, at least `least` apart.
-
-    If some would sink below the floor, all above move up.
-    """
-    places: list[float] = []
-    for height in wanted:
-        places.append(min(height, places[-1] - least) if places else height)
-    for number in range(len(places) - 1, -1, -1):
-        under = places[number + 1] + least if number + 1 < len(places) else floor
-        places[number] = max(places[number], under)
-    return places

@@ -22,15 +22,18 @@ from ...base.style import (
     SHARED,
     THREAD,
     WRITTEN,
+    draw_stack,
     draw_unmeasured,
     fade_colour,
+    hide_lines,
+    name_lines,
     new_figure,
     outlined,
     style,
 )
 from ...mnist.cnn import Cnn
 from ...see.view import draw_image, mosaic, sheet
-from .plot_batches import BESIDE, time_text
+from .plot_batches import time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
 
@@ -205,17 +208,12 @@ def _draw_bars(
     }
     for place, part in enumerate(times.values()):
         rest = max(0.0, part.us - part.products - part.launch)
-        start = 0.0
-        for us, look in zip((part.products, part.launch, rest), looks.values()):
-            ax.barh(place, us, left=start, height=0.6, **look)
-            start += us
         text = f"{time_text(part.us)}, its products {time_text(part.products)}"
-        ax.annotate(text, (start, place), (6, 0), **BESIDE)
+        pieces = zip((part.products, part.launch, rest), looks.values())
+        draw_stack(ax, place, pieces, text)
     marks = [Patch(label=name, **look) for name, look in looks.items()]
     ax.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
-    ax.set_yticks(range(len(times)), list(times))
-    ax.set_ylim(len(times) - 0.4, -0.6)
+    name_lines(ax, list(times))
+    hide_lines(ax)
     ax.set_xlim(0, 1.6 * max(part.us for part in times.values()))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"µs for 64 images, {device} (left is better)")

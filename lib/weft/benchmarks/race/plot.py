@@ -20,17 +20,22 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
 from ...base.style import (
+    BESIDE,
     INK,
     OPPONENT,
     OURS,
-    hollow,
+    bar_look,
+    fill_of,
+    hide_lines,
+    label_beside,
+    name_lines,
     new_figure,
     outlined,
     style,
     write_caption,
+    write_plain,
 )
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
@@ -113,7 +118,7 @@ def plot_versions(
         figure = Figure(figsize=(9, 0.8 + 0.32 * len(marks)), layout="constrained")
         ax = figure.subplots()
         for place, (_, us, colour, local) in enumerate(marks):
-            fill = colour if local else "none"
+            fill = fill_of(colour, local)
             ax.semilogx(us, place, "o", color=colour, mfc=fill, ms=8)
             text = f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
             ax.annotate(text, (us, place), (8, -4), textcoords="offset points")
@@ -200,8 +205,8 @@ def _draw_steps(
     for place, row in enumerate(shown):
         colour = colour_of(row)
         there = place < len(elsewhere)
-        kind = hollow(colour) if there or all_hollow else outlined(colour)
-        axes.barh(place, row["us"] / scale, height=0.62, **kind)
+        look = bar_look(colour, not (there or all_hollow))
+        axes.barh(place, row["us"] / scale, height=0.62, **look)
         if not there:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
@@ -212,14 +217,12 @@ def _draw_steps(
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
             edge = best["us"] / scale  # not across PyTorch's line
-        axes.annotate(text, (edge, place), (6, 0), **_BESIDE)
+        label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
-    axes.set_yticks(range(len(shown)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
+    name_lines(axes, names, -1.1 if best else -0.6)
+    hide_lines(axes)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
-    axes.set_ylim(len(shown) - 0.4, -1.1 if best else -0.6)
     batch, named = rows[0]["batch"], ", ".join(precisions)
     axes.set_xlabel(f"{unit} per step, batch {batch}, {named} (left is better)")
     if best:
@@ -258,9 +261,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         )
         return
     loss.set_yscale("log")
-    loss.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    loss.yaxis.set_minor_formatter(lambda value, _: "")
+    write_plain(loss.yaxis, (1, 3))
     loss.legend(loc="upper right")
     for part in (loss, accuracy):
         part.set_xlim(0, 1.16 * trained[0]["epochs"])
@@ -278,7 +279,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
             f"{value:.2f}",
             (row["epochs"], value),
             (8, up),
-            **{**_BESIDE, "color": colour_of(row)},
+            **{**BESIDE, "color": colour_of(row)},
         )
     accuracy.margins(y=0.35)
 
@@ -302,20 +303,12 @@ def _draw_groups(
         axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
         for place, us in zip(places, values):
             text = "–" if us is None else f"{_shorten_time(us / scale)} {unit}"
-            axes.annotate(text, ((us or 0) / scale, place), (5, 0), **_BESIDE)
-    axes.set_yticks(range(len(groups)), [_fold(name) for name in groups])
+            label_beside(axes, text, ((us or 0) / scale, place), 5)
+    name_lines(axes, [_fold(name) for name in groups])
+    hide_lines(axes)
     axes.set_xlim(0, 1.2 * largest / scale)
-    axes.set_ylim(len(groups) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{unit} per step, batch {rows[0]['batch']} (left is better)")
     axes.legend(loc="best")
-
-
-_BESIDE: dict[str, Any] = {
-    **{"textcoords": "offset points", "va": "center", "ha": "left"},
-    "annotation_clip": False,
-}
 
 
 def _write_caption(

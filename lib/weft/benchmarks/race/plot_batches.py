@@ -13,46 +13,42 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from ...base.style import (
+    BESIDE,
     INK,
     OPPONENT,
     OURS,
+    Series,
+    describe_dates,
     draw_unmeasured,
+    list_series,
     new_figure,
     style,
     write_caption,
+    write_plain,
 )
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
 from .race import Row
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-BESIDE: dict[str, Any] = {
-    **{"textcoords": "offset points", "va": "center", "ha": "left"},
-    "annotation_clip": False,
-}
 
 
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
-) -> list[tuple[dict | None, list[Row]]]:
+) -> Series:
     """Return (machine, rows of `wanted` steps); this machine's first, it is None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """
 
-    def kept(rows: Iterable[Row]) -> list[Row]:
-        return [
-            row
-            for row in rows
-            if row.get("measure") == "step" and row["target"] == "cuda" and wanted(row)
-        ]
+    def is_wanted(row: Row) -> bool:
+        step = row.get("measure") == "step" and row["target"] == "cuda"
+        return step and wanted(row)
 
-    every = [(None, kept(rows))]
-    every += [(found["machine"], kept(found["rows"])) for found in committed]
-    return [(machine, found) for machine, found in every if found]
+    return list_series(rows, committed, is_wanted)
 
 
 def rows_of(committed: Iterable[ResultFile]) -> list[Row]:
@@ -111,11 +107,9 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write each machine with its date, the timer and the meaning of the marks."""
     told = []
     for machine, rows in series:
-        dates = sorted({row["date"] for row in rows})
-        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         there = "" if machine is None else "hollow: "
         torch = f", PyTorch {machine['torch']}" if machine else ""
-        told.append(f"{there}{rows[0]['device']}, {when}{torch}")
+        told.append(f"{there}{rows[0]['device']}, {describe_dates(rows)}{torch}")
     timer = series[0][1][0]["timer"]
     write_caption(figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes]))
 
@@ -194,7 +188,5 @@ def _batch_axis(axes: Axes, rows: Sequence[Row], precision: str) -> None:
     axes.set_xticks(batches, [f"{batch}" for batch in batches])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.margins(x=0.12, y=0.12)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    write_plain(axes.yaxis, (1, 3))
     axes.set_xlabel(f"batch, {precision}")

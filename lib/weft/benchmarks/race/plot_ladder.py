@@ -19,9 +19,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
 from ...base.style import (
+    BESIDE,
     INK,
     OPPONENT,
     OURS,
@@ -29,15 +29,21 @@ from ...base.style import (
     SHARED,
     THREAD,
     WRITTEN,
+    draw_dot,
+    draw_stack,
     fade_colour,
+    fill_of,
+    hide_lines,
     mark_powers,
+    name_lines,
     new_figure,
     reference_line,
+    spread_heights,
     style,
+    write_plain,
 )
 from .plot import colour_of, layer_groups
 from .plot_batches import (
-    BESIDE,
     PRECISIONS,
     ResultFile,
     best_of,
@@ -84,10 +90,8 @@ def plot_ladder(
         axes.set_xlim(low, 25 * high)  # room for the words on the right
         _write_column(axes, series, order, 1.3 * high)
         mark_powers(axes, high)
-        axes.set_yticks(range(len(order)), [rung for _, rung in order])
-        axes.set_ylim(len(order) - 0.4, -0.8)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
+        name_lines(axes, [rung for _, rung in order], -0.8)
+        hide_lines(axes)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"µs per step, batch {batch} (left is better)", loc="left")
         notes = (
@@ -114,12 +118,8 @@ def _draw_climb(
                 [there, there, us], [above, place, place],
                 color=colour, lw=0.8 if elsewhere else 1.2, alpha=0.6,
             )  # fmt: skip
-        axes.plot(
-            [row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=5, alpha=0.4,
-            solid_capstyle="butt",  # else a narrow band fills a hollow mark
-        )  # fmt: skip
-        fill = "none" if elsewhere else colour
-        axes.plot(us, place, "o", ms=8, mfc=fill, mec=colour, mew=1.4, zorder=3)
+        band = [row["us_low"], row["us_high"]]
+        draw_dot(axes, (us, place), colour, not elsewhere, band)
         if row["impl"] == "weft":
             before = place, us
 
@@ -233,13 +233,12 @@ def plot_sections(
             colour, mark = LOOKS[number % len(LOOKS)]
             dots = [(t[number], y) for y, t in enumerate(groups.values()) if t[number]]
             axes.plot(
-                *zip(*dots), mark, mec=colour, mfc="none" if machine else colour,
+                *zip(*dots), mark, mec=colour, mfc=fill_of(colour, not machine),
                 ms=8, mew=1.4, label=f"{row['rung']}: {time_text(row['us'])} a step",
             )  # fmt: skip
         high = axes.get_xlim()[1]
         mark_powers(axes, high)
-        axes.set_yticks(range(len(groups)), [_shorten_name(name) for name in groups])
-        axes.set_ylim(len(groups) - 0.4, -0.6)
+        name_lines(axes, [_shorten_name(name) for name in groups])
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
         axes.legend(loc="upper right")
@@ -253,39 +252,27 @@ def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Fi
     here: measured on this machine; other bars are hollow.
     """
 
-    def fill(colour: str) -> Any:
-        return fade_colour(colour) if here and colour != INK else "none"
+    def look_of(colour: str) -> dict[str, Any]:
+        pale = here and colour != INK
+        return {"ec": colour, "fc": fade_colour(colour) if pale else "none"}
 
+    names = {"products": SHARED, "bytes": READ, "launch": WRITTEN, "waiting": INK}
+    looks = {name: look_of(colour) for name, colour in names.items()}
     with style():
         figure = new_figure(920, 110 + 30 * len(parts))
         axes = figure.subplots()
         for place, part in enumerate(parts):
-            floor = max(part.products, part.bytes)
-            kind = SHARED if part.products >= part.bytes else READ
-            start = 0.0
-            for us, colour in (
-                (floor, kind),
-                (part.launch, WRITTEN),
-                (part.waiting, INK),
-            ):
-                axes.barh(
-                    place, us, left=start, height=0.6, lw=1.2, ec=colour,
-                    fc=fill(colour),
-                )  # fmt: skip
-                start += us
-            text = f"{part.us:.1f} µs, {part.binds}"
-            axes.annotate(text, (start, place), (6, 0), **BESIDE)
-        names = {"products": SHARED, "bytes": READ, "launch": WRITTEN, "waiting": INK}
-        marks = [Patch(fc=fill(c), ec=c, label=name) for name, c in names.items()]
+            floor = "products" if part.products >= part.bytes else "bytes"
+            times = {floor: max(part.products, part.bytes), "launch": part.launch}
+            times["waiting"] = part.waiting
+            pieces = [(us, looks[name] | {"lw": 1.2}) for name, us in times.items()]
+            draw_stack(axes, place, pieces, f"{part.us:.1f} µs, {part.binds}")
+        marks = [Patch(label=name, **look) for name, look in looks.items()]
         above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(marks)}
         axes.legend(handles=marks, **above)
-        axes.set_yticks(
-            range(len(parts)), [_shorten_name(part.section) for part in parts]
-        )
-        axes.set_ylim(len(parts) - 0.4, -0.6)
+        name_lines(axes, [_shorten_name(part.section) for part in parts])
+        hide_lines(axes)
         axes.set_xlim(0, 1.3 * max(part.us for part in parts))
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"µs, {title} (left is better)")
         return figure
 
@@ -346,8 +333,7 @@ def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
     axes.set_yscale("log")
     axes.set_xlabel(f"flops per byte, {precision}")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(NullFormatter())
+        write_plain(axis)
     axes.set_xlim(5, RIGHT)
     roof = roofs.get(precision)
     if roof is None:
@@ -366,7 +352,7 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
         found = list_intensities(row["layers_us"], row["batch"], row["precision"])
         for section, (intensity, tflops) in found.items():
             colour = _name_section(section)[1]
-            fill = "none" if elsewhere else colour
+            fill = fill_of(colour, not elsewhere)
             axes.plot(intensity, tflops, mark, ms=8, mfc=fill, mec=colour, mew=1.4)
         name = f"batch {row['batch']}"
         axes.plot([], [], mark, mfc="none", mec=INK, ls="", label=name)
@@ -378,10 +364,10 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
 def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
     """Write names in a column on the right, near their marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
-    least = 0.045 * (high - low)
-    at = math.inf
-    for section, (x, y) in sorted(found.items(), key=lambda item: -item[1][1]):
-        at = min(math.log(y), at - least)
+    ordered = sorted(found.items(), key=lambda item: -item[1][1])
+    wanted = [math.log(y) for _, (_, y) in ordered]
+    places = spread_heights(wanted, 0.045 * (high - low), -math.inf)
+    for (section, (x, y)), at in zip(ordered, places):
         name, colour = _name_section(section)
         look = BESIDE | {"fontsize": 9, "color": colour}
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkB": 5}
