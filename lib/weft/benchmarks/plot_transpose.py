@@ -14,22 +14,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from ..base.style import (
-    OPPONENT,
-    READ,
-    SHARED,
-    THREAD,
-    WRITTEN,
-    bar_look,
-    describe_hollow,
-    describe_unmeasured,
-    draw_unmeasured,
-    fill_of,
-    label_beside,
-    list_series,
-    name_lines,
-    reference_line,
-)
+from ..base import style as kit
+from ..base.style import OPPONENT, READ, SHARED, THREAD, WRITTEN
 from ..timing.results import ResultFile, Row
 
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
@@ -51,16 +37,16 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
 
     The line, and 100 %, is the fastest copy of the same card.
     """
-    series = list_series(rows, others)
+    series = kit.list_series(rows, others)
     if not series:
-        return draw_unmeasured(ax, "transpose")
+        return kit.draw_unmeasured(ax, "transpose")
     named = [{_key_of(row): row for row in found} for _, found in series]
     keys = [key for key in NAMES if any(key in found for found in named)]
     height = 0.8 / len(series)
     for number, (found, (machine, _)) in enumerate(zip(named, series)):
-        look = bar_look(READ, machine is None)
+        look = kit.bar_look(READ, machine is None)
         copied = max(row["gbs"] for row in found.values() if row["op"] == "copy")
-        ax.axvline(copied, **reference_line(OPPONENT), zorder=0)
+        ax.axvline(copied, **kit.reference_line(OPPONENT), zorder=0)
         for place, key in enumerate(keys):
             if key not in found:
                 continue
@@ -69,18 +55,18 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
             inside = row["gbs"] > 0.7 * copied  # beside the bar it would cross the line
             side = {"right": -6, "ha": "right"} if inside else {}
-            label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
+            kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
     most = max(row["gbs"] for found in named for row in found.values())
-    name_lines(ax, [NAMES[key] for key in keys], -0.5, 0.5)
+    kit.name_lines(ax, [NAMES[key] for key in keys], -0.5, 0.5)
     label = "GB/s read and written, fp32 (right is better); % of the fastest copy"
     ax.set(xlim=(0, 1.05 * most), xlabel=label)
 
 
 def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     """Draw GB/s of the necessary bytes if every 1st, 2nd, 4th ... number is copied."""
-    series = list_series(rows, others)
+    series = kit.list_series(rows, others)
     if not series:
-        return draw_unmeasured(ax, "transpose")
+        return kit.draw_unmeasured(ax, "transpose")
     ax.set_xscale("log", base=2)
     for machine, every in series:
         name = machine["device"] if machine else "this machine"
@@ -92,7 +78,7 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
             speeds,
             "o-",
             color=READ,
-            mfc=fill_of(READ, not machine),
+            mfc=kit.fill_of(READ, not machine),
             ms=7,
             label=name,
         )
@@ -116,10 +102,10 @@ def plot_distances(
     In order there is a line for each limit of a fetch; the runs have one for each
     footprint, at the usual limit.
     """
-    series = list_series(rows, others)
+    series = kit.list_series(rows, others)
     if not series:
         for ax in axes:
-            draw_unmeasured(ax, "sectors")
+            kit.draw_unmeasured(ax, "sectors")
         return
     for machine, found in series:
         ordered = [row for row in found if row["rung"] == "in order"]
@@ -150,7 +136,7 @@ def _draw_lines(
     """Draw the rows' speeds over one of their numbers, one line per group."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
-        look = {"color": colour, "mfc": fill_of(colour, here), "ms": 6, "lw": 1}
+        look = {"color": colour, "mfc": kit.fill_of(colour, here), "ms": 6, "lw": 1}
         ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
@@ -224,7 +210,7 @@ def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
         for size, count in [*runs_a_second(found).items()][:4]:
             name = f"runs of {size} bytes that begin in a second"
             lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
-    return lines or [describe_unmeasured("sectors")]
+    return lines or [kit.describe_unmeasured("sectors")]
 
 
 def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
@@ -274,7 +260,7 @@ def describe_copies(
 
 def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
     """Write which cards were measured elsewhere, and when."""
-    return describe_hollow(others, what)
+    return kit.describe_hollow(others, what)
 
 
 def _key_of(row: Row) -> tuple[str, str, str]:

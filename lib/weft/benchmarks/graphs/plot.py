@@ -14,18 +14,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from ...base.style import (
-    OPPONENT,
-    READ,
-    bar_look,
-    describe_hollow,
-    draw_unmeasured,
-    fill_of,
-    label_beside,
-    list_series,
-    name_lines,
-    reference_line,
-)
+from ...base import style as kit
+from ...base.style import OPPONENT, READ
 from ...timing.results import ResultFile, Row
 
 ROADS = (  # of a chain: from slow to fast
@@ -62,7 +52,7 @@ def plot_chains(
     """
     series = _group_rows(rows, others, "chain", count)
     if not series:
-        return draw_unmeasured(ax, "graphs")
+        return kit.draw_unmeasured(ax, "graphs")
     there = {row["rung"] for found, _ in series for row in found}
     roads = [road for road in ROADS if road in there]
     ax.set_xscale("log")
@@ -72,13 +62,13 @@ def plot_chains(
             ax.plot(
                 [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
             )
-            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=fill_of(READ, full))
-            label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
-    ax.axvline(floor, **reference_line(OPPONENT))
+            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
+            kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
+    ax.axvline(floor, **kit.reference_line(OPPONENT))
     where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
     ax.text(floor, len(roads) - 0.6, "its bytes", **where)
     most = max(row["us"] for found, _ in series for row in found)
-    name_lines(ax, roads, -0.5)
+    kit.name_lines(ax, roads, -0.5)
     label = "µs for each kernel, median (left is better)"
     ax.set(xlim=(floor / 1.6, 2.5 * most), xlabel=label)
 
@@ -99,7 +89,7 @@ def plot_bars(
     rungs = [row["rung"] for found, _ in series for row in found]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
-        return draw_unmeasured(ax, "graphs")
+        return kit.draw_unmeasured(ax, "graphs")
     kept = [row for found, _ in series for row in found if row["rung"] in rungs]
     most, height = max(row["us"] for row in kept), 0.8 / len(series)
     for number, (found, full) in enumerate(series):
@@ -107,15 +97,15 @@ def plot_bars(
             if row["rung"] not in rungs:
                 continue
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
-            ax.barh(y, row["us"], 0.85 * height, **bar_look(READ, full))
-            label_beside(ax, _describe_row(row), (row["us"], y), fontsize=9)
-    name_lines(ax, rungs, -0.5, 0.5)
+            ax.barh(y, row["us"], 0.85 * height, **kit.bar_look(READ, full))
+            kit.label_beside(ax, _describe_row(row), (row["us"], y), fontsize=9)
+    kit.name_lines(ax, rungs, -0.5, 0.5)
     ax.set(xlim=(0, 1.45 * most), xlabel="µs, median (left is better)")
 
 
 def make_caption(others: Sequence[ResultFile]) -> str:
     """Write which cards were measured elsewhere, and when."""
-    return describe_hollow(others, "graphs")
+    return kit.describe_hollow(others, "graphs")
 
 
 def _group_rows(
@@ -126,7 +116,7 @@ def _group_rows(
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))
 
-    series = list_series(rows, others, is_wanted)
+    series = kit.list_series(rows, others, is_wanted)
     return [(found, machine is None) for machine, found in series]
 
 

@@ -21,22 +21,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...base.style import (
-    BESIDE,
-    INK,
-    OPPONENT,
-    OURS,
-    bar_look,
-    fill_of,
-    hide_lines,
-    label_beside,
-    name_lines,
-    new_figure,
-    outlined,
-    style,
-    write_caption,
-    write_plain,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
 from ...timing.results import Row, label_row
@@ -54,9 +40,9 @@ def plot_steps(
     measured: the "machine" of results from JSON, if `rows` are not this machine's own:
     all bars are then hollow.
     """
-    with style():
+    with kit.style():
         elsewhere = _rows_elsewhere(committed)
-        figure = new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
+        figure = kit.new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere, measured is not None)
         _write_caption(figure, rows, *_write_notes(rows, elsewhere), measured=measured)
         return figure
@@ -64,8 +50,8 @@ def plot_steps(
 
 def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
     """Draw every step's loss (mean of the last `smooth`) and every epoch's accuracy."""
-    with style():
-        figure = new_figure(620, 420)
+    with kit.style():
+        figure = kit.new_figure(620, 420)
         _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
         _write_caption(figure, rows)
         return figure
@@ -73,9 +59,9 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
 
 def plot_parts(rows: Sequence[Row]) -> Figure:
     """Draw microseconds of batch, forward, backward, update and zero, side by side."""
-    with style():
+    with kit.style():
         shown = _best_of_each(rows, "parts_us")
-        figure = new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
+        figure = kit.new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
         groups = {
             part: [row["parts_us"][part] if row["parts_us"] else None for row in shown]
             for part in PARTS
@@ -87,10 +73,10 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
 
 def plot_layers(rows: Sequence[Row]) -> Figure:
     """Draw every layer's microseconds, in groups as coarse as the coarser side's."""
-    with style():
+    with kit.style():
         shown = _best_of_each(rows, "layers_us")
         groups = layer_groups([row["layers_us"] for row in shown])
-        figure = new_figure(760, 110 + 22 * sum(map(len, groups.values())))
+        figure = kit.new_figure(760, 110 + 22 * sum(map(len, groups.values())))
         _draw_groups(figure.subplots(), groups, shown)
         _write_caption(figure, shown)
         return figure
@@ -114,11 +100,11 @@ def plot_versions(
                 colour = OURS if row["impl"] == "weft" else OPPONENT
                 marks.append((name, row["us"], colour, local))
     marks.sort(key=lambda mark: -mark[1])
-    with style():
+    with kit.style():
         figure = Figure(figsize=(9, 0.8 + 0.32 * len(marks)), layout="constrained")
         ax = figure.subplots()
         for place, (_, us, colour, local) in enumerate(marks):
-            fill = fill_of(colour, local)
+            fill = kit.fill_of(colour, local)
             ax.semilogx(us, place, "o", color=colour, mfc=fill, ms=8)
             text = f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
             ax.annotate(text, (us, place), (8, -4), textcoords="offset points")
@@ -140,9 +126,9 @@ def name_row(row: Row) -> str:
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
     """Draw time per step on the left, loss and accuracy on the right."""
-    with style():
+    with kit.style():
         elsewhere = _rows_elsewhere(committed)
-        figure = new_figure(920, 430)
+        figure = kit.new_figure(920, 430)
         left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
         for part in (left, right):
             part.set_facecolor("none")
@@ -205,7 +191,7 @@ def _draw_steps(
     for place, row in enumerate(shown):
         colour = colour_of(row)
         there = place < len(elsewhere)
-        look = bar_look(colour, not (there or all_hollow))
+        look = kit.bar_look(colour, not (there or all_hollow))
         axes.barh(place, row["us"] / scale, height=0.62, **look)
         if not there:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
@@ -217,10 +203,10 @@ def _draw_steps(
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
             edge = best["us"] / scale  # not across PyTorch's line
-        label_beside(axes, text, (edge, place))
+        kit.label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
-    name_lines(axes, names, -1.1 if best else -0.6)
-    hide_lines(axes)
+    kit.name_lines(axes, names, -1.1 if best else -0.6)
+    kit.hide_lines(axes)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
     batch, named = rows[0]["batch"], ", ".join(precisions)
@@ -261,7 +247,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         )
         return
     loss.set_yscale("log")
-    write_plain(loss.yaxis, (1, 3))
+    kit.write_plain(loss.yaxis, (1, 3))
     loss.legend(loc="upper right")
     for part in (loss, accuracy):
         part.set_xlim(0, 1.16 * trained[0]["epochs"])
@@ -295,7 +281,7 @@ def _draw_groups(
         colour = colour_of(row)
         hatch = ".." if row["rung"] in PYTHON else ""
         hatch = "///" if row["impl"] == "torch" else hatch
-        kind = outlined(colour) | {"hatch": hatch}
+        kind = kit.outlined(colour) | {"hatch": hatch}
         name = f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
@@ -303,9 +289,9 @@ def _draw_groups(
         axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
         for place, us in zip(places, values):
             text = "–" if us is None else f"{_shorten_time(us / scale)} {unit}"
-            label_beside(axes, text, ((us or 0) / scale, place), 5)
-    name_lines(axes, [_fold(name) for name in groups])
-    hide_lines(axes)
+            kit.label_beside(axes, text, ((us or 0) / scale, place), 5)
+    kit.name_lines(axes, [_fold(name) for name in groups])
+    kit.hide_lines(axes)
     axes.set_xlim(0, 1.2 * largest / scale)
     axes.set_xlabel(f"{unit} per step, batch {rows[0]['batch']} (left is better)")
     axes.legend(loc="best")
@@ -325,7 +311,7 @@ def _write_caption(
         f"{row['device']}{threads} · {named} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
-    write_caption(figure, " · ".join([text, *notes]))
+    kit.write_caption(figure, " · ".join([text, *notes]))
 
 
 # ---- numbers and names -----------------------------------------------------------

@@ -15,20 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ...base.style import (
-    BESIDE,
-    INK,
-    OPPONENT,
-    OURS,
-    Series,
-    describe_dates,
-    draw_unmeasured,
-    list_series,
-    new_figure,
-    style,
-    write_caption,
-    write_plain,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
 from .race import Row
@@ -38,7 +26,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
-) -> Series:
+) -> kit.Series:
     """Return (machine, rows of `wanted` steps); this machine's first, it is None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
@@ -48,7 +36,7 @@ def series_of(
         step = row.get("measure") == "step" and row["target"] == "cuda"
         return step and wanted(row)
 
-    return list_series(rows, committed, is_wanted)
+    return kit.list_series(rows, committed, is_wanted)
 
 
 def rows_of(committed: Iterable[ResultFile]) -> list[Row]:
@@ -109,13 +97,15 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     for machine, rows in series:
         there = "" if machine is None else "hollow: "
         torch = f", PyTorch {machine['torch']}" if machine else ""
-        told.append(f"{there}{rows[0]['device']}, {describe_dates(rows)}{torch}")
+        told.append(f"{there}{rows[0]['device']}, {kit.describe_dates(rows)}{torch}")
     timer = series[0][1][0]["timer"]
-    write_caption(figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes]))
+    kit.write_caption(
+        figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes])
+    )
 
 
 def mark_missing(figure: Figure, axes: Axes) -> Figure:
-    draw_unmeasured(axes, "mnist")
+    kit.draw_unmeasured(axes, "mnist")
     return figure
 
 
@@ -130,10 +120,10 @@ KINDS = {  # PyTorch's, from slow to fast: its mark
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
     """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries."""
     series = series_of(rows, committed, lambda row: True)
-    with style():
+    with kit.style():
         here = {row["precision"] for _, found in series for row in found}
         shown = [name for name in PRECISIONS if name in here]
-        figure = new_figure(920, 400)
+        figure = kit.new_figure(920, 400)
         if not shown:
             return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
@@ -188,5 +178,5 @@ def _batch_axis(axes: Axes, rows: Sequence[Row], precision: str) -> None:
     axes.set_xticks(batches, [f"{batch}" for batch in batches])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.margins(x=0.12, y=0.12)
-    write_plain(axes.yaxis, (1, 3))
+    kit.write_plain(axes.yaxis, (1, 3))
     axes.set_xlabel(f"batch, {precision}")
