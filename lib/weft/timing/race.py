@@ -46,39 +46,28 @@ class Contender:
 
     The work is one of three functions: run(i) does it once, on the i-th copy of its
     inputs; call() does it once, always on the same inputs; block(n) does it n times.
-
-    row: its keys in a row of results, such as impl and rung. facts: further keys that
-    follow the measurement in that row. copies: the number of
-    copies of its inputs, more than one only for cold runs. flush: empties the cache
-    before each call if there is one copy. before, after: called before and after each
-    sample, outside its time. calls: in a sample; 0: as many as make a burst. lead:
-    whether a pause and an untimed call precede each sample. limit: seconds of timing,
-    and most: samples, after which it sits out the remaining rounds. spins: seconds for
-    which its threads keep their cores busy after it, waiting for work. checked: whether
-    it is known to be right. out, want: the array that it writes, and the expected
-    contents, if its benchmark checks these. bytes: memory that it must move.
     """
 
     run: Callable[[int], object] | None = None
-    copies: int = 1
-    flush: Callable[[], object] | None = None
-    calls: int = 0
-    burst: float = 0.0  # approximate seconds of one
+    copies: int = 1  # copies of its inputs: more than one only for cold runs
+    flush: Callable[[], object] | None = None  # empties the cache before each call
+    calls: int = 0  # calls in a sample; 0: as many as make a burst
+    burst: float = 0.0  # approximate seconds of a burst
     done: int = 0  # calls of run so far: each burst continues with the next copy
-    checked: bool = False
-    spins: float = 0.0
+    checked: bool = False  # whether its result is known to be right
+    spins: float = 0.0  # seconds for which its threads keep cores busy afterwards
     call: Callable[[], Any] | None = None
     block: Callable[[int], object] | None = None
-    row: Row = field(default_factory=dict)
-    facts: Row = field(default_factory=dict)
-    before: Callable[[], object] | None = None
-    after: Callable[[], object] | None = None
-    lead: bool = True
-    limit: float = math.inf
-    most: float = math.inf
-    out: Any = None
-    want: Any = None
-    bytes: int = 0
+    row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
+    facts: Row = field(default_factory=dict)  # keys that follow the measurement
+    before: Callable[[], object] | None = None  # called before a sample is timed
+    after: Callable[[], object] | None = None  # called after a sample was timed
+    lead: bool = True  # whether a pause and an untimed call precede each sample
+    limit: float = math.inf  # seconds of timing after which it sits out
+    most: float = math.inf  # samples after which it sits out
+    out: Any = None  # the array that it writes, for a benchmark that checks it,
+    want: Any = None  # and the expected contents of that array
+    bytes: int = 0  # bytes that it must move
 
     @property
     def name(self) -> str:
