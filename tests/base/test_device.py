@@ -13,7 +13,7 @@ from weft.base.device import Device
 from weft.base.errors import ArgumentError, KernelError
 from weft.mnist.trainer import checked_device
 from weft.timing import device_name
-from weft.timing.timers import clock_for
+from weft.timing.clocks import clock_for
 from weft.toolchain import build, native, tools
 
 SOURCE = Path(__file__).with_name("fake_driver.c")

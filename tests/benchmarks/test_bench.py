@@ -11,6 +11,7 @@ import torch
 from weft import __main__ as command
 from weft import bench, ops
 from weft.benchmarks import ops as bench_ops
+from weft.timing.race import Contender, race
 
 
 def test_summary_is_median_and_band():
@@ -32,18 +33,32 @@ def test_a_sleep_takes_as_long_as_it_sleeps():
 
 def test_contenders_take_turns_and_each_runs_all_its_iterations():
     calls, ticks = [], []
-    blocks = {name: lambda n, name=name: calls.append((name, n)) for name in "ab"}
-    sizes = {"a": 5, "b": 5}
-    found = bench.in_rounds(blocks, sizes, "cpu", 3, tick=lambda: ticks.append(1))
+    pair = {
+        name: Contender(block=lambda n, name=name: calls.append((name, n)), calls=5)
+        for name in "ab"
+    }
+    found = race(pair, "cpu", rounds=3, tick=lambda: ticks.append(1))
     one_round = [("a", 1), ("a", 5), ("b", 1), ("b", 5)]
     assert calls == 3 * one_round and len(ticks) == 6
-    assert found["a"].samples == found["b"].samples == 3
+    assert found["a"].timing.samples == found["b"].timing.samples == 3
 
 
 def test_a_block_is_divided_by_its_iterations():
-    block = {"a": lambda n: time.sleep(0.004 * n)}
-    found = bench.in_rounds(block, {"a": 4}, "cpu", 1)
-    assert 4000 <= found["a"].median < 40_000
+    one = {"a": Contender(block=lambda n: time.sleep(0.004 * n), calls=4)}
+    assert 4000 <= race(one, "cpu", rounds=1)["a"].us < 40_000
+
+
+def test_a_round_may_be_discarded_and_samples_may_have_no_lead():
+    events = []
+    one = Contender(
+        call=lambda: events.append("call"),
+        **{"calls": 2, "lead": False, "most": 2},
+        before=lambda: events.append("before"),
+        after=lambda: events.append("after"),
+    )
+    found = race({"it": one}, "cpu", rounds=4, discard=1)
+    assert events == ["before", "call", "call", "after"] * 3
+    assert found["it"].timing.samples == 2
 
 
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"calls": 0}])

@@ -18,7 +18,7 @@ from weft.base.errors import ArgumentError, Mismatch
 from weft.benchmarks.matmul import calls as bench_matmul_calls
 from weft.benchmarks.matmul import command as bench_matmul
 from weft.benchmarks.matmul import race as racing
-from weft.benchmarks.matmul.calls import Entry, Operands, Size
+from weft.benchmarks.matmul.calls import Operands, Size
 from weft.benchmarks.matmul.comparison import (
     MEAN,
     PRECISIONS,
@@ -29,7 +29,9 @@ from weft.benchmarks.matmul.comparison import (
 )
 from weft.benchmarks.matmul.race import SETS, plan_races
 from weft.ops import check as checked
-from weft.timing import clocks, timers
+from weft.timing import race as timing_race
+from weft.timing import timers
+from weft.timing.race import Contender
 from weft.toolchain import native
 
 CPU = torch.device("cpu")
@@ -92,15 +94,14 @@ def _two_layouts() -> tuple[Operands, Operands]:
 
 def test_who_is_far_slower_than_the_fastest_is_timed_thrice(monkeypatch):
     monkeypatch.setattr(racing, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(racing.timers, "SPREAD", 0)
     asked = []
-    side_by_side = racing.timers.side_by_side
+    race = racing.race
 
     def seen(contenders, *args, **more):
         asked.append(({*contenders}, more["samples"]))
-        return side_by_side(contenders, *args, **more)
+        return race(contenders, *args, **more)
 
-    monkeypatch.setattr(racing.timers, "side_by_side", seen)
+    monkeypatch.setattr(racing, "race", seen)
     taken = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
 
     def see(one, size, where, speeds):
@@ -272,7 +273,7 @@ def test_all_of_the_sets_have_each_race_once_with_every_rung_where_one_set_has_i
 
 def test_no_race_of_a_set_has_too_few_rounds_for_a_spread():
     few = min(race.rounds for race in plan_races(CPU, "all", (), (), ()))
-    assert timers.spread_of([1.0] * few) == 0
+    assert timing_race.spread_of([1.0] * few) == 0
 
 
 def test_every_precision_races_with_a_and_with_b_transposed_and_in_batches():
@@ -294,7 +295,7 @@ def test_the_cold_set_is_of_the_summary_and_its_rows_say_cold(monkeypatch):
     asked = {(kind, size) for kind, size, target in SUMMARY if target == "cuda"}
     every = plan_races(CPU, "cold", (), (), ())
     assert {(r.precision, (r.size.m, r.size.k, r.size.n)) for r in every} <= asked
-    monkeypatch.setattr(racing.timers, "cache_size", lambda device: 10_000)
+    monkeypatch.setattr(timers, "cache_size", lambda device: 10_000)
     small = replace(plan[0], size=Size(20, 20, 20))
     options = racing.RaceOptions(CPU, seconds=0.01)
     found = racing.race_rows(small, options, racing.Speeds())
@@ -560,7 +561,7 @@ def test_the_first_call_of_all_is_no_measure_of_speed():
         time.sleep(0.0 if calls else 0.3)
         calls.append(i)
 
-    one = Entry("numba", "it", "fp32", clocks.Contender(run))
+    one = Contender(run, row={"impl": "numba", "rung": "it", "precision": "fp32"})
     speeds = racing.Speeds()
     racing._note_speed(one, Size(8, 8, 8), CPU, speeds)
     assert speeds.seconds(one, Size(8, 8, 8)) < 0.1

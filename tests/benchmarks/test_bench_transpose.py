@@ -115,7 +115,7 @@ def test_sectors_near_and_far():
     def both(ax, *args):
         plot_transpose.plot_distances([ax, ax.figure.add_subplot()], *args)
 
-    text = drawn(both, SECTORS, [{"rows": SECTORS}])
+    text = drawn(both, SECTORS, [{"machine": {"device": "a card"}, "rows": SECTORS}])
     for name in "1 GiB", "8 GiB", "64 bytes, the usual":
         assert text.count(f">{name}<") == 1, name
     assert "weft bench sectors" in drawn(both, [], [])

@@ -6,11 +6,11 @@ import pytest
 from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
 
-from weft.base.style import write_svg
+from weft.base.style import spread_heights, write_svg
 from weft.benchmarks.matmul import comparison, readme
 from weft.benchmarks.matmul.comparison import beside_fastest, select_timed
 from weft.benchmarks.matmul.plot import ladder_plot, size_plot
-from weft.benchmarks.matmul.roofline import _spread_heights, plot_roofline
+from weft.benchmarks.matmul.roofline import plot_roofline
 from weft.timing import peaks, write_json
 
 DRAW = [ladder_plot, size_plot, plot_roofline]
@@ -79,9 +79,9 @@ def test_a_roof_is_named_where_no_mark_can_be():
 
 
 def test_names_are_apart_and_in_the_picture():
-    assert _spread_heights([5.0, 4.9, 1.0], 0.5, 0.0) == [5.0, 4.5, 1.0]
-    assert _spread_heights([1.0, 0.9, 0.8], 0.5, 0.0) == [1.0, 0.5, 0.0]
-    assert _spread_heights([0.3, 0.2, 0.1], 0.5, 0.0) == [1.0, 0.5, 0.0]
+    assert spread_heights([5.0, 4.9, 1.0], 0.5, 0.0) == [5.0, 4.5, 1.0]
+    assert spread_heights([1.0, 0.9, 0.8], 0.5, 0.0) == [1.0, 0.5, 0.0]
+    assert spread_heights([0.3, 0.2, 0.1], 0.5, 0.0) == [1.0, 0.5, 0.0]
 
 
 def test_sizes_have_a_panel_for_each_precision():

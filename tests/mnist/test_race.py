@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import replace
 
 import float64
@@ -33,6 +34,7 @@ from weft.mnist import (
 )
 from weft.mnist import train as train_module
 from weft.mnist.rungs import list_ladder, rungs_of
+from weft.timing.race import Contender
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 EAGER = ["eager nchw"]
@@ -127,7 +129,7 @@ def heat(train):
     told = []
     rungs, twins = ["reference", "quick"], ["eager nchw", "graph nchw"]
     options = {"rounds": 2, "train": train, "say": told.append}
-    return race.race("fp32", 16, rungs=rungs, twins=twins, **options, **SMALL), told
+    return race.run_heat("fp32", 16, rungs=rungs, twins=twins, **options, **SMALL), told
 
 
 def test_a_heat_has_a_row_for_each_contender(heat):
@@ -161,7 +163,7 @@ def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
     monkeypatch.setattr(TwinTrainer, "gradients", broken)
     told = []
     options = {"rounds": 1, "train": train, "say": told.append, "rungs": ["reference"]}
-    (ours,) = race.race("fp32", 8, twins=EAGER, **options, **SMALL)
+    (ours,) = race.run_heat("fp32", 8, twins=EAGER, **options, **SMALL)
     assert ours["vs_torch_best"] is None
     assert told[-1] == "absent: PyTorch eager nchw: out of memory"
 
@@ -170,14 +172,14 @@ def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
 def test_a_rung_races_in_its_own_precision_only(train):
     told = []
     options = {"rounds": 1, "train": train, "say": told.append, **SMALL}
-    rows = race.race("bf16", 8, rungs=["reference"], twins=EAGER, **options)
+    rows = race.run_heat("bf16", 8, rungs=["reference"], twins=EAGER, **options)
     assert [row["impl"] for row in rows] == ["torch"]
     assert told[0] == "absent: weft reference: it trains in fp32"
 
 
 def test_a_batch_larger_than_the_data(train):
     with pytest.raises(ArgumentError, match="a batch of 201 of 200 training images"):
-        race.race("fp32", 201, train=train)
+        race.run_heat("fp32", 201, train=train)
 
 
 def test_no_rung_races_simulated_unless_it_is_named():
@@ -188,12 +190,17 @@ def test_no_rung_races_simulated_unless_it_is_named():
 
 def test_who_was_timed_long_enough_sits_out():
     steps = []
-    blocks = {"one": steps.append, "none": lambda _: None}
-    found = bench.in_rounds(blocks, {"one": 3, "none": 1}, "cpu", 4, seconds=1e-9)
-    assert [timing.samples for timing in found.values()] == [1, 1]
+    pair = {
+        "one": Contender(block=steps.append, calls=3, limit=1e-9),
+        "none": Contender(block=lambda _: None, calls=1, limit=1e-9),
+    }
+    found = race.race(pair, "cpu", rounds=4)
+    assert [timed.timing.samples for timed in found.values()] == [1, 1]
     assert steps == [1, 3]  # one that is not timed, then the sample
-    found = bench.in_rounds(blocks, {"one": 3, "none": 1}, "cpu", 4)
-    assert [timing.samples for timing in found.values()] == [4, 4]
+    for one in pair.values():
+        one.limit = math.inf
+    found = race.race(pair, "cpu", rounds=4)
+    assert [timed.timing.samples for timed in found.values()] == [4, 4]
 
 
 # ---- several precisions in one run, the ladder -------------------------------

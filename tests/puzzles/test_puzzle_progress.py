@@ -11,6 +11,7 @@ import re
 import threading
 import types
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -20,7 +21,7 @@ from weft.base import store
 from weft.base.store import Kept
 from weft.puzzles import table
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
-from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
+from weft.puzzles.cloth import COLOURS, LINES, cloth, weave, weave_gamp
 from weft.puzzles.lessons import (
     describe_puzzle,
     list_core_puzzles,
@@ -409,9 +410,8 @@ def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypat
 
 
 def drafts():
-    made = [draft(random.Random(seed)) for seed in range(80)]
-    groups = GROUPS.values()
-    return made + [gamp(n, random.Random(s)) for n in groups for s in range(12)]
+    made = [weave(random.Random(seed)) for seed in range(80)]
+    return made + [weave_gamp(names) for names in GROUPS.values()]
 
 
 def longest(row):
@@ -427,7 +427,7 @@ def test_every_cloth_holds_together():
     """Each thread goes over and under, and floats over seven at most: a satin's."""
     assert len({made.name for made in drafts()}) > 8
     for made in drafts():
-        rows = made.rows()
+        rows = made.rows
         for line in [*rows, *zip(*rows)]:
             floats, both = longest(line)
             assert both and floats <= 8, made.name
@@ -435,7 +435,7 @@ def test_every_cloth_holds_together():
 
 def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
     for made in drafts():
-        piece = Cloth(made, "a < b")
+        piece = replace(made, line="a < b")
         page = ET.fromstring(piece._repr_html_())
         svg = next(e for e in page.iter() if e.tag.endswith("svg"))
         assert int(svg.get("width")) <= 660 and int(svg.get("height")) <= 72
@@ -447,11 +447,9 @@ def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
 
 
 def test_every_thread_of_the_warp_and_of_the_weft_is_seen():
-    made = draft(random.Random(1))
-    crossings = sum(map(len, made.rows()))
-    paths = [
-        e.get("d") for e in ET.fromstring(Cloth(made, "").svg()).iter() if e.get("d")
-    ]
+    made = weave(random.Random(1))
+    crossings = sum(map(len, made.rows))
+    paths = [e.get("d") for e in ET.fromstring(made.svg()).iter() if e.get("d")]
     pieces = [piece for path in paths for piece in path.split("M")[1:]]
     lengths = [float(p.replace("v", "h").split("h")[1]) for p in pieces]
     gaps = 2 * cloth_module.GAP * len(pieces)
@@ -468,10 +466,10 @@ def test_no_line_comes_again_before_all_have_been_shown(monkeypatch):
 def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
     first, *rest, last = GROUPS["memory"]
     solve(*rest, last)
-    assert "gamp" not in cloth(named(last)).draft.name
+    assert "gamp" not in cloth(named(last)).name
     solve(first)
     wide = cloth(named(first))
-    assert wide.draft.name == f"gamp of {len(rest) + 2} bands" and "memory" in str(wide)
+    assert wide.name == f"gamp of {len(rest) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(named(first)).draft.name  # it was shown
-    assert "gamp" in cloth(named(last)).draft.name  # there it is found again
+    assert "gamp" not in cloth(named(first)).name  # it was shown
+    assert "gamp" in cloth(named(last)).name  # there it is found again

@@ -14,17 +14,17 @@ import torch
 import weft
 from weft.base.device import parse_device
 from weft.base.errors import ArgumentError
-from weft.timing import clocks, timers
+from weft.timing import clocks, race, timers
 
 CPU = parse_device("cpu")
 
 
 def test_the_spread_is_the_width_of_the_medians_interval():
-    assert timers.spread_of(range(7)) == math.inf
+    assert race.spread_of(range(7)) == math.inf
     # n = 100: ranks 50 - 9.8 and 50 + 9.8, rounded outwards, of values 101 to 200.
-    assert timers.spread_of(range(101, 201)) == (161 - 141) / 150.5
-    assert timers.spread_of([5.0] * 8) == 0
-    wide, narrow = (timers.spread_of(list(range(90, 111)) * n) for n in (1, 100))
+    assert race.spread_of(range(101, 201)) == (161 - 141) / 150.5
+    assert race.spread_of([5.0] * 8) == 0
+    wide, narrow = (race.spread_of(list(range(90, 111)) * n) for n in (1, 100))
     assert narrow < wide
 
 
@@ -135,21 +135,21 @@ class Invented:
     def __init__(self, samples):
         self.samples, self.rounds = itertools.cycle(samples), 0
 
-    def round(self, contenders, watches, pauses):
+    def round(self, contenders, watches, pauses, tick):
         self.rounds += 1
         return {name: [next(self.samples)] for name in contenders}
 
 
 def measured(monkeypatch, sequence, **options):
     clock = Invented(sequence)
-    monkeypatch.setattr(timers, "timer_named", lambda name, device: clock)
-    pair = {name: clocks.Contender(lambda i: None, calls=1) for name in "ab"}
-    return timers.side_by_side(pair, "cpu", **options), clock.rounds
+    monkeypatch.setattr(race, "timer_named", lambda name, device: clock)
+    pair = {name: race.Contender(lambda i: None, calls=1) for name in "ab"}
+    return race.race(pair, "cpu", **options), clock.rounds
 
 
 def test_measuring_ends_once_all_medians_are_known(monkeypatch):
     found, rounds = measured(monkeypatch, [5.0, 7.0])
-    assert rounds == timers.LEAST
+    assert rounds == race.LEAST
     assert {name: one.us for name, one in found.items()} == {"a": 5.0, "b": 7.0}
     assert found["a"].stopped == found["b"].stopped == "spread"
 
@@ -158,33 +158,33 @@ def test_on_a_cpu_nobody_is_timed_beside_threads_that_still_spin(monkeypatch):
     given = []
 
     class Pauses(clocks.WallTimer):
-        def round(self, contenders, watches, pauses):
+        def round(self, contenders, watches, pauses, tick):
             given.append(pauses)
-            return super().round(contenders, watches, pauses)
+            return super().round(contenders, watches, pauses, tick)
 
-    monkeypatch.setattr(timers, "timer_named", lambda name, device: Pauses(device))
-    quiet, spinning = clocks.Contender(int), clocks.Contender(int, spins=0.03)
-    timers.side_by_side({"a": quiet, "b": spinning}, "cpu", samples=1)
-    timers.side_by_side({"a": quiet}, "cpu", samples=1)
-    assert given == [{"a": 0.03, "b": 0.03}, {"a": timers.REST}]
+    monkeypatch.setattr(race, "timer_named", lambda name, device: Pauses(device))
+    quiet, spinning = race.Contender(int), race.Contender(int, spins=0.03)
+    race.race({"a": quiet, "b": spinning}, "cpu", samples=1)
+    race.race({"a": quiet}, "cpu", samples=1)
+    assert given == [{"a": 0.03, "b": 0.03}, {"a": race.REST}]
 
 
 def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
     given = []
 
     class Resting(Invented):
-        def round(self, contenders, watches, pauses):
+        def round(self, contenders, watches, pauses, tick):
             given.append(pauses)
-            return super().round(contenders, watches, pauses)
+            return super().round(contenders, watches, pauses, tick)
 
     clock = Resting([5.0])
-    monkeypatch.setattr(timers, "timer_named", lambda name, device: clock)
+    monkeypatch.setattr(race, "timer_named", lambda name, device: clock)
     lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}  # seconds of a burst
     three = {
-        name: clocks.Contender(lambda i: None, calls=1, burst=seconds)
+        name: race.Contender(lambda i: None, calls=1, burst=seconds)
         for name, seconds in lengths.items()
     }
-    found = timers.side_by_side(three, "cpu", cool=True)
+    found = race.race(three, "cpu", cool=True)
     assert given[0] == pytest.approx({"none": 0.06, "short": 0.06, "long": 0.63})
     assert found["long"].row()["pause_ms"] == pytest.approx(630)
 
@@ -202,10 +202,10 @@ def test_what_does_not_settle_is_stopped_and_says_why(monkeypatch):
 def test_contenders_take_turns():
     calls = []
     pair = {
-        name: clocks.Contender(lambda i, name=name: calls.append(name), calls=2)
+        name: race.Contender(lambda i, name=name: calls.append(name), calls=2)
         for name in "ab"
     }
-    timers.side_by_side(pair, "cpu", samples=2, seconds=9, spread=-1)
+    race.race(pair, "cpu", samples=2, seconds=9, spread=-1)
     assert calls == list("aaabbb" * 2)  # one of each burst is not timed
 
 
@@ -225,14 +225,14 @@ def test_kernels_between_marks_are_a_calls(monkeypatch):
     mark = "bitwise_not_kernel_cuda"
     names = ["warm", mark, "x", "y", mark, "x", mark, "warm", mark, "z", mark]
     events = [event(name, 10 * i, i) for i, name in enumerate(names)][::-1]
-    one, two = (clocks.Contender(lambda i: None, calls=n) for n in (2, 1))
+    one, two = (race.Contender(lambda i: None, calls=n) for n in (2, 1))
     found = kernel_timer()._parts(events, {"one": one, "two": two})
     assert found == {"one": [2 + 3, 5], "two": [9]}
 
 
 def test_lost_marks_and_calls_without_kernels_are_told():
     mark = event("bitwise_not", 0, 1)
-    one = {"it": clocks.Contender(lambda i: None, calls=1)}
+    one = {"it": race.Contender(lambda i: None, calls=1)}
     with pytest.raises(ArgumentError, match="CUPTI saw 1 of 2 marks"):
         kernel_timer()._parts([mark], one)
     with pytest.raises(ArgumentError, match="it ran no kernel"):
@@ -317,7 +317,7 @@ def test_a_graph_that_captured_nothing_is_no_measurement(monkeypatch):
     empty = SimpleNamespace(replay=lambda: None)
     monkeypatch.setattr(timer, "_captured", lambda one, calls: empty)
     monkeypatch.setattr(timer, "taken", lambda work, watch: 2.0)
-    one = clocks.Contender(lambda i: None, calls=40)
+    one = race.Contender(lambda i: None, calls=40)
     with pytest.raises(ArgumentError, match="elsewhere takes 0.005 µs, so nothing was"):
         timer.sample("elsewhere", one, None)
 
@@ -344,7 +344,7 @@ def test_a_graph_is_flushed_before_its_first_event(monkeypatch):
     events = []
     timer = recorded(monkeypatch, events)
     flush = lambda: events.append("f")  # noqa: E731
-    one = clocks.Contender(lambda i: None, flush=flush, calls=3)
+    one = race.Contender(lambda i: None, flush=flush, calls=3)
     assert timer.sample("it", one, None) == 2000
     assert events == [3, 200, *("f", 1) * 200]  # of 10 µs
 
@@ -352,6 +352,6 @@ def test_a_graph_is_flushed_before_its_first_event(monkeypatch):
 def test_all_copies_take_the_same_turns_in_a_graph(monkeypatch):
     events = []
     timer = recorded(monkeypatch, events, us=8.0)
-    one = clocks.Contender(lambda i: None, copies=161, calls=90)
+    one = race.Contender(lambda i: None, copies=161, calls=90)
     assert timer.sample("it", one, None) == 8 * 322
     assert events == [161, *[322] * 2] and one.calls == 322  # 2 ms are 250 calls

@@ -12,7 +12,7 @@ from weft.base.errors import ArgumentError, Mismatch
 from weft.cells import CompileError
 from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
-from weft.timing.timers import Timed
+from weft.timing.race import Timed
 from weft.toolchain import launch_config, native
 from weft.tune import fit, right, session
 from weft.tune.plain_c import load_c
@@ -344,20 +344,20 @@ def clock(monkeypatch):
     def us_of(name):
         return float(name.partition("=")[2])
 
-    def side_by_side(contenders, device, timer, *, samples, **_):
+    def race(contenders, device, timer, *, samples, **_):
         rounds.append((sorted(map(us_of, contenders)), samples))
         timings = {n: bench.summarize([us_of(n)] * samples, timer) for n in contenders}
         return {
-            n: Timed(t, "cpu", "warm", True, 0.0, "spread", 1, 0.0, t.median)
+            n: Timed(t, "cpu", "warm", True, 0.0, "spread", 1, 0.0, [t.median])
             for n, t in timings.items()
         }
 
-    def span(self, one, calls, watch):
+    def span(self, one, calls):
         one.turn()
         return float(taken[-1])
 
     taken = []
-    monkeypatch.setattr(fit.timers, "side_by_side", side_by_side)
+    monkeypatch.setattr(fit, "race", race)
     monkeypatch.setattr(WallTimer, "span", span)
     return SimpleNamespace(rounds=rounds, taken=taken)
 
@@ -408,7 +408,7 @@ def test_nobody_leaves_who_is_as_good_as_the_best_and_the_race_ends(clock):
 
 
 def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
-    inner, rounds = fit.timers.side_by_side, []
+    inner, rounds = fit.race, []
 
     def interrupted(*args, **more):
         rounds.append(1)
@@ -416,7 +416,7 @@ def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
             raise KeyboardInterrupt
         return inner(*args, **more)
 
-    monkeypatch.setattr(fit.timers, "side_by_side", interrupted)
+    monkeypatch.setattr(fit, "race", interrupted)
     best = tune_functions(clock, [130, 120, 110, 140, 150, 160, 170])
     assert best["US"] == 110 and best.stopped and "stopped before the end" in repr(best)
 

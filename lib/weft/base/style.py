@@ -1,7 +1,8 @@
-"""One look for every chart: colours (Okabe and Ito), size, caption, axes.
+"""The kit for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
 
 Text stays text and the background transparent, so a figure is legible on light and dark
-pages. Functions that use matplotlib import it.
+pages. A full mark was measured on this machine, a hollow one elsewhere. Functions that
+use matplotlib import it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,144 @@ def reference_line(colour: str = INK, width: float = 1) -> dict[str, Any]:
 def pale_patch() -> dict[str, Any]:
     """Return keywords for a background patch, which shows no data."""
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
+
+
+# Of a text beside a mark, at an offset in SVG points.
+BESIDE: dict[str, Any] = {
+    **{"textcoords": "offset points", "va": "center", "ha": "left"},
+    "annotation_clip": False,
+}
+
+
+def fill_of(colour: str, here: bool) -> str:
+    """Return the fill of a mark: full if measured here, hollow if elsewhere."""
+    return colour if here else "none"
+
+
+def bar_look(colour: str, here: bool) -> dict[str, Any]:
+    """Return keywords of a bar: filled if measured here, an outline if elsewhere."""
+    return outlined(colour) if here else hollow(colour)
+
+
+def draw_dot(
+    axes: Axes,
+    at: tuple[float, float],
+    colour: str,
+    here: bool,
+    band: Sequence[float] = (),
+    mark: str = "o",
+    size: float = 8,
+) -> None:
+    """Draw a mark; band: the ends of its band on the x axis, if it has one."""
+    x, y = at
+    if band:
+        # Flat ends: round ones would fill the hollow mark of a narrow band.
+        wide = {"lw": 5, "alpha": 0.4, "solid_capstyle": "butt"}
+        axes.plot(band, [y, y], color=colour, **wide)
+    fill = fill_of(colour, here)
+    axes.plot(x, y, mark, ms=size, mfc=fill, mec=colour, mew=1.4, zorder=3)
+
+
+def draw_stack(
+    axes: Axes,
+    place: float,
+    parts: Iterable[tuple[float, Mapping[str, Any]]],
+    text: str,
+) -> None:
+    """Draw a horizontal bar of parts, each with its width and look, and a text."""
+    start = 0.0
+    for width, look in parts:
+        axes.barh(place, width, left=start, height=0.6, **look)
+        start += width
+    label_beside(axes, text, (start, place))
+
+
+def label_beside(
+    axes: Axes, text: str, at: tuple[float, float], right: float = 6, **look: Any
+) -> None:
+    """Write a text, offset to the right of a point by `right` SVG points."""
+    axes.annotate(text, at, (right, 0), **BESIDE | look)
+
+
+def name_lines(
+    axes: Axes, names: Sequence[str], top: float = -0.6, below: float = 0.4
+) -> None:
+    """Name horizontal lines at 0, 1, 2, ... from the top down.
+
+    top: the upper end of the axis. below: the room from its lower end to the line that
+    would follow the last.
+    """
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - below, top)
+
+
+def hide_lines(axes: Axes) -> None:
+    """Hide the ticks and the grid lines of the y axis."""
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+
+
+def write_plain(axis: Any, subs: Sequence[float] = ()) -> None:
+    """Write the numbers of a log axis plainly, and none at its minor ticks.
+
+    subs: the digits that get a number; () leaves matplotlib's choice.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if subs:
+        axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
+    """Return heights near the wanted ones, from the top, at least `least` apart.
+
+    If some would sink below the floor, all above move up.
+    """
+    places: list[float] = []
+    for height in wanted:
+        places.append(min(height, places[-1] - least) if places else height)
+    for number in range(len(places) - 1, -1, -1):
+        under = places[number + 1] + least if number + 1 < len(places) else floor
+        places[number] = max(places[number], under)
+    return places
+
+
+Series = list[tuple[dict[str, Any] | None, list[dict[str, Any]]]]
+
+
+def list_series(
+    rows: Sequence[dict[str, Any]],
+    others: Iterable[Mapping[str, Any]],
+    wanted: Callable[[dict[str, Any]], Any] = bool,
+) -> Series:
+    """Return (machine, its wanted rows), for machines that have any.
+
+    This machine's rows are first, with None as the machine. others: results from
+    elsewhere, as read_json() returns them.
+    """
+    every = [(None, rows), *((found["machine"], found["rows"]) for found in others)]
+    kept = [(machine, [r for r in those if wanted(r)]) for machine, those in every]
+    return [(machine, found) for machine, found in kept if found]
+
+
+def describe_dates(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the date of the rows, or the first and the last one."""
+    dates = sorted({row["date"] for row in rows})
+    return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+
+
+def list_machines(others: Iterable[Mapping[str, Any]]) -> str:
+    """Return the devices of results from elsewhere, each with its date."""
+    machines = (found["machine"] for found in others)
+    return "; ".join(f"{one['device']}, {one['date']}" for one in machines)
+
+
+def describe_hollow(others: Iterable[Mapping[str, Any]], what: str) -> str:
+    """Return where the hollow marks of a chart of `weft bench WHAT` are from."""
+    told = list_machines(others)
+    return f"hollow: {told}" if told else describe_unmeasured(what)
 
 
 def describe_unmeasured(what: str) -> str:

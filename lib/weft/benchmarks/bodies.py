@@ -17,7 +17,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ from ..pykernel.numba import numba_jit, on_gpu
 from ..pykernel.sim import sim
 from ..pykernel.to_cuda.cuda_c import cuda_c
 from ..timing import Timing, device_name, time_call
+from ..timing.race import Contender
+from ..timing.timers import time_graph, time_host
 from ..toolchain import native
 
 Call = Callable[[], torch.Tensor]
@@ -50,20 +52,30 @@ HANGS = 300.0  # seconds for a simulated block: a busy machine is slow, not stuc
 SIMULATED_THREADS = 1024  # and the threads on Numba's simulator
 
 
-@dataclass
-class BodyRunner:
+@dataclass(eq=False)
+class BodyRunner(Contender):
     """One way to do the work. call() does it and returns the result, on any device.
 
     scale: the factor of the time, if only a part is done; part: its index in the
     result. host: it works on the host even if the others have a GPU.
     """
 
-    impl: str
-    rung: str
-    call: Call
     scale: float = 1.0
     part: Part = field(default_factory=lambda: slice(None))
     host: bool = False
+
+
+def make_runner(
+    impl: str,
+    rung: str,
+    call: Call,
+    scale: float = 1.0,
+    part: Part = slice(None),
+    host: bool = False,
+) -> BodyRunner:
+    """Return that way to do the work."""
+    row = {"impl": impl, "rung": rung}
+    return BodyRunner(call=call, row=row, scale=scale, part=part, host=host)
 
 
 @dataclass
@@ -130,11 +142,11 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
         try:
             error = _measure_error(work, one)
         except (ImportError, NotImplementedError) as missing:
-            print(f"weft: without {one.impl} {one.rung}: {missing}", file=sys.stderr)
+            print(f"weft: without {one.name}: {missing}", file=sys.stderr)
             continue
         timing, host = _time(one, device, patience)
         row = {
-            **{"op": work.op, "impl": one.impl, "rung": one.rung, "precision": "fp32"},
+            **{"op": work.op, **one.row, "precision": "fp32"},
             **{"target": device.type, "device": device_name(device)},
             **timing.row(),
             **work.sizes,
@@ -155,7 +167,7 @@ def _measure_error(work: Workload, one: BodyRunner) -> float:
     off = (one.call().double().cpu().reshape(want.shape) - want).abs()
     if (bad := ~(off <= bound)).any():
         raise RuntimeError(
-            f"{one.impl} {one.rung} is wrong: {int(bad.sum())} of {bad.numel()} "
+            f"{one.name} is wrong: {int(bad.sum())} of {bad.numel()} "
             f"numbers of {work.op} are further from float64 than float32 may round"
         )
     return float(off.max() / want.abs().max())
@@ -166,36 +178,17 @@ def _time(
 ) -> tuple[Timing, float | None]:
     """Return the time of a call, and on a GPU also the host's time for one."""
     if device.type == "cuda":
-        return _on_gpu(one.call, device)
+        return _on_gpu(one, device)
     once = _parse_seconds(one.call)
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
     timing = time_call(one.call, device, samples, calls, warmup=0)
-    return _scale_timing(timing, one.scale), None
+    return timing.scaled(one.scale), None
 
 
-def _on_gpu(call: Call, device: torch.device) -> tuple[Timing, float]:
-    bursts = []
-    for _ in range(20):
-        torch.cuda.synchronize()
-        start = time.perf_counter_ns()
-        for _ in range(BURST):
-            call()
-        bursts.append((time.perf_counter_ns() - start) / 1e3 / BURST)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(LAUNCHES):
-            call()
-    timing = time_call(graph.replay, device, samples=30)
-    timing = replace(timing, timer=f"{timing.timer}, graph of {LAUNCHES}")
-    return _scale_timing(timing, 1 / LAUNCHES), float(np.median(bursts))
-
-
-def _scale_timing(timing: Timing, scale: float) -> Timing:
-    """Return the timing of `scale` times the work."""
-    names = ("median", "low", "high", "mean")
-    return replace(timing, **{name: getattr(timing, name) * scale for name in names})
+def _on_gpu(one: BodyRunner, device: torch.device) -> tuple[Timing, float | None]:
+    host = time_host(one.repeat, BURST, device, samples=20)
+    return time_graph(one.call, device, launches=LAUNCHES), host
 
 
 def _parse_seconds(call: Call) -> float:
@@ -261,7 +254,7 @@ def _make_grey(work: Workload) -> Iterator[BodyRunner]:
         yield from _make_simulated(work, bodies.grey, (grid, block), (x.view(-1), n), 4)
     yield from _make_compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
     weights = torch.tensor(WEIGHTS, device=device)
-    yield BodyRunner("torch", "@", lambda: weights @ x)
+    yield make_runner("torch", "@", lambda: weights @ x)
 
 
 def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
@@ -282,12 +275,12 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name
-        yield BodyRunner("weft", name, lambda name=name: ops.matmul(a, b, rung=name))
-    yield BodyRunner("torch", "@", lambda: torch.mm(a, b))
+        yield make_runner("weft", name, lambda name=name: ops.matmul(a, b, rung=name))
+    yield make_runner("torch", "@", lambda: torch.mm(a, b))
 
 
 def _make_numpy(compute: Callable[[], np.ndarray]) -> BodyRunner:
-    return BodyRunner("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
+    return make_runner("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
 
 
 def _make_loops(
@@ -312,8 +305,8 @@ def _make_loops(
         _compile_njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
-    yield BodyRunner("python", "loops", python, scale, slice(0, rows), host=True)
-    yield BodyRunner("numba", "loops, njit", njit, host=True)
+    yield make_runner("python", "loops", python, scale, slice(0, rows), host=True)
+    yield make_runner("numba", "loops, njit", njit, host=True)
 
 
 @functools.cache
@@ -336,7 +329,7 @@ def _make_simulated(
 
     for name, checks in ("sim", True), ("sim, no checks", False):
         call_it = functools.partial(call, checks, work.out())
-        yield BodyRunner("weft", name, call_it, scale, part, host=True)
+        yield make_runner("weft", name, call_it, scale, part, host=True)
 
 
 def _some_blocks(
@@ -381,5 +374,5 @@ def _make_compiled(
     if not (on_simulator and what):  # there a barrier takes as long as a thread
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
-        yield BodyRunner("numba", name + what, by_numba, scale, part)
-    yield BodyRunner("weft", "cuda_c" + what, by_c)
+        yield make_runner("numba", name + what, by_numba, scale, part)
+    yield make_runner("weft", "cuda_c" + what, by_c)

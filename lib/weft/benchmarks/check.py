@@ -10,6 +10,7 @@ has the limits.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ import numpy as np
 from ..cells.cpu.launch import open_runtime
 from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
-from ..timing import device_name, summarize
-from ..timing.timers import clock_for
+from ..timing import device_name
+from ..timing.race import Contender, Timed, race
 from ..toolchain import build
 from . import edit
 
@@ -147,39 +148,43 @@ class Arrays:
 def _measure(
     name: str, case: WatchCase, libraries: dict[bool, ctypes.CDLL], samples: int
 ) -> list[dict[str, Any]]:
-    contenders = {check: Arrays(name, case, libraries[check]) for check in libraries}
-    clock = clock_for("cpu")
-    times: dict[str, list[float]] = {mode: [] for mode in ("plain", *MODES)}
+    pair = {check: Arrays(name, case, libraries[check]) for check in libraries}
     accesses: dict[str, int] = {}
-    for turn in range(samples + 1):
-        for mode, spent in times.items():
-            arrays = contenders[mode != "plain"]
-            _switch_checks(*MODES.get(mode, (1, 1)))
-            us = clock.taken(arrays.launch)
-            arrays.check()
-            if turn:  # the first one also fills caches
-                spent.append(us)
-            elif mode == "check":
-                accesses[mode] = _count_accesses(name)
+
+    def require_right(mode: str, arrays: Arrays) -> None:
+        arrays.check()
+        if mode == "check" and mode not in accesses:
+            accesses[mode] = _count_accesses(name)
+
+    contenders = {}
+    for mode in ("plain", *MODES):
+        arrays, checks = pair[mode != "plain"], MODES.get(mode, (1, 1))
+        contenders[mode] = Contender(
+            **{"call": arrays.launch, "calls": 1, "lead": False},
+            before=functools.partial(_switch_checks, *checks),
+            after=functools.partial(require_right, mode, arrays),
+        )
+    # The first round also fills caches.
+    timed = race(contenders, "cpu", rounds=samples, discard=1)
     _switch_checks(1, 1)
-    for arrays in contenders.values():
+    for arrays in pair.values():
         arrays.release()
-    plain = min(times["plain"])
+    plain = timed["plain"].fastest
     return [
-        _make_row(name, mode, spent, plain, accesses.get(mode), clock.name)
-        for mode, spent in times.items()
+        _make_row(name, mode, found, plain, accesses.get(mode))
+        for mode, found in timed.items()
     ]
 
 
 def _make_row(
-    name: str, mode: str, spent: list[float], plain: float, accesses: Any, timer: str
+    name: str, mode: str, timed: Timed, plain: float, accesses: int | None
 ) -> dict[str, Any]:
-    ns = (min(spent) - plain) * 1e3 / accesses if accesses else None
+    ns = (timed.fastest - plain) * 1e3 / accesses if accesses else None
     return {
         **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
         **{"target": "cpu", "device": device_name(), "mode": mode},
-        **summarize(spent, timer).row(),
-        **{"fastest": min(spent), "cost": min(spent) / plain},
+        **timed.timing.row(),
+        **{"fastest": timed.fastest, "cost": timed.fastest / plain},
         **{"accesses": accesses, "ns_per_access": ns},
     }
 

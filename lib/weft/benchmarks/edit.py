@@ -26,8 +26,10 @@ import torch
 from tqdm import tqdm
 
 from .. import cells as jit
-from ..timing import device_name, summarize
+from ..base.device import parse_device
+from ..timing import Timing, device_name, summarize
 from ..timing.clocks import WallTimer
+from ..timing.race import Contender, race
 from ..toolchain import build
 
 EDITS = 20
@@ -188,15 +190,19 @@ def _time_nvcc(edits: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "edit.cu"
         command = [found, "-cubin", f"-arch={arch}", "-o", f"{file}bin", str(file)]
-        for source, _ in _show_progress("nvcc", min(edits, 5)):
-            file.write_text(source)
-            start = time.perf_counter_ns()
-            done = subprocess.run(command, text=True, capture_output=True)
-            times.append((time.perf_counter_ns() - start) / 1e3)
-            if done.returncode:
-                why = f"nvcc: {done.stderr.strip().splitlines()[-1]}"
-                return [_make_absent_row("nvcc", "nvcc -cubin", "cuda", why)]
-    return [_make_row("nvcc", "nvcc -cubin", "cuda", times)]
+        edits = min(edits, 5)
+        with _show_progress("nvcc", edits) as bar:
+            for source, _ in make_edits(edits):
+                file.write_text(source)
+                start = time.perf_counter_ns()
+                done = subprocess.run(command, text=True, capture_output=True)
+                times.append((time.perf_counter_ns() - start) / 1e3)
+                if done.returncode:
+                    why = f"nvcc: {done.stderr.strip().splitlines()[-1]}"
+                    return [_make_absent_row("nvcc", "nvcc -cubin", "cuda", why)]
+                bar.update()
+    timing = summarize(times, WallTimer.name)
+    return [_make_row("nvcc", "nvcc -cubin", "cuda", timing)]
 
 
 def _load_inline(target: str) -> dict[str, Any]:
@@ -235,7 +241,7 @@ def _load_inline(target: str) -> dict[str, Any]:
         first = (str(error).splitlines() or [""])[0]
         return _make_absent_row("torch", "load_inline", target, f"load_inline: {first}")
     _must_be_close(out, compute(host))
-    return _make_row("torch", "load_inline", target, [taken])
+    return _make_row("torch", "load_inline", target, summarize([taken], WallTimer.name))
 
 
 _POINTERS = "float *o = out.data_ptr<float>(); const float *in = x.data_ptr<float>();"
@@ -261,23 +267,24 @@ def _time(
     (first, _), *_ = make_edits(1)
     launch(first, out, x)  # opens the session: loads compilers, makes contexts
     _finish(target)
-    times = []
-    for source, compute in _show_progress(f"{impl} on {target}", edits):
-        out.fill_(torch.nan)
-        _finish(target)
-        start = time.perf_counter_ns()
-        launch(source, out, x)
-        _finish(target)
-        times.append((time.perf_counter_ns() - start) / 1e3)
-        _must_be_close(out, compute(host))
-    return _make_row(impl, rung, target, times)
-
-
-def _show_progress(what: str, edits: int) -> Iterator[tuple[str, Any]]:
-    silent = not sys.stderr.isatty()
-    yield from tqdm(
-        *(make_edits(edits), what, edits), leave=False, unit="edit", disable=silent
+    texts = [*make_edits(edits)]
+    computes = iter(texts)
+    one = Contender(
+        lambda edit: launch(texts[edit][0], out, x),
+        **{"calls": 1, "lead": False, "before": lambda: out.fill_(torch.nan)},
+        after=lambda: _must_be_close(out, next(computes)[1](host)),
     )
+    where = parse_device(target)
+    with _show_progress(f"{impl} on {target}", edits) as bar:
+        timed = race(
+            {impl: one}, where, WallTimer(where), rounds=edits, tick=bar.update
+        )[impl]
+    return _make_row(impl, rung, target, timed.timing)
+
+
+def _show_progress(what: str, edits: int) -> Any:
+    silent = not sys.stderr.isatty()
+    return tqdm(None, what, edits, leave=False, unit="edit", disable=silent)
 
 
 def _make_arrays(target: str) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
@@ -297,12 +304,11 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
         raise RuntimeError(f"an edit computes {bad.sum()} of {bad.size} wrong elements")
 
 
-def _make_row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
-    timing = summarize(times, WallTimer.name)
+def _make_row(impl: str, rung: str, target: str, timing: Timing) -> dict[str, Any]:
     where = device_name(target) if _is_installed(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
-        **{"target": target, "device": where, **timing.row(), "edits": len(times)},
+        **{"target": target, "device": where, **timing.row(), "edits": timing.samples},
     }
 
 

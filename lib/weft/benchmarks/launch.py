@@ -9,21 +9,21 @@ wait at the end, so never less than the GPU itself needs for one.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from .. import cells as jit
+from ..base.device import parse_device
 from ..cells.arguments import Binder
 from ..cells.gpu import driver, launch
 from ..cells.gpu import loader as gpu
 from ..csource import signature
-from ..timing import device_name, summarize
-from ..timing.clocks import WallTimer
+from ..timing import device_name
+from ..timing.clocks import HostTimer, WallTimer
+from ..timing.race import Contender, race
 
 SAMPLES, BURST, LOOP = 200, 50, 2000
 PEERS = ("driver", "torch", "cupy", "numba")
@@ -47,14 +47,19 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a contender computes a wrong result.
     """
-    found = _compare("cpu", {"weft": (_make_ours("cpu"), "load_cuda", 8)}, samples)
+    found = _compare(
+        "cpu", [_make_contender("weft", "load_cuda", _make_ours("cpu"))], samples
+    )
     if torch.cuda.is_available():
-        contenders = {"weft": (_make_ours("cuda"), "load_cuda", 8)}
-        contenders["driver"] = (_make_driver_call(), "cuLaunchKernelEx", 8)
-        contenders["torch"] = (_make_torch_call(), "add, out=", 3)
+        contenders = [
+            _make_contender("weft", "load_cuda", _make_ours("cuda")),
+            _make_contender("driver", "cuLaunchKernelEx", _make_driver_call()),
+            _make_contender("torch", "add, out=", _make_torch_call(), 3),
+        ]
         for name, make in (("cupy", _make_cupy_call), ("numba", _make_numba_call)):
+            rung = "RawKernel" if name == "cupy" else "jit"
             try:
-                contenders[name] = (make(), "RawKernel" if name == "cupy" else "jit", 8)
+                contenders.append(_make_contender(name, rung, make()))
             except Exception as error:  # not installed, or for another CUDA release
                 first = (str(error).splitlines() or [type(error).__name__])[0]
                 print(f"weft: without {name}: {first}", file=sys.stderr)
@@ -72,52 +77,46 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _compare(
-    target: str, contenders: dict[str, tuple[Call, str, int]], samples: int
+    target: str, contenders: list[Contender], samples: int
 ) -> list[dict[str, Any]]:
     """Time each in turn, sample by sample, so that all see the same machine."""
-    times: dict[tuple[str, str], list[float]] = {}
-    shapes = {"burst": (BURST, False), "loop": (LOOP, True)}
-    for how, (launches, waits) in shapes.items():
-        # On a CPU a launch computes: there is no queue, and fewer launches are enough.
-        launches = launches if target == "cuda" else BURST
-        for sample in range(samples if how == "burst" else max(1, samples // 10)):
-            for name, (call, _, _) in contenders.items():
-                us = _sample(call, target, launches, waits)
-                if sample or samples == 1:  # the first one warms up
-                    times.setdefault((how, name), []).append(us)
+    where = parse_device(target)
+    shapes = {
+        "burst": (BURST, HostTimer(where), samples),
+        "loop": (LOOP, WallTimer(where), max(1, samples // 10)),
+    }
     found = []
-    for (how, name), values in times.items():
-        _, rung, count = contenders[name]
-        timing = summarize(values, WallTimer.name)
-        row = {
-            **{"op": "launch", "impl": name, "rung": f"{how} {rung}"},
-            **{"precision": "fp32", "target": target},
-            **{"device": device_name(target), **timing.row()},
-            "arguments": count,
-        }
-        for peer in PEERS if name == "weft" else ():
-            theirs = np.median(times.get((how, peer), np.nan))
-            row[f"vs_{peer}"] = None if np.isnan(theirs) else theirs / timing.median
-        found.append(row)
+    for how, (launches, clock, rounds) in shapes.items():
+        for one in contenders:
+            # On a CPU a launch computes: there is no queue, and fewer are enough.
+            one.calls = launches if target == "cuda" else BURST
+        discard = int(rounds > 1)  # the first one warms up
+        timed = race(
+            {one.row["impl"]: one for one in contenders},
+            *(where, clock),
+            **{"rounds": rounds - discard, "discard": discard},
+        )
+        for one in contenders:
+            timing = timed[one.row["impl"]].timing
+            row = {
+                **{"op": "launch", "impl": one.row["impl"]},
+                **{"rung": f"{how} {one.row['rung']}", "precision": "fp32"},
+                **{"target": target, "device": device_name(target), **timing.row()},
+                **one.facts,
+            }
+            for peer in PEERS if one.row["impl"] == "weft" else ():
+                theirs = timed[peer].us if peer in timed else None
+                row[f"vs_{peer}"] = theirs and theirs / timing.median
+            found.append(row)
     return found
 
 
-def _sample(call: Call, target: str, launches: int, waits: bool) -> float:
-    """Return microseconds of host time per launch."""
-    if target == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter_ns()
-    for _ in range(launches):
-        call()
-    if waits and target == "cuda":
-        torch.cuda.synchronize()
-    taken = time.perf_counter_ns() - start
-    if target == "cuda":
-        torch.cuda.synchronize()
-    return taken / 1e3 / launches
-
-
 # ---- the contenders -----------------------------------------------------------
+
+
+def _make_contender(impl: str, rung: str, call: Call, arguments: int = 8) -> Contender:
+    row, facts = {"impl": impl, "rung": rung}, {"arguments": arguments}
+    return Contender(call=call, row=row, facts=facts, lead=False)
 
 
 def _make_arguments(target: str) -> list[Any]:

@@ -15,7 +15,8 @@ import torch
 from ..mnist.twin import precision
 from ..ops.cases import OPS, cases_file
 from ..ops.check import check_rung
-from ..timing import device_name, in_rounds, time_call
+from ..timing import device_name, time_call
+from ..timing.race import Contender, race
 from ..toolchain import native
 
 # The keys of every row; the others are the sizes of its problem.
@@ -68,32 +69,37 @@ def rows(
 def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     inputs = problem.inputs
     contenders = {
-        r.name: lambda r=r: problem.ours(*inputs, rung=r.name) for r in rungs
-    } | {"torch": lambda: problem.torch(*inputs)}
+        r.name: Contender(
+            call=lambda r=r: problem.ours(*inputs, rung=r.name),
+            row={"impl": "weft", "rung": r.name, "precision": r.precision},
+        )
+        for r in rungs
+    }
+    contenders["torch"] = Contender(
+        call=lambda: problem.torch(*inputs),
+        row={"impl": "torch", "rung": "eager", "precision": "fp32"},
+    )
     with precision("fp32"):
         errors = {
-            name: _measure_error(problem, call) for name, call in contenders.items()
+            name: _measure_error(problem, one.call) for name, one in contenders.items()
         }
-        calls = _count_calls(contenders["torch"], device)
-        blocks = {name: _repeat(call) for name, call in contenders.items()}
-        sizes = dict.fromkeys(blocks, calls)
-        timings = in_rounds(blocks, sizes, device, rounds=samples)
-    precisions = {r.name: r.precision for r in rungs} | {"torch": "fp32"}
-    peer = timings["torch"].median
+        calls = _count_calls(contenders["torch"].call, device)
+        for one in contenders.values():
+            one.calls = calls
+        found = race(contenders, device, rounds=samples)
+    peer = found["torch"].us
     return [
         {
-            **{"op": op, "impl": "torch" if name == "torch" else "weft"},
-            "rung": "eager" if name == "torch" else name,
-            "precision": precisions[name],
+            **{"op": op, **contenders[name].row},
             **{"target": device.type, "device": device_name(device)},
-            **timing.row(),
+            **timed.timing.row(),
             **problem.sizes,
-            "gbs": problem.bytes / timing.median / 1e3,
-            "tflops": problem.flop / timing.median / 1e6 or None,
+            "gbs": problem.bytes / timed.us / 1e3,
+            "tflops": problem.flop / timed.us / 1e6 or None,
             "error": errors[name],
-            "vs_torch": peer / timing.median,
+            "vs_torch": peer / timed.us,
         }
-        for name, timing in timings.items()
+        for name, timed in found.items()
     ]
 
 
@@ -102,14 +108,6 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
     return float((call().double() - want).abs().max() / want.abs().max())
-
-
-def _repeat(call: Callable[[], object]) -> Callable[[int], None]:
-    def run(times: int) -> None:
-        for _ in range(times):
-            call()
-
-    return run
 
 
 def _count_calls(call: Callable[[], object], device: torch.device) -> int:

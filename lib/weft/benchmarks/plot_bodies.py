@@ -24,8 +24,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..base import style as kit
 from ..base.paths import ROOT
-from ..base.style import INK, OPPONENT, READ, WRITTEN, style
+from ..base.style import INK, OPPONENT, READ, WRITTEN
 from ..timing import STATISTIC, read_json
 from ..timing.results import ResultFile, Row
 from ..toolchain.native import set_threads
@@ -122,9 +123,7 @@ def plot_contenders(
         (peer,) = [row["us"] for (name, _), row in mine[op].items() if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
-        ax.set(
-            yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.3, -1.3)
-        )
+        kit.name_lines(ax, names, -1.3, 0.3)
         ax.set_xlabel("µs, fp32 (left is better)")
         ax.margins(x=0.2)
         work = f"{m}x{k} by {k}x{n}" if m else f"{n:,} pixels"
@@ -135,8 +134,8 @@ def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
     """Write which machines, which clock, which statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
-    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    below = f"; hollow, below: {'; '.join(told)}" if told else ""
+    told = kit.list_machines(others)
+    below = f"; hollow, below: {told}" if told else ""
     return (
         f"full, above: {here}{below}. Blue: on a GPU. ~: only a part was run.\n"
         f"{timers}; {STATISTIC}"
@@ -171,7 +170,7 @@ def _draw_dots(
         colour = READ if target == "cuda" else INK
         place, us = names.index(name), row["us"]
         ax.plot([row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=2)
-        inside = colour if full else "none"
+        inside = kit.fill_of(colour, full)
         ax.plot(us, place, "o" if full else "D", color=colour, ms=7, mfc=inside)
         ax.annotate(
             "~" * ("part" in row) + _time(us) + f", {row['rung']}" * (name == OWN),
@@ -202,7 +201,7 @@ def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     if not found:
         raise ValueError("no row has a host_us: these were not measured on a GPU")
     ax.set_xscale("log")
-    inside = READ if full else "none"
+    inside = kit.fill_of(READ, full)
     for place, (_, event, host) in enumerate(found):
         first = place == 0
         ax.plot([event, host], [place, place], color=INK, lw=1)
@@ -219,14 +218,8 @@ def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
         text = f"{host / event:.2g} x the truth"
         ax.text(1.25 * max(event, host), place, text, va="center")
     times = [time for _, *both in found for time in both]
-    ax.set(
-        **{
-            "xlim": (0.5 * min(times), 30 * max(times)),
-            "ylim": (len(found) - 0.4, -0.6),
-        },
-        **{"yticks": range(len(found)), "yticklabels": [name for name, *_ in found]},
-        xlabel="µs, fp32, median",
-    )
+    kit.name_lines(ax, [name for name, *_ in found])
+    ax.set(xlim=(0.5 * min(times), 30 * max(times)), xlabel="µs, fp32, median")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
 
@@ -248,9 +241,8 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
         ax.plot(row["us"], place, "o", color=READ, mfc="none", ms=8)
         ax.text(row["us_high"] + 0.6, place, f"{row['us']:.1f} µs", va="center")
     names = [f"{row['impl']} {row['rung'].partition(' ')[2]}" for row in burst]
+    kit.name_lines(ax, names, -0.5, 0.5)
     ax.set(
-        **{"yticks": range(len(burst)), "yticklabels": names},
-        **{"ylim": (len(burst) - 0.5, -0.5)},
         xlim=(0, 1.2 * max(row["us_high"] for row in burst)),
         xlabel="µs a launch costs Python, median and band (left is better)",
     )
@@ -281,14 +273,14 @@ def plot_times(rows: Sequence[Row]) -> Figure:
     lines += [
         (found["rows"], "cuda", mark, READ) for found, mark in zip(elsewhere, MARKS)
     ]
-    with style():
+    with kit.style():
         figure = Figure(figsize=(9.2, 4), layout="constrained")
         ax = figure.subplots()
         for measured, target, mark, color in lines:
             us = lowest_times(measured, target)
             names = {row["device"] for row in measured if row["target"] == target}
-            fill = color if measured is rows else "none"
             if us:
+                fill = kit.fill_of(color, measured is rows)
                 look = {"color": color, "mfc": fill, "label": names.pop()}
                 ax.loglog(us.keys(), us.values(), mark, **look)
         label = "µs per call, the lowest of the samples"

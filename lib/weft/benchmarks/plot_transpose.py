@@ -14,18 +14,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from ..base.style import (
-    OPPONENT,
-    READ,
-    SHARED,
-    THREAD,
-    WRITTEN,
-    describe_unmeasured,
-    draw_unmeasured,
-    hollow,
-    outlined,
-    reference_line,
-)
+from ..base import style as kit
+from ..base.style import OPPONENT, READ, SHARED, THREAD, WRITTEN
 from ..timing.results import ResultFile, Row
 
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
@@ -47,16 +37,16 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
 
     The line, and 100 %, is the fastest copy of the same card.
     """
-    series = [(rows, outlined(READ))] * bool(rows)
-    series += [(found["rows"], hollow(READ)) for found in others]
+    series = kit.list_series(rows, others)
     if not series:
-        return draw_unmeasured(ax, "transpose")
-    named = [{_key_of(row): row for row in rows} for rows, _ in series]
+        return kit.draw_unmeasured(ax, "transpose")
+    named = [{_key_of(row): row for row in found} for _, found in series]
     keys = [key for key in NAMES if any(key in found for found in named)]
     height = 0.8 / len(series)
-    for number, (found, (_, look)) in enumerate(zip(named, series)):
+    for number, (found, (machine, _)) in enumerate(zip(named, series)):
+        look = kit.bar_look(READ, machine is None)
         copied = max(row["gbs"] for row in found.values() if row["op"] == "copy")
-        ax.axvline(copied, **reference_line(OPPONENT), zorder=0)
+        ax.axvline(copied, **kit.reference_line(OPPONENT), zorder=0)
         for place, key in enumerate(keys):
             if key not in found:
                 continue
@@ -64,32 +54,37 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
             inside = row["gbs"] > 0.7 * copied  # beside the bar it would cross the line
-            beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-            beside["ha"] = "right" if inside else "left"
-            ax.annotate(text, (row["gbs"], y), (-6 if inside else 6, 0), **beside)
+            side = {"right": -6, "ha": "right"} if inside else {}
+            kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
     most = max(row["gbs"] for found in named for row in found.values())
-    ax.set(
-        **{"yticks": range(len(keys)), "yticklabels": [NAMES[key] for key in keys]},
-        **{"ylim": (len(keys) - 0.5, -0.5), "xlim": (0, 1.05 * most)},
-        xlabel="GB/s read and written, fp32 (right is better); % of the fastest copy",
-    )
+    kit.name_lines(ax, [NAMES[key] for key in keys], -0.5, 0.5)
+    label = "GB/s read and written, fp32 (right is better); % of the fastest copy"
+    ax.set(xlim=(0, 1.05 * most), xlabel=label)
 
 
 def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     """Draw GB/s of the necessary bytes if every 1st, 2nd, 4th ... number is copied."""
-    series = [(rows, "this machine", READ)] * bool(rows)
-    series += [(f["rows"], f["machine"]["device"], "none") for f in others]
+    series = kit.list_series(rows, others)
     if not series:
-        return draw_unmeasured(ax, "transpose")
+        return kit.draw_unmeasured(ax, "transpose")
     ax.set_xscale("log", base=2)
-    for rows, name, inside in series:
-        found = [row for row in rows if row["op"] == "strided"]
+    for machine, every in series:
+        name = machine["device"] if machine else "this machine"
+        found = [row for row in every if row["op"] == "strided"]
         where = [int(row["rung"].partition(" ")[2]) for row in found]
         speeds = [row["gbs"] for row in found]
-        ax.plot(where, speeds, "o-", color=READ, mfc=inside, ms=7, label=name)
+        ax.plot(
+            where,
+            speeds,
+            "o-",
+            color=READ,
+            mfc=kit.fill_of(READ, not machine),
+            ms=7,
+            label=name,
+        )
         for x, y in zip(where, speeds):
             offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
-            above = 9 if inside == "none" else -16
+            above = 9 if machine else -16
             ax.annotate(f"{y:,.0f}", (x, y), (0, above), **offset)
     ax.set(xlabel="stride, in floats", ylabel="GB/s of numbers copied")
     top = ax.get_ylim()[1]
@@ -107,21 +102,21 @@ def plot_distances(
     In order there is a line for each limit of a fetch; the runs have one for each
     footprint, at the usual limit.
     """
-    series = [(rows, True)] * bool(rows) + [(f["rows"], False) for f in others]
+    series = kit.list_series(rows, others)
     if not series:
         for ax in axes:
-            draw_unmeasured(ax, "sectors")
+            kit.draw_unmeasured(ax, "sectors")
         return
-    for found, here in series:
+    for machine, found in series:
         ordered = [row for row in found if row["rung"] == "in order"]
         limits = {
             row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
             for row in ordered
         }
-        _draw_lines(axes[0], ordered, "stride", "fetch", limits, here)
+        _draw_lines(axes[0], ordered, "stride", "fetch", limits, not machine)
         runs = [row for row in found if row["run"] and row["usual"]]
         sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
-        _draw_lines(axes[1], runs, "run", "footprint", sizes, here)
+        _draw_lines(axes[1], runs, "run", "footprint", sizes, not machine)
     titles = "limit of a fetch", "scattered all over"
     for ax, title, place in zip(axes, titles, ("upper right", "lower right")):
         ax.set_xscale("log", base=2)
@@ -141,8 +136,7 @@ def _draw_lines(
     """Draw the rows' speeds over one of their numbers, one line per group."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
-        inside = colour if here else "none"
-        look = {"color": colour, "mfc": inside, "ms": 6, "lw": 1}
+        look = {"color": colour, "mfc": kit.fill_of(colour, here), "ms": 6, "lw": 1}
         ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
@@ -216,7 +210,7 @@ def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
         for size, count in [*runs_a_second(found).items()][:4]:
             name = f"runs of {size} bytes that begin in a second"
             lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
-    return lines or [describe_unmeasured("sectors")]
+    return lines or [kit.describe_unmeasured("sectors")]
 
 
 def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
@@ -266,8 +260,7 @@ def describe_copies(
 
 def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
     """Write which cards were measured elsewhere, and when."""
-    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else describe_unmeasured(what)
+    return kit.describe_hollow(others, what)
 
 
 def _key_of(row: Row) -> tuple[str, str, str]:

@@ -11,8 +11,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -22,7 +21,8 @@ from .. import cuda
 from ..ops.cases import sum_bound
 from ..pykernel import bodies
 from ..pykernel.sim import sim
-from ..timing import device_name, summarize
+from ..timing import device_name
+from ..timing.race import Contender, race
 
 SAMPLES, PEER_SAMPLES = 15, 3
 N = 48  # of both products, with blocks of 16 x 16
@@ -125,30 +125,33 @@ def run_child() -> None:
 
 def _measure(name: str, case: Case) -> list[dict[str, Any]]:
     kernel, grid, block, args, want, bound, waits = case
-    contenders: dict[str, Callable[[], Any]] = {
+    calls = {
         "on": lambda: sim(kernel)[grid, block](*args),
         "off": lambda: sim(kernel, checks=False)[grid, block](*args),
     }
     peer = _run_numba(kernel)
     if peer is not None:
-        contenders["numba"] = lambda: peer[grid, block](*args)
-    samples: dict[str, list[float]] = {key: [] for key in contenders}
-    for turn in range(SAMPLES + 1):
-        for key, run in contenders.items():
-            if key == "numba" and turn > PEER_SAMPLES:
-                continue
-            args[0].fill(np.nan)
-            start = time.perf_counter()
-            run()
-            spent = time.perf_counter() - start
-            if not (abs(args[0].astype(np.float64) - want) <= bound).all():
-                raise RuntimeError(f"{name} on {key}: wrong")
-            if turn:  # the first one also compiles
-                samples[key].append(spent * 1e6)
+        calls["numba"] = lambda: peer[grid, block](*args)
+
+    def require_right(key: str) -> None:
+        if not (abs(args[0].astype(np.float64) - want) <= bound).all():
+            raise RuntimeError(f"{name} on {key}: wrong")
+
+    contenders = {
+        key: Contender(
+            **{"call": call, "calls": 1, "lead": False},
+            **{"before": lambda: args[0].fill(np.nan)},
+            **{"after": lambda key=key: require_right(key)},
+            most=PEER_SAMPLES if key == "numba" else SAMPLES,
+        )
+        for key, call in calls.items()
+    }
+    # The first round also compiles.
+    timed = race(contenders, "cpu", rounds=SAMPLES, discard=1)
     counters = sim(kernel)[grid, block](*args).counters
     accesses = sum(p.accesses for p in counters.places if p.kind != "step")
     threads = counters.threads
-    timings = {k: summarize(v, "perf_counter") for k, v in samples.items()}
+    timings = {k: replace(t.timing, timer="perf_counter") for k, t in timed.items()}
     numba = timings["numba"].median if "numba" in timings else None
     return [
         {

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ import torch
 
 from ..cells import load_cuda
 from ..timing import Timing, device_name, time_call
+from ..timing.race import Contender
+from ..timing.timers import time_graph
 
 SOURCE = Path(__file__).with_suffix(".cu")
 TRANSPOSES = ("naive", "tiled", "padded", "swizzled", "four")
@@ -33,8 +34,6 @@ SIZES = {"cuda": 8192, "cpu": 256}
 SHOWN = ["op", "impl", "rung", "rows", "cols", "us", "us_low", "us_high", "gbs"]
 SHOWN += ["vs_copy"]
 LAUNCHES = 10  # in one graph
-
-Call = Callable[[], object]
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -67,24 +66,6 @@ def note(rows: list[dict[str, Any]]) -> str:
     return said
 
 
-@dataclass
-class TransposeMethod:
-    """One way to move numbers. call() leaves them at the beginning of the output.
-
-    want: the expected result; count: its numbers.
-    """
-
-    op: str
-    impl: str
-    rung: str
-    call: Call
-    want: torch.Tensor
-
-    @property
-    def count(self) -> int:
-        return self.want.numel()
-
-
 def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(size, size, generator=generator).to(where)
@@ -93,26 +74,36 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
     for one in _make_contenders(y, x):
         y.fill_(torch.nan)
         one.call()
-        if not torch.equal(y.view(-1)[: one.count], one.want.reshape(-1)):
-            raise RuntimeError(
-                f"{one.impl} {one.op} {one.rung} is wrong for {size} x {size}"
-            )
-        timing = _time(one.call, where, samples)
+        op, impl, rung = one.row.values()
+        if not torch.equal(one.out, one.want.reshape(-1)):
+            raise RuntimeError(f"{impl} {op} {rung} is wrong for {size} x {size}")
+        timing = time_on(one, where, samples)
         row = {
-            **{"op": one.op, "impl": one.impl, "rung": one.rung, "precision": "fp32"},
+            **{**one.row, "precision": "fp32"},
             **{"target": where.type, "device": device_name(where)},
             **timing.row(),
-            **{"rows": size, "cols": size, "count": one.count},
-            "gbs": 2 * x.element_size() * one.count / timing.median / 1e3,
+            **{"rows": size, "cols": size, "count": one.want.numel()},
+            "gbs": one.bytes / timing.median / 1e3,
         }
-        if one.op != "strided":
+        if op != "strided":
             row["vs_copy"] = (found or [row])[0]["us"] / timing.median
         found.append(row)
     return found
 
 
-def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[TransposeMethod]:
-    """Yield the copy first, then the others; y, x (size,size)."""
+def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
+    """Yield the copy first, then the others; y, x (size,size).
+
+    Each leaves its numbers at the beginning of y.
+    """
+
+    def make(op: str, impl: str, rung: str, call: Any, want: torch.Tensor) -> Contender:
+        row = {"op": op, "impl": impl, "rung": rung}
+        count = want.numel()
+        needed = 2 * x.element_size() * count
+        out = y.view(-1)[:count]
+        return Contender(call=call, row=row, out=out, want=want, bytes=needed)
+
     kernels = load_cuda(
         SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
     )
@@ -120,40 +111,32 @@ def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[TransposeMeth
     copy = functools.partial(
         kernels.copy[_count_blocks(flat), 256], out, flat, x.numel()
     )
-    yield TransposeMethod("copy", "weft", "copy", copy, x)
+    yield make("copy", "weft", "copy", copy, x)
     launch = kernels.copy_four[-(-_count_blocks(flat) // 4), 256]
     four = functools.partial(launch, out, flat, x.numel())
-    yield TransposeMethod("copy", "weft", "four", four, x)
-    yield TransposeMethod("copy", "torch", "copy_", lambda: y.copy_(x), x)
+    yield make("copy", "weft", "four", four, x)
+    yield make("copy", "torch", "copy_", lambda: y.copy_(x), x)
     tiles = -(-size // SIDE)
     for name in TRANSPOSES:
         block = SIDE, 8 if name == "four" else SIDE
         launch = getattr(kernels, f"transpose_{name}")[(tiles, tiles), block]
         call = functools.partial(launch, y, x, size, size)
-        yield TransposeMethod("transpose", "weft", name, call, x.T)
-    yield TransposeMethod("transpose", "torch", "copy_", lambda: y.copy_(x.T), x.T)
+        yield make("transpose", "weft", name, call, x.T)
+    yield make("transpose", "torch", "copy_", lambda: y.copy_(x.T), x.T)
     for stride in STRIDES:
         part = flat[::stride]
         launch = kernels.copy_strided[_count_blocks(part), 256]
         call = functools.partial(launch, out, flat, part.numel(), stride)
-        yield TransposeMethod("strided", "weft", f"stride {stride}", call, part)
+        yield make("strided", "weft", f"stride {stride}", call, part)
 
 
 def _count_blocks(numbers: torch.Tensor) -> int:
     return -(-numbers.numel() // 256)
 
 
-def _time(call: Call, where: torch.device, samples: int) -> Timing:
+def time_on(one: Contender, where: torch.device, samples: int) -> Timing:
     """Return the time of one call; on a GPU without the cost of a launch."""
     if where.type == "cpu":
-        return time_call(call, where, samples=min(samples, 5), warmup=1)
-    call()  # compiled before it is recorded
-    torch.cuda.synchronize(where)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(LAUNCHES):
-            call()
-    timing = time_call(graph.replay, where, samples)
-    names = ("median", "low", "high", "mean")
-    each = {name: getattr(timing, name) / LAUNCHES for name in names}
-    return replace(timing, **each, timer=f"{timing.timer}, graph of {LAUNCHES}")
+        return time_call(one.call, where, samples=min(samples, 5), warmup=1)
+    one.call()  # compiled before it is recorded
+    return time_graph(one.call, where, samples, LAUNCHES)

@@ -20,7 +20,7 @@ from ..benchmarks.plot_bodies import load_elsewhere
 from ..benchmarks.race import plot_batches, plot_ladder
 from ..benchmarks.race.command import compare_best
 from ..benchmarks.race.inside import conv2_back, draw_conv2_back
-from ..benchmarks.race.race import race, rungs_of
+from ..benchmarks.race.race import run_heat, rungs_of
 from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
 from ..mnist import Cnn, trainer
 from ..mnist.data import Split
@@ -229,7 +229,7 @@ def _race(batches: Sequence[int], full: bool) -> list[Row]:
         if rungs_of(precision, device):  # this GPU supports it
             rows += find_roof(precision, device)
             for batch in batches:
-                rows += race(precision, batch, device=device, twins=twins, rounds=5)
+                rows += run_heat(precision, batch, device=device, twins=twins, rounds=5)
     return rows
 
 

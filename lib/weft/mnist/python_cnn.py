@@ -21,7 +21,7 @@ from ..base.errors import ArgumentError, OutOfMemory
 from ..pykernel import bodies
 from ..pykernel.bodies import THREADS, blocks_for
 from ..see.timeline import nvtx_range
-from ..timing.marks import Marks
+from ..timing.clocks import Marks
 from ..toolchain import native
 from .data import MEAN, STD
 from .rungs import NUMBA

@@ -25,7 +25,8 @@ from tqdm import tqdm
 
 from ..base.device import count_cores
 from ..base.errors import ArgumentError
-from ..timing import Timing, device_name, in_rounds
+from ..timing import Timing, device_name
+from ..timing.race import Contender, race
 from ..timing.results import add_torch_ratios, first_line
 from ..timing.timers import SLOWEST, STEPS, count_steps
 from ..toolchain import native
@@ -156,15 +157,18 @@ class _Race:
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """Return a row for ours ("weft") and each twin, with the time per step."""
         whole = self.order(self.config.epochs)  # an epoch that is not trained
-        contenders = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
+        blocks = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
         for name, twin in twins.items():
-            contenders[name] = _twin_block(twin, twin.order(whole))
+            blocks[name] = _twin_block(twin, twin.order(whole))
         rounds = -(-self.config.iterations // BLOCK)
-        sizes = {name: self.block_of(run) for name, run in contenders.items()}
+        sizes = {name: self.block_of(run) for name, run in blocks.items()}
+        contenders = {
+            name: Contender(block=run, calls=sizes[name], limit=SLOWEST)
+            for name, run in blocks.items()
+        }
         with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
-            timings = in_rounds(
-                contenders, sizes, self.device, rounds, SLOWEST, bar.update
-            )
+            found = race(contenders, self.device, rounds=rounds, tick=bar.update)
+        timings = {name: timed.timing for name, timed in found.items()}
         rows = {}
         for cnn in self.cnns:
             name = _name(cnn)

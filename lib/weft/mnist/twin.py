@@ -31,7 +31,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..base.errors import ArgumentError
-from ..timing.marks import Marks
+from ..timing.clocks import Marks
 from .data import MEAN, STD, Split
 from .rungs import PRECISIONS
 from .trainer import EVALUATION_BATCH

@@ -33,7 +33,10 @@ from ..base.errors import ArgumentError
 from ..toolchain import native
 
 if TYPE_CHECKING:
+    import torch
+
     from ..toolchain.native import AnyDevice
+    from .race import Contender
 
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -161,38 +164,6 @@ MOST_CALLS = 400  # in a burst
 LEAST_US = 0.3  # shorter than any kernel of a graph: an empty one takes a microsecond
 
 
-@dataclass
-class Contender:
-    """The work to time. run(i) does it once, on the i-th copy of its inputs.
-
-    copies: their number, more than one only for cold runs. flush: empties the cache
-    before each call if there is one copy. checked: whether it is known to be right.
-    spins: seconds for which its threads keep their cores busy after it, waiting for
-    work.
-    """
-
-    run: Callable[[int], object]
-    copies: int = 1
-    flush: Callable[[], object] | None = None
-    calls: int = 0  # in a burst; 0: not yet known
-    burst: float = 0.0  # approximate seconds of one
-    done: int = 0  # calls so far: each burst continues with the next copy
-    checked: bool = False
-    spins: float = 0.0
-
-    @property
-    def cache(self) -> str:
-        """The state of the caches before a call: "warm" or how they were made cold."""
-        if self.flush:
-            return "cold, flushed"
-        return "cold, rotated" if self.copies > 1 else "warm"
-
-    def turn(self) -> None:
-        """Call it once, on the next copy."""
-        self.run(self.done)
-        self.done += 1
-
-
 def timer_named(name: str, device: AnyDevice) -> Any:
     """Return the timer of that name for a device; "" selects the one that fits."""
     name = name or ("kernel" if device.type == "cuda" else "wall")
@@ -202,6 +173,13 @@ def timer_named(name: str, device: AnyDevice) -> Any:
         raise ArgumentError(f"timer '{name}' is a GPU's: on a CPU there is 'wall'")
     kinds = {"kernel": KernelTimer, "graph": GraphTimer, "event": EventTimer}
     return kinds.get(name, WallTimer)(device)
+
+
+def clock_for(device: AnyDevice | str) -> Any:
+    """Return the device's clock (events on a GPU, the host's clock on a CPU), whose
+    taken(work) returns microseconds."""
+    where = devices.parse_device(device)
+    return timer_named("event" if where.type == "cuda" else "wall", where)
 
 
 class WallTimer:
@@ -215,17 +193,32 @@ class WallTimer:
     def round(
         self,
         contenders: Mapping[str, Contender],
-        watches: Any,
+        watches: Mapping[str, Watch | None],
         pauses: Mapping[str, float],
+        tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
-        """Sample each contender: microseconds per call. pauses: seconds before it."""
+        """Sample each contender: microseconds per call.
+
+        pauses: seconds before each sample. tick: called after each sample.
+        """
         found = {}
         for name, one in contenders.items():
-            self.wait()
-            time.sleep(pauses[name])
-            one.turn()
+            self.prepare(one, pauses[name])
             found[name] = [self.sample(name, one, watches[name]) / one.calls]
+            if one.after:
+                one.after()
+            tick()
         return found
+
+    def prepare(self, one: Contender, pause: float) -> None:
+        """Do everything that precedes a sample of the contender."""
+        if one.lead:
+            if pause:
+                self.wait()
+                time.sleep(pause)
+            one.turn()
+        if one.before:
+            one.before()
 
     def wait(self) -> None:
         """Wait until the device has finished its work."""
@@ -234,22 +227,17 @@ class WallTimer:
 
             torch.cuda.synchronize(self.device)
 
-    def sample(self, name: str, one: Contender, watch: Watch) -> float:
-        """Return the microseconds per call of one burst."""
+    def sample(self, name: str, one: Contender, watch: Watch | None) -> float:
+        """Return the microseconds of one burst."""
         if one.flush:
             return sum(self.span(one, 1, watch) for _ in range(one.calls))
         return self.span(one, one.calls, watch)
 
-    def span(self, one: Contender, calls: int, watch: Watch) -> float:
+    def span(self, one: Contender, calls: int, watch: Watch | None = None) -> float:
         """Return the microseconds of `calls` calls; flush the cache before them."""
         if one.flush:
             one.flush()
-
-        def burst() -> None:
-            for _ in range(calls):
-                one.turn()
-
-        return self.taken(burst, watch)
+        return self.taken(lambda: one.repeat(calls), watch)
 
     def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
         """Return the microseconds of the work that `work` does or queues."""
@@ -281,6 +269,18 @@ class EventTimer(WallTimer):
         return 1e3 * begin.until(end)
 
 
+class HostTimer(WallTimer):
+    """The host's clock until the calls are queued: the cost of their launches."""
+
+    def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
+        self.wait()
+        begin = time.perf_counter_ns()
+        work()
+        us = (time.perf_counter_ns() - begin) / 1e3
+        self.wait()
+        return us
+
+
 class GraphTimer(EventTimer):
     """A CUDA graph of a burst of calls between two events: no launch from the host."""
 
@@ -290,7 +290,7 @@ class GraphTimer(EventTimer):
         super().__init__(device)
         self._graphs: dict[str, Any] = {}
 
-    def sample(self, name: str, one: Contender, watch: Watch) -> float:
+    def sample(self, name: str, one: Contender, watch: Watch | None) -> float:
         if name not in self._graphs:
             self._graphs[name] = self._fitting(name, one, watch)
         replay = self._graphs[name].replay
@@ -302,7 +302,7 @@ class GraphTimer(EventTimer):
             us += self.taken(replay, watch)
         return us
 
-    def _fitting(self, name: str, one: Contender, watch: Watch) -> Any:
+    def _fitting(self, name: str, one: Contender, watch: Watch | None) -> Any:
         """Return a graph with the duration of a burst, or of one call for a flush."""
         graph = self._captured(one, self._whole(one, one.calls))
         # The burst's length included the host's launches, which a graph avoids.
@@ -332,8 +332,7 @@ class GraphTimer(EventTimer):
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                for _ in range(calls):
-                    one.turn()
+                one.repeat(calls)
             graph.replay()
         return graph
 
@@ -357,20 +356,24 @@ class KernelTimer(WallTimer):
     def round(
         self,
         contenders: Mapping[str, Contender],
-        watches: Any,
+        watches: Mapping[str, Watch | None],
         pauses: Mapping[str, float],
+        tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
             warnings.simplefilter("ignore", UserWarning)  # about leaked cycles
             for name, one in contenders.items():
                 self.wait()
-                time.sleep(pauses[name])
-                one.turn()
+                self.prepare(one, pauses[name])
                 for _ in range(one.calls):
                     (one.flush or self._mark)()
                     one.turn()
                 (one.flush or self._mark)()
-                watches[name].look()
+                if watch := watches[name]:
+                    watch.look()
+                if one.after:
+                    one.after()
+                tick()
             self.wait()
         return self._parts(profile.events(), contenders)
 
@@ -408,3 +411,46 @@ class KernelTimer(WallTimer):
 def burst_of(us: float) -> int:
     """Return how many calls of `us` microseconds make a burst."""
     return max(1, min(MOST_CALLS, round(1e6 * BURST / max(us, 1e-3))))
+
+
+class Marks:
+    """Ends of sections, recorded by events on a GPU and by the clock elsewhere."""
+
+    def __init__(self, device: torch.device):
+        self.device, self.names = device, []
+        self.now: Callable[[], Any] = _read_clock
+        if device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(device)
+            # Backward runs in a thread of its own, whose current stream may differ.
+            self.stream = torch.cuda.current_stream(device)
+            self.now = self._event
+        self.times = [self.now()]
+
+    def note(self, name: str) -> None:
+        self.names.append(name)
+        self.times.append(self.now())
+
+    def read(self) -> dict[str, float]:
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+            spans = [
+                a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])
+            ]
+        else:
+            spans = [b - a for a, b in zip(self.times, self.times[1:])]
+        return dict(zip(self.names, spans))
+
+    def _event(self) -> torch.cuda.Event:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.stream)
+        return event
+
+
+def _read_clock() -> float:
+    return time.perf_counter_ns() / 1e3

@@ -39,10 +39,9 @@ from ..base import device, store
 from ..base import device as devices
 from ..base.errors import ArgumentError, KernelError
 from ..toolchain import build
-from . import results, timers
-from .clocks import Contender
+from . import results
+from .race import Contender, Timed, race
 from .results import Row
-from .timers import Timed
 
 if TYPE_CHECKING:
     import torch
@@ -346,9 +345,8 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
 def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
     """Time it alone; a GPU stays cool, so that its clock is the highest."""
     timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
-    return timers.side_by_side(
-        {"it": one}, where, timer, seconds=seconds or SECONDS, cool=cool
-    )["it"]
+    limit = seconds or SECONDS
+    return race({"it": one}, where, timer, seconds=limit, cool=cool)["it"]
 
 
 # ---- a CPU -----------------------------------------------------------------------

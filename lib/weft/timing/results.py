@@ -15,7 +15,8 @@ import datetime
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,46 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # one of the "rows" above: a measurement
 ResultFile = dict[str, Any]  # as read_json() returns it: "machine" and "rows"
+
+BAND = (20, 80)  # percentiles
+STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time of one call, in microseconds, and how it was measured."""
+
+    median: float
+    low: float
+    high: float
+    mean: float
+    timer: str
+    samples: int
+
+    def scaled(self, factor: float) -> Timing:
+        """Return the timing of `factor` times the work."""
+        names = ("median", "low", "high", "mean")
+        return replace(self, **{name: getattr(self, name) * factor for name in names})
+
+    def row(self) -> dict[str, Any]:
+        """Return the keys of a row of results."""
+        return {
+            **{"timer": self.timer, "us": self.median},
+            **{"us_low": self.low, "us_high": self.high, "us_mean": self.mean},
+        }
+
+
+def summarize(samples: Iterable[float], timer: str) -> Timing:
+    """Return the Timing of samples in microseconds; ValueError without samples."""
+    values = np.asarray(list(samples), dtype=float)
+    if not values.size:
+        raise ValueError("no samples to summarize")
+    low, high = np.percentile(values, BAND)
+    return Timing(
+        *map(float, (np.median(values), low, high, values.mean())),
+        timer,
+        values.size,
+    )
 
 
 def device_name(device: AnyDevice | str = "cpu") -> str:

@@ -1,81 +1,35 @@
-"""Timers with names, side by side: the time of a call, and its uncertainty.
+"""The time of one call, and its uncertainty.
 
-time_call() times one call and in_rounds() several that take turns, with a fixed number
-of samples. They use events on a GPU and the host's clock on a CPU, without PyTorch.
-bench() and side_by_side() choose the number of samples by the uncertainty of the
-median:
+time_call() takes a fixed number of samples, by events on a GPU and by the host's clock
+on a CPU, without PyTorch. time_graph() does so for a graph of many calls. bench()
+chooses the number of samples by the uncertainty of the median; see race.py, which times
+several contenders in turn.
 
-    bench(torch.mm, a, b)             one call
-    side_by_side({"a": ..., ...})     several in turn, so that all see the same machine
+    bench(torch.mm, a, b)
 
     kernel  the kernels' own durations, as CUPTI has them, through torch.profiler
     graph   a CUDA graph of many calls, between two events: what a busy GPU needs
     event   many calls between two events; short ones measure the host's launches
     wall    the host's clock, until the work is done
-
-Warm: the same inputs again and again. Cold: inputs that are in no cache. Either copies
-of them that exceed the cache take turns ("rotated"), or, where that needs too many
-copies, the cache is "flushed" before each call. A burst of calls is one sample (with
-`kernel`, each call is). Measuring ends once the median is known well enough, or when
-the time is up; `stopped` records which.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import device as devices
 from ..base.errors import ArgumentError
-from ..base.text import round_number
-from .clocks import BURST, Contender, WallTimer, Watch, burst_of, timer_named
-from .results import device_name
+from .clocks import HostTimer, clock_for
+from .race import SPREAD, Contender, Timed, race
+from .results import Timing, summarize
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
-
-
-BAND = (20, 80)  # percentiles
-STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
-REST = 10e-3  # seconds between samples on a CPU, for other threads to fall asleep
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The time of one call, in microseconds, and how it was measured."""
-
-    median: float
-    low: float
-    high: float
-    mean: float
-    timer: str
-    samples: int
-
-    def row(self) -> dict[str, Any]:
-        """Return the keys of a row of results."""
-        return {
-            **{"timer": self.timer, "us": self.median},
-            **{"us_low": self.low, "us_high": self.high, "us_mean": self.mean},
-        }
-
-
-def summarize(samples: Iterable[float], timer: str) -> Timing:
-    """Return the Timing of samples in microseconds; ValueError without samples."""
-    values = np.asarray(list(samples), dtype=float)
-    if not values.size:
-        raise ValueError("no samples to summarize")
-    low, high = np.percentile(values, BAND)
-    return Timing(
-        *map(float, (np.median(values), low, high, values.mean())),
-        timer,
-        values.size,
-    )
 
 
 def time_call(
@@ -100,43 +54,23 @@ def time_call(
     return summarize(times, clock.name)
 
 
-def in_rounds(
-    blocks: Mapping[str, Callable[[int], object]],
-    sizes: Mapping[str, int],
-    device: AnyDevice | str,
-    rounds: int,
-    seconds: float = math.inf,
-    tick: Callable[[], object] = lambda: None,
-) -> dict[str, Timing]:
-    """Time several contenders in turn, so that all see the same machine.
+def time_graph(
+    call: Callable[[], object], device: Any, samples: int = 30, launches: int = 10
+) -> Timing:
+    """Time one call by a CUDA graph of `launches` calls: no launch from the host.
 
-    blocks[name](n) runs n iterations of one. In each round every contender runs
-    sizes[name] of them as one sample, after a pause (on a CPU) and one untimed
-    iteration. A contender that has been timed for `seconds` skips the remaining rounds.
-    `tick` is called after each sample.
+    The call must have run before, so that nothing is compiled during the capture.
     """
-    clock = clock_for(device)
-    samples: dict[str, list[float]] = {name: [] for name in blocks}
-    spent = dict.fromkeys(blocks, 0.0)
-    for _ in range(rounds):
-        for name, run in blocks.items():
-            if spent[name] < seconds:
-                if clock.device.type == "cpu":
-                    time.sleep(REST)
-                run(1)
-                size = sizes[name]
-                us = clock.taken(lambda run=run, size=size: run(size))
-                samples[name].append(us / size)
-                spent[name] += 1e-6 * us
-            tick()
-    return {name: summarize(times, clock.name) for name, times in samples.items()}
+    import torch
 
-
-def clock_for(device: AnyDevice | str) -> Any:
-    """Return the device's clock (events on a GPU, the host's clock on a CPU), whose
-    taken(work) returns microseconds."""
-    where = devices.parse_device(device)
-    return timer_named("event" if where.type == "cuda" else "wall", where)
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(launches):
+            call()
+    timing = time_call(graph.replay, device, samples)
+    timer = f"{timing.timer}, graph of {launches}"
+    return replace(timing.scaled(1 / launches), timer=timer)
 
 
 SAMPLE = 0.015  # approximate seconds of a sample
@@ -158,17 +92,14 @@ def count_steps(run: Run, device: AnyDevice) -> int:
     return min(STEPS[1], max(STEPS[0], wanted))
 
 
-def time_host(run: Run, steps: int, device: AnyDevice) -> float | None:
-    """Return the host's time to queue a step; None if nothing queues."""
+def time_host(
+    run: Run, steps: int, device: AnyDevice, samples: int = HOST_TIMES
+) -> float | None:
+    """Return the host's microseconds to queue a step; None if nothing queues."""
     if device.type == "cpu":
         return None
-    times = []
-    for _ in range(HOST_TIMES):
-        synchronize(device)
-        start = time.perf_counter()
-        run(steps)
-        times.append(1e6 * (time.perf_counter() - start) / steps)
-    synchronize(device)
+    clock = HostTimer(device)
+    times = [clock.taken(lambda: run(steps)) / steps for _ in range(samples)]
     return float(np.median(times))
 
 
@@ -181,69 +112,6 @@ def synchronize(device: AnyDevice) -> None:
 
 
 Run = Callable[[int], object]  # queues that many steps
-
-
-PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
-LEAST = 8  # samples before a spread is believed
-SPREAD = 0.005  # the median is known to half a percent
-# Copies of the inputs; a graph of a burst contains a call for each. With 2048, inputs
-# of 60 kB and more exceed an L2 of 60 MiB; for smaller ones it is flushed.
-MOST_COPIES = 2048
-
-
-@dataclass
-class Timed:
-    """A Timing with the conditions of its measurement.
-
-    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call passed
-    a check before timing; spread: the width of the median's 95 % interval over the
-    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
-    fastest: the fastest sample, in microseconds.
-    """
-
-    timing: Timing
-    device: str
-    cache: str
-    checked: bool
-    spread: float
-    stopped: str
-    calls: int
-    pause: float
-    fastest: float
-    state: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def us(self) -> float:
-        """The median in microseconds."""
-        return self.timing.median
-
-    def row(self) -> dict[str, Any]:
-        """Return the keys of a row of results."""
-        return {
-            **self.timing.row(),
-            **{"cache": self.cache, "checked": self.checked},
-            "samples": self.timing.samples,
-            **{"calls": self.calls, "pause_ms": 1e3 * self.pause},
-            "spread": self.spread if self.spread < math.inf else None,
-            **{"stopped": self.stopped, **self.state},
-        }
-
-    def __repr__(self) -> str:
-        t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
-        said += "" if self.checked else ", unchecked"
-        text = (
-            f"{round_number(t.median)} µs ({round_number(t.low)} to "
-            f"{round_number(t.high)}; "
-        )
-        text += f"{t.timer}, {said}"
-        clocks = self.state.get("clock")
-        text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
-        if why := self.state.get("throttled"):
-            text += f", throttled: {why}"
-        if self.stopped != "spread":
-            known = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
-            text += f"; stopped by {self.stopped}, the median is known to {known}"
-        return f"{text}) on {self.device}"
 
 
 def bench(
@@ -276,9 +144,7 @@ def bench(
     where = devices.parse_device(_device_of(args) if device is None else device)
     one = make_contender(call, args, where, cold)
     one.checked = check is not None
-    found = side_by_side(
-        {"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool
-    )
+    found = race({"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool)
     return found["it"]
 
 
@@ -297,6 +163,11 @@ def make_contender(
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
 
+# Copies of the inputs; a graph of a burst contains a call for each. With 2048, inputs
+# of 60 kB and more exceed an L2 of 60 MiB; for smaller ones it is flushed.
+MOST_COPIES = 2048
+
+
 def copies_for(size: int, device: AnyDevice) -> int:
     """Return how many inputs of `size` bytes, used in turn, exceed the cache.
 
@@ -304,72 +175,6 @@ def copies_for(size: int, device: AnyDevice) -> int:
     """
     wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
     return wanted if wanted <= MOST_COPIES else 1
-
-
-def side_by_side(
-    contenders: Mapping[str, Contender],
-    device: AnyDevice | str,
-    timer: str = "",
-    *,
-    seconds: float = 1.0,
-    samples: int = 200,
-    spread: float = SPREAD,
-    cool: bool = False,
-) -> dict[str, Timed]:
-    """Time several contenders in turn, each for about `seconds` at most.
-
-    samples: maximal number of bursts of each. Raises ArgumentError for an unknown
-    timer.
-    """
-    where = devices.parse_device(device)
-    clock = timer_named(timer, where)
-    spins = max((one.spins for one in contenders.values()), default=0.0)
-    pause = max(REST, spins) if where.type == "cpu" else 0.0
-    for one in contenders.values():
-        _set_calls(one, where)
-    pauses = {
-        name: _cooling_pause(one) if cool else pause for name, one in contenders.items()
-    }
-    watches = {name: Watch(where) for name in contenders}
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    start = time.monotonic()
-    for rounds in itertools.count(1):
-        taken = clock.round(contenders, watches, pauses)
-        for name, us in taken.items():
-            found[name] += us
-        spreads = {name: spread_of(us) for name, us in found.items()}
-        stopped = _explain_stop(
-            *(spreads, spread, rounds, samples),
-            time.monotonic() - start >= seconds * len(contenders),
-        )
-        if stopped:
-            break
-    shown = device_name(where)
-    return {
-        name: Timed(
-            summarize(us, clock.name),
-            *(shown, contenders[name].cache, contenders[name].checked, spreads[name]),
-            "spread" if spreads[name] <= spread else stopped,
-            *(contenders[name].calls, pauses[name], min(us), watches[name].row()),
-        )
-        for name, us in found.items()
-    }
-
-
-def spread_of(samples: Sequence[float]) -> float:
-    """Return the width of the median's 95 % confidence interval over the median.
-
-    It uses order statistics (normal approximation of the binomial), so it assumes no
-    distribution. Infinite for fewer than LEAST samples.
-    """
-    n = len(samples)
-    if n < LEAST:
-        return math.inf
-    ordered = np.sort(np.asarray(samples))
-    half = 0.98 * math.sqrt(n)  # 1.96 / 2
-    low = max(0, math.floor(n / 2 - half))
-    high = min(n - 1, math.ceil(n / 2 + half))
-    return float((ordered[high] - ordered[low]) / np.median(ordered))
 
 
 def cache_size(device: AnyDevice) -> int:
@@ -395,38 +200,6 @@ def make_flusher(device: AnyDevice) -> Callable[[], object]:
 
 
 # ---- details ---------------------------------------------------------------------
-
-
-def _set_calls(one: Contender, device: AnyDevice) -> None:
-    """Warm up, and decide how many calls make a burst."""
-    if one.calls:
-        return
-    timer, plain = WallTimer(device), Contender(one.run, one.copies)
-    plain.turn()
-    one.calls = 1
-    for _ in range(3):  # until the burst is long enough for a clock
-        us = timer.span(plain, one.calls, Watch(device)) / one.calls
-        one.calls = burst_of(us)
-        one.burst = 1e-6 * us * one.calls
-        if one.calls == 1:
-            return
-
-
-def _cooling_pause(one: Contender) -> float:
-    """Return the seconds of pause before a burst. A call longer than a burst gets a
-    longer pause, so that the share of work stays as small."""
-    return PAUSE * max(1.0, one.burst / BURST)
-
-
-def _explain_stop(
-    spreads: Mapping[str, float], wanted: float, rounds: int, most: int, late: bool
-) -> str:
-    """Return why to stop now, or ""."""
-    if all(value <= wanted for value in spreads.values()):
-        return "spread"
-    if late:
-        return "time"
-    return "samples" if rounds >= most else ""
 
 
 def _device_of(args: Sequence[Any]) -> str:

@@ -23,8 +23,8 @@ from ..base.device import count_cores
 from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy
-from ..timing import timers
-from ..timing.clocks import Contender, WallTimer, Watch
+from ..timing.clocks import WallTimer
+from ..timing.race import SPREAD, Contender, race
 from .sources import TunableSource, bound
 from .space import Candidate
 
@@ -168,7 +168,7 @@ SECONDS = 0.6  # time for each of those candidates
 RaceTick = Callable[[int], object]
 
 
-def race(
+def run_tournament(
     candidates: Sequence[Candidate],
     args: Sequence[Any],
     device: torch.device,
@@ -192,12 +192,12 @@ def race(
         tick(len(runs) - len(alive) - done)
         done = len(runs) - len(alive)
         last = len(alive) <= LAST or samples > MOST
-        found = timers.side_by_side(
+        found = race(
             alive,
             *(device, timer),
             seconds=SECONDS if last else 60.0,
             samples=200 if last else samples,
-            spread=timers.SPREAD if last else 0.0,
+            spread=SPREAD if last else 0.0,
         )
         for name, timed in found.items():
             runs[name].timed = timed
@@ -217,7 +217,7 @@ def _first_sight(
     clock, seen = WallTimer(device), {}
     for name, one in contenders.items():
         one.turn()
-        seen[name] = min(clock.span(one, 1, Watch(device)) for _ in range(2))
+        seen[name] = min(clock.span(one, 1) for _ in range(2))
     fastest = min(seen.values())
     for name, us in seen.items():
         # Below 50 µs, the host's launch dominates the time.

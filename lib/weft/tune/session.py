@@ -28,7 +28,6 @@ from ..see.machine_code.compilation import default_arch
 from ..timing import device_name
 from ..toolchain.build import _hash
 from . import fit
-from .fit import race
 from .right import Arguments, ReferenceAnswer
 from .sources import TunableSource, bound, is_cuda
 from .space import Candidate, counts_of, require_some
@@ -205,7 +204,7 @@ class Session:
         if timed:
             try:
                 with self._bar("time", len(ready)) as bar:
-                    race(
+                    fit.run_tournament(
                         *(ready, self.arguments.own(), self.device),
                         timer or ("graph" if self.target == "cuda" else "wall"),
                         bar.update,

@@ -52,9 +52,10 @@ from ...mnist.weights import initial_weights
 from ...programs.program import Program, build_executable
 from ...see.timeline import KERNEL, Timeline, committed, timeline
 from ...timing import Timing, device_name, summarize, time_call
+from ...timing.race import Contender
 from ...timing.results import Row
 from ...toolchain import build, native
-from ..transpose import _time
+from ..transpose import time_on
 
 RUN, STEPS = 8, 2  # training steps that are queued at once, and those kept
 BATCH, LR = 64, 0.1
@@ -400,22 +401,25 @@ def _of_kernels(where: torch.device, samples: int) -> list[Row]:
     found = []
     for size in FUSION_SIZES[where.type]:
         copied = None
-        for op, rung, call, got, want, needed in _make_contenders(kernels, where, size):
-            got.fill_(torch.nan)
-            call()
-            if not torch.allclose(got, want, rtol=1e-5, atol=1e-5):
+        for one in _make_contenders(kernels, where, size):
+            op, rung = one.row.values()
+            one.out.fill_(torch.nan)
+            one.call()
+            if not torch.allclose(one.out, one.want, rtol=1e-5, atol=1e-5):
                 raise RuntimeError(f"{op}: {rung} is wrong for {size} numbers")
-            timing = _time(call, where, samples)
+            timing = time_on(one, where, samples)
             copied = copied or timing.median
-            more = {"count": size, "bytes": needed}
-            more |= {"gbs": needed / timing.median / 1e3}
+            more = {"count": size, "bytes": one.bytes}
+            more |= {"gbs": one.bytes / timing.median / 1e3}
             more |= {"vs_copy": copied / timing.median}
             found.append(_make_row(where, op, rung, timing, **more))
     return found
 
 
-def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[tuple]:
-    """Yield op, rung, call, its result, the expected one, and bytes moved."""
+def _make_contenders(
+    kernels: Any, where: torch.device, size: int
+) -> Iterator[Contender]:
+    """Yield the copy first, then the others."""
     quarter = size // 4
     grid, four = -(-quarter // 256), CHANNELS // 4
     generator = torch.Generator().manual_seed(0)
@@ -423,7 +427,9 @@ def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[t
     bias = torch.randn(CHANNELS, generator=generator).to(where)
     y = torch.empty_like(x)
     launch = functools.partial(_launch, kernels, grid)
-    yield "fusion", "copy", lambda: launch("copy", y, x, quarter), y, x, 8 * size
+    copy = functools.partial(launch, "copy", y, x, quarter)
+    fusion = functools.partial(_make_contender, "fusion", y)
+    yield fusion("copy", copy, x, 8 * size)
 
     def apart() -> None:
         launch("add_bias", y, x, bias, quarter, four)
@@ -434,8 +440,8 @@ def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[t
         launch("bias_relu_scale", y, x, bias, FACTOR, quarter, four)
 
     want = (x.view(-1, CHANNELS) + bias).relu().mul(FACTOR).view(-1)
-    yield "fusion", "three kernels", apart, y, want, 24 * size
-    yield "fusion", "one kernel", fused, y, want, 8 * size
+    yield fusion("three kernels", apart, want, 24 * size)
+    yield fusion("one kernel", fused, want, 8 * size)
 
     pixels = torch.randint(0, 256, (size,), generator=generator, dtype=torch.uint8)
     pixels, by, less = pixels.to(where), 1 / (255 * STD), MEAN / STD
@@ -451,8 +457,16 @@ def _make_contenders(kernels: Any, where: torch.device, size: int) -> Iterator[t
             launch("pool_again", small, pixels, by, less, quarter)
 
     want = pixels.view(-1, 4).amax(1).float().mul(by).sub(less)
-    yield "remat", "stored, read twice", stored, small, want, size * (1 + 4 + 2 * 5)
-    yield "remat", "worked out twice", again, small, want, size * 2 * 2
+    remat = functools.partial(_make_contender, "remat", small)
+    yield remat("stored, read twice", stored, want, size * (1 + 4 + 2 * 5))
+    yield remat("worked out twice", again, want, size * 2 * 2)
+
+
+def _make_contender(
+    op: str, out: torch.Tensor, rung: str, call: Call, want: torch.Tensor, needed: int
+) -> Contender:
+    row = {"op": op, "rung": rung}
+    return Contender(call=call, row=row, out=out, want=want, bytes=needed)
 
 
 def _launch(kernels: Any, grid: int, name: str, *args: Any) -> None:

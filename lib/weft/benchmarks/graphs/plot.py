@@ -10,19 +10,12 @@ chart without any measurement explains how to make one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from ...base.style import (
-    OPPONENT,
-    READ,
-    describe_unmeasured,
-    draw_unmeasured,
-    hollow,
-    outlined,
-    reference_line,
-)
+from ...base import style as kit
+from ...base.style import OPPONENT, READ
 from ...timing.results import ResultFile, Row
 
 ROADS = (  # of a chain: from slow to fast
@@ -59,7 +52,7 @@ def plot_chains(
     """
     series = _group_rows(rows, others, "chain", count)
     if not series:
-        return draw_unmeasured(ax, "graphs")
+        return kit.draw_unmeasured(ax, "graphs")
     there = {row["rung"] for found, _ in series for row in found}
     roads = [road for road in ROADS if road in there]
     ax.set_xscale("log")
@@ -69,17 +62,15 @@ def plot_chains(
             ax.plot(
                 [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
             )
-            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=READ if full else "none")
-            _label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
-    ax.axvline(floor, **reference_line(OPPONENT))
+            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
+            kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
+    ax.axvline(floor, **kit.reference_line(OPPONENT))
     where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
     ax.text(floor, len(roads) - 0.6, "its bytes", **where)
     most = max(row["us"] for found, _ in series for row in found)
-    ax.set(
-        **{"yticks": range(len(roads)), "yticklabels": roads},
-        **{"ylim": (len(roads) - 0.4, -0.5), "xlim": (floor / 1.6, 2.5 * most)},
-        xlabel="µs for each kernel, median (left is better)",
-    )
+    kit.name_lines(ax, roads, -0.5)
+    label = "µs for each kernel, median (left is better)"
+    ax.set(xlim=(floor / 1.6, 2.5 * most), xlabel=label)
 
 
 def plot_bars(
@@ -98,7 +89,7 @@ def plot_bars(
     rungs = [row["rung"] for found, _ in series for row in found]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
-        return draw_unmeasured(ax, "graphs")
+        return kit.draw_unmeasured(ax, "graphs")
     kept = [row for found, _ in series for row in found if row["rung"] in rungs]
     most, height = max(row["us"] for row in kept), 0.8 / len(series)
     for number, (found, full) in enumerate(series):
@@ -106,32 +97,27 @@ def plot_bars(
             if row["rung"] not in rungs:
                 continue
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
-            look = outlined(READ) if full else hollow(READ)
-            ax.barh(y, row["us"], 0.85 * height, **look)
-            _label_beside(ax, _describe_row(row), (row["us"], y), 6)
-    ax.set(
-        **{"yticks": range(len(rungs)), "yticklabels": rungs},
-        **{"ylim": (len(rungs) - 0.5, -0.5), "xlim": (0, 1.45 * most)},
-        xlabel="µs, median (left is better)",
-    )
+            ax.barh(y, row["us"], 0.85 * height, **kit.bar_look(READ, full))
+            kit.label_beside(ax, _describe_row(row), (row["us"], y), fontsize=9)
+    kit.name_lines(ax, rungs, -0.5, 0.5)
+    ax.set(xlim=(0, 1.45 * most), xlabel="µs, median (left is better)")
 
 
-def make_caption(others: Iterable[ResultFile]) -> str:
+def make_caption(others: Sequence[ResultFile]) -> str:
     """Write which cards were measured elsewhere, and when."""
-    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else describe_unmeasured("graphs")
+    return kit.describe_hollow(others, "graphs")
 
 
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
     """Return (rows of the op, whether they are this machine's), its own first."""
-    every = [(rows, True), *((found["rows"], False) for found in others)]
-    kept = [
-        ([r for r in found if r["op"] == op and count in (None, r.get("count"))], full)
-        for found, full in every
-    ]
-    return [(found, full) for found, full in kept if found]
+
+    def is_wanted(row: Row) -> bool:
+        return row["op"] == op and count in (None, row.get("count"))
+
+    series = kit.list_series(rows, others, is_wanted)
+    return [(found, machine is None) for machine, found in series]
 
 
 def _describe_row(row: Row) -> str:
@@ -143,8 +129,3 @@ def _describe_row(row: Row) -> str:
     if row.get("vs_copy"):
         said += f", {1 / row['vs_copy']:.2g} x a copy"
     return said
-
-
-def _label_beside(ax: Axes, text: str, at: tuple[float, float], right: int) -> None:
-    look = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-    ax.annotate(text, at, (right, 0), **look)

@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,8 @@ from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
 from ...ops.products import place_workspace
 from ...pykernel.bodies import lessons
 from ...pykernel.numba import numba_jit
-from ...timing import clocks, peaks, timers
+from ...timing import peaks, timers
+from ...timing.race import Contender
 from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
@@ -188,22 +189,6 @@ class Operands:
         return {"error_rms": rms, "error_max": worst}
 
 
-@dataclass
-class Entry:
-    """One contender of one race. speed: its TFLOP/s, if known."""
-
-    impl: str
-    rung: str
-    precision: str
-    contender: clocks.Contender
-    layout: str = "nn"
-    more: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.impl} {self.rung} {self.precision} {self.layout}"
-
-
 def error_limit(precision: str, k: int) -> float:
     """Return the largest allowed relative root mean square error.
 
@@ -217,9 +202,14 @@ def error_limit(precision: str, k: int) -> float:
     return 1e-6 + 1e-7 * math.sqrt(k) + drift
 
 
-def make_entry(
-    impl: str, rung: str, precision: str, operands: Operands, call: Product, **more: Any
-) -> Entry:
+def make_contender(
+    impl: str,
+    rung: str,
+    precision: str,
+    operands: Operands,
+    call: Product,
+    layout: str = "nn",
+) -> Contender:
     """Make a contender that calls call(c, a, b)."""
     sets = operands.sets
     count = len(sets)
@@ -227,9 +217,9 @@ def make_entry(
     def run(i: int) -> None:
         call(*sets[i % count])
 
-    layout = more.pop("layout", "nn")
-    contender = clocks.Contender(run, count, operands.flush)
-    return Entry(impl, rung, precision, contender, layout, more)
+    row = {"impl": impl, "rung": rung, "precision": precision}
+    row["layout"] = layout
+    return Contender(run, count, operands.flush, row=row)
 
 
 # ---- ours ------------------------------------------------------------------------
@@ -237,7 +227,7 @@ def make_entry(
 
 def of_rung(
     lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
-) -> Entry:
+) -> Contender:
     """Make a contender of a rung, called as from C, with its workspace allocated."""
     operands = operands.stored(layout)
     size, where = operands.size, operands.device
@@ -264,12 +254,12 @@ def of_rung(
             *(*sizes, options, native.stream_of(where)),
         )
 
-    made = make_entry("weft", rung.name, rung.precision, operands, call, layout=layout)
-    made.more = {"idea": rung.idea, "workspace": most}
+    made = make_contender("weft", rung.name, rung.precision, operands, call, layout)
+    made.facts = {"idea": rung.idea, "workspace": most}
     return made
 
 
-def of_numba(operands: Operands) -> Iterator[Entry]:
+def of_numba(operands: Operands) -> Iterator[Contender]:
     """Yield the Python bodies of lessons 01b and 02a, compiled by Numba."""
     size, tile = operands.size, lessons.TILE
     grid = -(-size.n // tile), -(-size.m // tile)
@@ -280,13 +270,15 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
             flat = (x.view(-1) for x in (c, a, b))
             launch(*flat, size.m, size.n, size.k)
 
-        yield make_entry("numba", name, "fp32", operands, call)
+        yield make_contender("numba", name, "fp32", operands, call)
 
 
 # ---- the others ------------------------------------------------------------------
 
 
-def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
+def of_cublas(
+    operands: Operands, layouts: Sequence[str] = ("nn",)
+) -> Iterator[Contender]:
     """Yield cuBLAS itself, in each of the layouts; nothing if it is missing."""
     with contextlib.suppress(KernelError):
         kind = operands.opponents
@@ -294,10 +286,10 @@ def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[
         for layout in layouts:
             call = functools.partial(gemm, layout=layout)
             lying = operands.stored(layout)
-            yield make_entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
+            yield make_contender("cublas", "gemm_ex", kind, lying, call, layout)
 
 
-def of_torch(operands: Operands) -> Entry:
+def of_torch(operands: Operands) -> Contender:
     """Make torch.mm or torch.bmm; of 16 bits into float32 if this PyTorch can."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
@@ -310,29 +302,29 @@ def of_torch(operands: Operands) -> Entry:
         product(a, b, out_dtype=torch.float32, out=c)
 
     if precision not in TYPES:
-        return make_entry("torch", name, precision, operands, plain)
+        return make_contender("torch", name, precision, operands, plain)
     c, a, b = operands.sets[0]
     try:
         wide(c, a, b)
-        return make_entry("torch", name, precision, operands, wide)
+        return make_contender("torch", name, precision, operands, wide)
     except (TypeError, RuntimeError):
         narrow = torch.empty_like(c, dtype=TYPES[precision])
 
         def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
             product(a, b, out=narrow)
 
-        made = make_entry("torch", name, precision, operands, call)
-        made.more = {"out": precision}  # it writes half of the bytes
+        made = make_contender("torch", name, precision, operands, call)
+        made.facts = {"out": precision}  # it writes half of the bytes
         return made
 
 
-def of_numpy(operands: Operands) -> Entry:
+def of_numpy(operands: Operands) -> Contender:
     """Make NumPy's product, on the host."""
     import numpy as np
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
         np.matmul(a.numpy(), b.numpy(), out=c.numpy())
 
-    one = make_entry("numpy", "matmul", "fp32", operands, call)
-    one.contender.spins = OPENBLAS_SPINS
+    one = make_contender("numpy", "matmul", "fp32", operands, call)
+    one.spins = OPENBLAS_SPINS
     return one

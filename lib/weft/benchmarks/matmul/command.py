@@ -28,7 +28,7 @@ from ...base.errors import ArgumentError
 from ...timing import clocks, peaks, read_json, table, write_json
 from ...timing.results import Row
 from ...toolchain import native
-from .calls import Operands, Product, Size, make_entry
+from .calls import Operands, Product, Size, make_contender
 from .comparison import beside_fastest, compare_fastest
 from .race import (
     PRECISIONS,
@@ -128,7 +128,7 @@ def time_mine(
     ours = tuple(native.library("matmul", where.type).rung(rung) for rung in rungs)
     race, options = race_of(Size.of(str(size)), kind, ours), RaceOptions(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
-    own = make_entry("mine", name, kind, operands, call)
+    own = make_contender("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)
 
 

@@ -242,11 +242,8 @@ def series_of(
     Results of processors elsewhere are included only beside a processor's.
     """
     others = committed_results() if committed is None else committed
-    every = [(None, _select_alike(select_timed(rows)))]
-    every += [
-        (found["machine"], _select_alike(select_timed(found["rows"])))
-        for found in others
-    ]
+    every = [(None, rows), *((found["machine"], found["rows"]) for found in others)]
+    every = [(machine, _select_alike(select_timed(found))) for machine, found in every]
     every = [(machine, found) for machine, found in every if found]
     first = {row["target"] for row in every[0][1]} if every else set()
     return [

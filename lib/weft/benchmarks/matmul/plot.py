@@ -17,17 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ...base.style import (
-    OPPONENT,
-    OURS,
-    draw_unmeasured,
-    mark_powers,
-    new_figure,
-    style,
-    write_caption,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, OPPONENT, OURS
 from ...timing import STATISTIC
-from ..race.plot_batches import BESIDE
 from .comparison import (
     OURSELVES,
     PEERS,
@@ -70,13 +62,13 @@ def ladder_plot(
     ]
     ours = [r for _, found in series for r in found if r["impl"] in OURSELVES]
     order = _order(series)
-    with style():
+    with kit.style():
         places = _place_rungs(order)
         high = 20 if len(series) < 2 else 28  # of a line, in SVG points
-        figure = new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
+        figure = kit.new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
         axes = figure.subplots()
         if not order:
-            draw_unmeasured(axes, "matmul")
+            kit.draw_unmeasured(axes, "matmul")
             return figure
         axes.set_xscale("log")
         values = [end for row in ours if _ratio_of(row) for end in _band_of(row)]
@@ -87,14 +79,13 @@ def ladder_plot(
             _draw_dots(axes, found, places, machine is not None)
             _write_speeds(axes, found, places, 1.06 * high, number, series)
             _draw_opponent(axes, found, places, number)
-        mark_powers(axes, high)
+        kit.mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(
             [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]
         )
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
+        kit.hide_lines(axes)
         axes.spines["left"].set_visible(False)
         peers = " or ".join(dict.fromkeys(peer_name(found) for _, found in series))
         what = f"% of {peers}'s speed, {size_text(chosen)} (right is better)"
@@ -119,10 +110,10 @@ def size_plot(
     series = [(machine, found) for machine, found in series if found]
     there = {r["race"] for _, found in series for r in found}
     panels = [p for p in precisions or PLOTTED if p in there]
-    with style():
-        figure = new_figure(920, 380)
+    with kit.style():
+        figure = kit.new_figure(920, 380)
         if not panels:
-            draw_unmeasured(figure.subplots(), "matmul")
+            kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
         every = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, kind in zip(every, panels):
@@ -151,10 +142,8 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write each machine with its date, and the way of timing."""
     told = []
     for machine, rows in series:
-        dates = sorted({row["date"] for row in rows})
-        when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
         there = "" if machine is None else "hollow: "
-        words = [f"{there}{rows[0]['device']}", when]
+        words = [f"{there}{rows[0]['device']}", kit.describe_dates(rows)]
         threads = {row["threads"] for row in rows if row.get("threads")}
         words += [f"{count} thread{'s' * (count > 1)}" for count in sorted(threads)]
         words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
@@ -162,7 +151,7 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
         count = len({run_of(row) for row in rows})
         words += [f"{count} runs"] * (count > 1)
         told.append(", ".join(words))
-    write_caption(figure, " · ".join([*told, STATISTIC, *notes]))
+    kit.write_caption(figure, " · ".join([*told, STATISTIC, *notes]))
 
 
 def colour_of(row: Row) -> str:
@@ -201,17 +190,8 @@ def _draw_dots(
         row = _find(rows, key)
         if row is None or not _ratio_of(row):
             continue
-        x = _per_cent(row)
-        axes.plot(
-            _band_of(row),
-            [place] * 2,
-            color=OURS,
-            lw=5,
-            alpha=0.4,
-            solid_capstyle="butt",
-        )
-        fill = "none" if elsewhere else OURS
-        axes.plot(x, place, MARKS[key[1]], ms=7, mfc=fill, mec=OURS, mew=1.4, zorder=3)
+        at, mark = (_per_cent(row), place), MARKS[key[1]]
+        kit.draw_dot(axes, at, OURS, not elsewhere, _band_of(row), mark, 7)
 
 
 def _write_speeds(
@@ -302,7 +282,7 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> 
         )
         on_line = [row["m"] for row in found]
         axes.fill_between(on_line, low, high, color=colour, alpha=0.25, lw=0)
-        fill = "none" if elsewhere else colour
+        fill = kit.fill_of(colour, not elsewhere)
         name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
         name += " (hollow)" if elsewhere else ""
         look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}

@@ -17,12 +17,12 @@ import torch
 from ...base.errors import ArgumentError, DeviceLost, KernelError, Mismatch
 from ...mnist.twin import precision
 from ...ops import check
-from ...timing import clocks, device_name, time_call, timers
+from ...timing import device_name, time_call
+from ...timing.race import LEAST, Contender, Timed, race
 from ...timing.results import Row, stamp_row
 from ...toolchain import native
 from .calls import (
     TYPES,
-    Entry,
     Operands,
     Size,
     of_cublas,
@@ -44,7 +44,7 @@ USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 # Contenders and manner: all rungs; the best; the best with few rounds; the same with a
 # or b transposed; the best, few rounds, with inputs that are in no cache.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
-FEW = timers.LEAST
+FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
 # By name: (size, precisions, contenders and manner). A race that appears twice runs
 # once, in its first form.
@@ -201,7 +201,7 @@ class Speeds:
 
     seen: dict[str, float] = field(default_factory=dict)
 
-    def seconds(self, one: Entry, size: Size) -> float | None:
+    def seconds(self, one: Contender, size: Size) -> float | None:
         """Estimate the time of a call; None if nothing is known."""
         speed = self.seen.get(one.name)
         return None if speed is None else size.flop / speed / 1e12
@@ -211,7 +211,7 @@ def race_rows(
     race: Race,
     options: RaceOptions,
     speeds: Speeds,
-    others: Sequence[Entry] = (),
+    others: Sequence[Contender] = (),
     operands: Operands | None = None,
 ) -> list[Row]:
     """Check, then time all contenders of a race in turn; return a row for each."""
@@ -223,8 +223,8 @@ def race_rows(
         )
         there, wrong = _select_ready(race, options, speeds, operands)
         for one in others:
-            there.append((one, operands.errors(one.contender.run, one.precision)))
-        timed = _time_entries(race, options, speeds, [one for one, _ in there])
+            there.append((one, operands.errors(one.run, one.row["precision"])))
+        timed = _time_contenders(race, options, speeds, [one for one, _ in there])
     made = [
         _make_row(one, race.size, where, timed[one.name], err) for one, err in there
     ]
@@ -234,23 +234,23 @@ def race_rows(
     return [*made, *wrong]
 
 
-def _time_entries(
-    race: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Entry]
-) -> dict[str, timers.Timed]:
+def _time_contenders(
+    plan: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Contender]
+) -> dict[str, Timed]:
     """Time all in turn; far slower ones apart, three times."""
     where = options.device
-    seconds = {one.name: speeds.seconds(one, race.size) or 0.0 for one in there}
+    seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in there}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
     slow = [one for one in there if seconds[one.name] > limit]
     fast = [one for one in there if one not in slow]
-    cool = race.precision != "fp32" and race.size.flop >= COOL_FROM
+    cool = plan.precision != "fp32" and plan.size.flop >= COOL_FROM
     cool = cool and where.type == "cuda"
     usual = COOL_SECONDS if cool else SECONDS[where.type]
     found = {}
-    for those, rounds in ((fast, min(options.rounds, race.rounds)), (slow, THRICE)):
+    for those, rounds in ((fast, min(options.rounds, plan.rounds)), (slow, THRICE)):
         if those:
-            found |= timers.side_by_side(
-                {one.name: one.contender for one in those},
+            found |= race(
+                {one.name: one for one in those},
                 *(str(where), options.timer or TIMER[where.type]),
                 seconds=options.seconds or usual,
                 samples=min(options.rounds, rounds),
@@ -261,24 +261,26 @@ def _time_entries(
 
 def _select_ready(
     race: Race, options: RaceOptions, speeds: Speeds, operands: Operands
-) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
+) -> tuple[list[tuple[Contender, dict[str, float]]], list[Row]]:
     """Return the contenders to time, with their errors, and the rows of wrong ones."""
     there, wrong = [], []
-    for one in _make_entries(race, options, operands, wrong):
-        run = one.contender.run
+    for one in _make_contenders(race, options, operands, wrong):
+        run = one.run
         try:
             if _too_slow(one, race, options, speeds):
                 continue
-            err = {} if "out" in one.more else operands.errors(run, one.precision)
+            err = (
+                {} if "out" in one.facts else operands.errors(run, one.row["precision"])
+            )
             there.append((one, err))
         except FAILURES as error:
             wrong.append(_make_wrong_row(one, race.size, options.device, error))
     return there, wrong
 
 
-def _make_entries(
+def _make_contenders(
     race: Race, options: RaceOptions, operands: Operands, wrong: list[Row]
-) -> Iterator[Entry]:
+) -> Iterator[Contender]:
     """Yield every contender; a rung that fails its check becomes a row of `wrong`."""
     where = operands.device
     lib = native.library("matmul", where.type)
@@ -288,7 +290,8 @@ def _make_entries(
                 check.require(lib, rung)
                 one = of_rung(lib, rung, operands, layout)
             except FAILURES as error:
-                none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
+                row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
+                none = Contender(row=row | {"layout": "nn"})
                 wrong.append(_make_wrong_row(none, race.size, where, error))
                 break
             else:
@@ -305,7 +308,7 @@ def _make_entries(
     yield of_torch(operands)
 
 
-def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> bool:
+def _too_slow(one: Contender, race: Race, options: RaceOptions, speeds: Speeds) -> bool:
     """Return whether one call would take too long; small sizes are measured first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])
@@ -313,11 +316,11 @@ def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> b
     while seconds is None or seconds > longest:
         # A small product may start slowly: a larger one is more reliable.
         probe = Size(side, side, side)
-        if race.size.flop <= 8 * probe.flop or one.impl != "weft":
+        if race.size.flop <= 8 * probe.flop or one.row["impl"] != "weft":
             break
         small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
-        small_one = of_rung(lib, lib.rung(one.rung), small, one.layout)
+        small_one = of_rung(lib, lib.rung(one.row["rung"]), small, one.row["layout"])
         _note_speed(small_one, probe, where, speeds)
         if speeds.seconds(one, probe) > longest / 8:
             break
@@ -330,41 +333,43 @@ def _too_slow(one: Entry, race: Race, options: RaceOptions, speeds: Speeds) -> b
     return False
 
 
-def _note_speed(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
+def _note_speed(
+    one: Contender, size: Size, where: torch.device, speeds: Speeds
+) -> None:
     """Store the speed of the contender's fastest call, of five at most.
 
     The very first call is not timed: Numba compiles then, and libraries are loaded.
     """
     if one.name not in speeds.seen:
-        one.contender.run(0)
+        one.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
-        timing = time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
+        timing = time_call(lambda: one.run(0), str(where), 1, warmup=0)
         times.append(timing.median)
     speeds.seen[one.name] = size.flop / min(times) / 1e6
 
 
 def _make_row(
-    one: Entry,
+    one: Contender,
     size: Size,
     where: torch.device,
-    timed: timers.Timed,
+    timed: Timed,
     errors: dict[str, float],
 ) -> Row:
-    us, moved = timed.us, size.bytes(one.precision)
+    us, moved = timed.us, size.bytes(one.row["precision"])
     return {
         **_row_head(one, size, where),
         **{**timed.row(), "checked": bool(errors)},
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
-        **one.more,
+        **one.facts,
         **stamp_row(),
     }
 
 
 def _make_wrong_row(
-    one: Entry, size: Size, where: torch.device, error: Exception
+    one: Contender, size: Size, where: torch.device, error: Exception
 ) -> Row:
     """Make the row of a kernel that was not timed, with the reason.
 
@@ -381,10 +386,9 @@ def _make_wrong_row(
     return row | {"timer": None, "cache": None, WRONG: told, **stamp_row()}
 
 
-def _row_head(one: Entry, size: Size, where: torch.device) -> Row:
+def _row_head(one: Contender, size: Size, where: torch.device) -> Row:
     return {
-        **{"op": "matmul", "impl": one.impl, "rung": one.rung},
-        **{"precision": one.precision, "layout": one.layout, "target": where.type},
+        **{"op": "matmul", **one.row, "target": where.type},
         **{"device": device_name(str(where))},
         **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
     }

@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...base.style import INK, draw_unmeasured, new_figure, reference_line, style
+from ...base import style as kit
+from ...base.style import BESIDE, INK
 from ...timing.peaks import ceilings
-from ..race.plot_batches import BESIDE
 from .comparison import (
     OURSELVES,
     PLOTTED,
@@ -57,10 +57,10 @@ def plot_roofline(
     """
     others = committed_results() if committed is None else list(committed)
     series = series_of(rows, others)[:1]
-    with style():
+    with kit.style():
         if not series:
-            figure = new_figure(920, 430)
-            draw_unmeasured(figure.subplots(), "matmul")
+            figure = kit.new_figure(920, 430)
+            kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
         ((machine, found),) = series
         roofs = ceilings(rows if machine is None else _rows_of(others, machine))
@@ -71,7 +71,7 @@ def plot_roofline(
             select_size(ours, chosen), select_size(found, chosen), kinds
         )
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
-        figure = new_figure(920, 180 + 16 * max(18, len(marked)))
+        figure = kit.new_figure(920, 180 + 16 * max(18, len(marked)))
         axes = figure.subplots()
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -134,11 +134,11 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
     levels.pop("fp16" if "bf16" in levels else "", None)  # the same
     for kind, peak in levels.items():
         ends = [peak / slope, NAMES / 1.3]
-        axes.plot(ends, [peak] * 2, **reference_line(width=1.4), zorder=1)
+        axes.plot(ends, [peak] * 2, **kit.reference_line(width=1.4), zorder=1)
         _roof_name(axes, UNITS.get(kind, kind), f"{_number(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
     ends = [0.1, top / slope], [0.1 * slope, top]
-    axes.plot(*ends, **reference_line(width=1.6), zorder=1)
+    axes.plot(*ends, **kit.reference_line(width=1.6), zorder=1)
     text = f"copy: {_number(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
@@ -199,8 +199,7 @@ def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
     ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
     thick = 2 if elsewhere else 5  # else it fills a hollow mark
     axes.plot([x, x], ends, color=colour, lw=thick, alpha=0.4, solid_capstyle="butt")
-    fill = "none" if elsewhere else colour
-    axes.plot(x, y, MARKS[row["impl"]], ms=7, mfc=fill, mec=colour, mew=1.4, zorder=3)
+    kit.draw_dot(axes, (x, y), colour, not elsewhere, mark=MARKS[row["impl"]], size=7)
 
 
 def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
@@ -209,7 +208,7 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
     ordered = sorted(marked, key=lambda row: -row["tflops"])
     least = (high - low) / max(1.25 * len(ordered), 24)
     wanted = [math.log(row["tflops"]) for row in ordered]
-    places = _spread_heights(wanted, least, low + 0.6 * least)
+    places = kit.spread_heights(wanted, least, low + 0.6 * least)
     for row, place in zip(ordered, places):
         speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
         text = f"{name_of(row)}  {speed:.3g}"
@@ -218,17 +217,3 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
         arrow |= {"relpos": (0, 0.5)}  # at the name's left end, not under it
         point = count_intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
-
-
-def _spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
-    """Return heights near the wanted ones, from the top, at least `least` apart.
-
-    If some would sink below the floor, all above move up.
-    """
-    places: list[float] = []
-    for height in wanted:
-        places.append(min(height, places[-1] - least) if places else height)
-    for number in range(len(places) - 1, -1, -1):
-        under = places[number + 1] + least if number + 1 < len(places) else floor
-        places[number] = max(places[number], under)
-    return places

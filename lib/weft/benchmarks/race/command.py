@@ -129,7 +129,7 @@ def note(rows: list[Row]) -> str:
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     # Imported lazily: `bench --help` does not need PyTorch.
     from . import milestones, work
-    from .race import race, warm_twins
+    from .race import run_heat, warm_twins
 
     both = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]
@@ -142,7 +142,7 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
         for batch in batches:
             _report(f"{precision}, batch {batch}")
             rounds = options["rounds"]
-            yield race(
+            yield run_heat(
                 precision, batch, device=device, rounds=rounds, say=_report, **both
             )
     for precision in precisions:

@@ -15,22 +15,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from ...base.style import (
-    INK,
-    OURS,
-    READ,
-    SHARED,
-    THREAD,
-    WRITTEN,
-    draw_unmeasured,
-    fade_colour,
-    new_figure,
-    outlined,
-    style,
-)
+from ...base import style as kit
+from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN
 from ...mnist.cnn import Cnn
 from ...see.view import draw_image, mosaic, sheet
-from .plot_batches import BESIDE, time_text
+from .plot_batches import time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
 
@@ -48,8 +37,8 @@ def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
 
     image (28,28) uint8: the one at place `number` of that step's batch.
     """
-    with style():
-        figure = new_figure(920, 900)
+    with kit.style():
+        figure = kit.new_figure(920, 900)
         axes = figure.subplots(3, 3, height_ratios=(4, 8, 5))
         draw_image(axes[0, 0], image / 255, "the image: 784 bytes")
         for ax, name in (axes[0, 1], "p1"), (axes[1, 0], "c2"), (axes[1, 1], "m2"):
@@ -98,7 +87,7 @@ def _draw_codes(ax: Axes, codes: np.ndarray, title: str) -> None:
 
 def _draw_logits(ax: Axes, logits: np.ndarray) -> None:
     digits = range(len(logits))
-    ax.bar(digits, logits, **outlined(OURS))
+    ax.bar(digits, logits, **kit.outlined(OURS))
     ax.set(xticks=digits)
     ax.set_title(f"logits: {len(logits)} numbers", size=11)
     ax.grid(axis="x", visible=False)
@@ -157,8 +146,8 @@ def draw_conv2_back(
     times: of `device`, by the words beside each bar. here: measured on this machine;
     other bars are hollow.
     """
-    with style():
-        figure = new_figure(920, 350 + 30 * len(times))
+    with kit.style():
+        figure = kit.new_figure(920, 350 + 30 * len(times))
         heights = (270, 80 + 30 * len(times))
         flow, bars = figure.subfigures(2, 1, height_ratios=heights)
         _draw_flow(flow.subplots())
@@ -170,7 +159,7 @@ def _draw_flow(ax: Axes) -> None:
     sheet(ax, 113, 28)
     ax.set_ylim(28, -4.6)
     for name, text, colour, (left, top, width, height) in BACK_BOXES:
-        look = {"fc": fade_colour(colour), "ec": colour, "lw": 1.4}
+        look = {"fc": kit.fade_colour(colour), "ec": colour, "lw": 1.4}
         _draw_box(ax, (left, top, width, height), look)
         middle = {"ha": "center", "va": "center"}
         x = left + width / 2
@@ -184,7 +173,9 @@ def _draw_flow(ax: Axes) -> None:
         ax.annotate("", end, start, arrowprops=arrow)
     kinds = {"read": READ, "shared memory": SHARED, "registers": THREAD}
     kinds |= {"written": WRITTEN}
-    marks = [Patch(fc=fade_colour(c), ec=c, label=name) for name, c in kinds.items()]
+    marks = [
+        Patch(fc=kit.fade_colour(c), ec=c, label=name) for name, c in kinds.items()
+    ]
     ax.legend(handles=marks, loc="lower left", bbox_to_anchor=(0, -0.03), ncols=4)
 
 
@@ -198,24 +189,23 @@ def _draw_bars(
     ax: Axes, times: Mapping[str, StepPart], device: str, here: bool
 ) -> None:
     if not times:
-        return draw_unmeasured(ax, "mnist")
+        return kit.draw_unmeasured(ax, "mnist")
     looks = {
-        name: {"ec": colour, "lw": 1.2, "fc": fade_colour(colour) if here else "none"}
+        name: {
+            "ec": colour,
+            "lw": 1.2,
+            "fc": kit.fade_colour(colour) if here else "none",
+        }
         for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
     }
     for place, part in enumerate(times.values()):
         rest = max(0.0, part.us - part.products - part.launch)
-        start = 0.0
-        for us, look in zip((part.products, part.launch, rest), looks.values()):
-            ax.barh(place, us, left=start, height=0.6, **look)
-            start += us
         text = f"{time_text(part.us)}, its products {time_text(part.products)}"
-        ax.annotate(text, (start, place), (6, 0), **BESIDE)
+        pieces = zip((part.products, part.launch, rest), looks.values())
+        kit.draw_stack(ax, place, pieces, text)
     marks = [Patch(label=name, **look) for name, look in looks.items()]
     ax.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
-    ax.set_yticks(range(len(times)), list(times))
-    ax.set_ylim(len(times) - 0.4, -0.6)
+    kit.name_lines(ax, list(times))
+    kit.hide_lines(ax)
     ax.set_xlim(0, 1.6 * max(part.us for part in times.values()))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"µs for 64 images, {device} (left is better)")

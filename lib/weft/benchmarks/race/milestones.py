@@ -38,8 +38,9 @@ from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize
+from ...timing.clocks import WallTimer
+from ...timing.race import Contender, race
 from ...timing.results import add_torch_ratios, first_line, stamp_row
-from ...timing.timers import synchronize
 from ...toolchain import native
 from .race import Row, Say, twins_of
 
@@ -192,12 +193,10 @@ def train_sides(
                 sides[schedule.batch] = _make_sides(made, schedule, train, stack, say)
             here = sides[schedule.batch]
             say(f"{measure}: {precision}, {count} times on {len(here)} sides")
-            runs = [
-                [_run(side, schedule, seed, train) for side in here]
-                for seed in range(count)
-            ]
             if here:
-                rows += _make_rows(measure, schedule, precision, where, here, runs)
+                rows += _race_sides(
+                    measure, schedule, precision, where, here, train, count
+                )
     return rows
 
 
@@ -215,7 +214,8 @@ def _make_sides(
             say(f"making {name}")
             side = make()
             stack.callback(side.close)
-            _run(side, replace(schedule, epochs=1), 0, train)
+            side.start(initial_weights(0))
+            _train(side, replace(schedule, epochs=1), train, 0)
             sides.append(side)
         except DeviceLost:
             raise
@@ -243,44 +243,47 @@ def _list_makers(
         yield f"PyTorch {name}", make
 
 
-def _run(
-    side: Side, schedule: Schedule, seed: int, train: data.Split
-) -> tuple[float, float]:
-    """Run one training; return (seconds, accuracy)."""
-    side.start(initial_weights(seed))
-    synchronize(side_device(side))
-    start = time.perf_counter()
+def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> float:
+    """Run one training from the present weights; return its accuracy."""
     shuffled: dict[int, Any] = {}
     for epoch, first, end, lr in schedule.pieces(len(train)):
         if epoch not in shuffled:
             order = epoch_order(seed, epoch, len(train), schedule.batch)
             shuffled = {epoch: side.shuffle(order)}
         side.train(shuffled[epoch][first:end], lr)
-    accuracy = side.accuracy()  # waits for all of it
-    return time.perf_counter() - start, accuracy
+    return side.accuracy()  # waits for all of it
 
 
-def side_device(side: Side) -> torch.device:
-    """Return the device on which it trains."""
-    return side.cnn.device if isinstance(side, Ours) else side.twin.device
-
-
-def _make_rows(
+def _race_sides(
     measure: str, schedule: Schedule, precision: str, where: torch.device,
-    sides: list[Side], runs: list[list[tuple[float, float]]],
+    sides: list[Side], train: data.Split, count: int,
 ) -> list[Row]:  # fmt: skip
-    rows = []
+    """Let every side train with each seed; return its row."""
+    accuracies: list[list[float]] = [[] for _ in sides]
+    contenders = {}
     for number, side in enumerate(sides):
-        seconds = [run[number][0] for run in runs]
-        accuracies = [run[number][1] for run in runs]
-        timing = summarize([1e6 * s for s in seconds], "perf_counter")
+        found = accuracies[number]
+        contenders[str(number)] = Contender(
+            lambda seed, side=side, found=found: found.append(
+                _train(side, schedule, train, seed)
+            ),
+            # Each training begins with the weights of its seed.
+            before=lambda side=side, found=found: side.start(
+                initial_weights(len(found))
+            ),
+            **{"calls": 1, "lead": False},
+        )
+    timed = race(contenders, where, WallTimer(where), rounds=count)
+    rows = []
+    for side, found, one in zip(sides, accuracies, timed.values()):
+        timing = replace(one.timing, timer="perf_counter")
         rows.append({
             **{"op": "mnist", "measure": measure, **side.row, "precision": precision},
             **{"target": where.type, "device": device_name(where)},
             **timing.row(), "batch": schedule.batch, "epochs": schedule.epochs,
             **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
-            **{"samples": len(runs), "test_accuracies": accuracies},
-            **{"test_accuracy": float(np.mean(accuracies))},
+            **{"samples": count, "test_accuracies": found},
+            **{"test_accuracy": float(np.mean(found))},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         })  # fmt: skip
     add_torch_ratios(rows)

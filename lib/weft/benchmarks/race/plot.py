@@ -20,18 +20,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
-from ...base.style import (
-    INK,
-    OPPONENT,
-    OURS,
-    hollow,
-    new_figure,
-    outlined,
-    style,
-    write_caption,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
 from ...timing.results import Row, label_row
@@ -49,9 +40,9 @@ def plot_steps(
     measured: the "machine" of results from JSON, if `rows` are not this machine's own:
     all bars are then hollow.
     """
-    with style():
+    with kit.style():
         elsewhere = _rows_elsewhere(committed)
-        figure = new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
+        figure = kit.new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere, measured is not None)
         _write_caption(figure, rows, *_write_notes(rows, elsewhere), measured=measured)
         return figure
@@ -59,8 +50,8 @@ def plot_steps(
 
 def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
     """Draw every step's loss (mean of the last `smooth`) and every epoch's accuracy."""
-    with style():
-        figure = new_figure(620, 420)
+    with kit.style():
+        figure = kit.new_figure(620, 420)
         _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
         _write_caption(figure, rows)
         return figure
@@ -68,9 +59,9 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
 
 def plot_parts(rows: Sequence[Row]) -> Figure:
     """Draw microseconds of batch, forward, backward, update and zero, side by side."""
-    with style():
+    with kit.style():
         shown = _best_of_each(rows, "parts_us")
-        figure = new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
+        figure = kit.new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
         groups = {
             part: [row["parts_us"][part] if row["parts_us"] else None for row in shown]
             for part in PARTS
@@ -82,10 +73,10 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
 
 def plot_layers(rows: Sequence[Row]) -> Figure:
     """Draw every layer's microseconds, in groups as coarse as the coarser side's."""
-    with style():
+    with kit.style():
         shown = _best_of_each(rows, "layers_us")
         groups = layer_groups([row["layers_us"] for row in shown])
-        figure = new_figure(760, 110 + 22 * sum(map(len, groups.values())))
+        figure = kit.new_figure(760, 110 + 22 * sum(map(len, groups.values())))
         _draw_groups(figure.subplots(), groups, shown)
         _write_caption(figure, shown)
         return figure
@@ -109,11 +100,11 @@ def plot_versions(
                 colour = OURS if row["impl"] == "weft" else OPPONENT
                 marks.append((name, row["us"], colour, local))
     marks.sort(key=lambda mark: -mark[1])
-    with style():
+    with kit.style():
         figure = Figure(figsize=(9, 0.8 + 0.32 * len(marks)), layout="constrained")
         ax = figure.subplots()
         for place, (_, us, colour, local) in enumerate(marks):
-            fill = colour if local else "none"
+            fill = kit.fill_of(colour, local)
             ax.semilogx(us, place, "o", color=colour, mfc=fill, ms=8)
             text = f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
             ax.annotate(text, (us, place), (8, -4), textcoords="offset points")
@@ -135,9 +126,9 @@ def name_row(row: Row) -> str:
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
     """Draw time per step on the left, loss and accuracy on the right."""
-    with style():
+    with kit.style():
         elsewhere = _rows_elsewhere(committed)
-        figure = new_figure(920, 430)
+        figure = kit.new_figure(920, 430)
         left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
         for part in (left, right):
             part.set_facecolor("none")
@@ -200,8 +191,8 @@ def _draw_steps(
     for place, row in enumerate(shown):
         colour = colour_of(row)
         there = place < len(elsewhere)
-        kind = hollow(colour) if there or all_hollow else outlined(colour)
-        axes.barh(place, row["us"] / scale, height=0.62, **kind)
+        look = kit.bar_look(colour, not (there or all_hollow))
+        axes.barh(place, row["us"] / scale, height=0.62, **look)
         if not there:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
@@ -212,14 +203,12 @@ def _draw_steps(
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
             edge = best["us"] / scale  # not across PyTorch's line
-        axes.annotate(text, (edge, place), (6, 0), **_BESIDE)
+        kit.label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
-    axes.set_yticks(range(len(shown)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
+    kit.name_lines(axes, names, -1.1 if best else -0.6)
+    kit.hide_lines(axes)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
-    axes.set_ylim(len(shown) - 0.4, -1.1 if best else -0.6)
     batch, named = rows[0]["batch"], ", ".join(precisions)
     axes.set_xlabel(f"{unit} per step, batch {batch}, {named} (left is better)")
     if best:
@@ -258,9 +247,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         )
         return
     loss.set_yscale("log")
-    loss.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    loss.yaxis.set_minor_formatter(lambda value, _: "")
+    kit.write_plain(loss.yaxis, (1, 3))
     loss.legend(loc="upper right")
     for part in (loss, accuracy):
         part.set_xlim(0, 1.16 * trained[0]["epochs"])
@@ -278,7 +265,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
             f"{value:.2f}",
             (row["epochs"], value),
             (8, up),
-            **{**_BESIDE, "color": colour_of(row)},
+            **{**BESIDE, "color": colour_of(row)},
         )
     accuracy.margins(y=0.35)
 
@@ -294,7 +281,7 @@ def _draw_groups(
         colour = colour_of(row)
         hatch = ".." if row["rung"] in PYTHON else ""
         hatch = "///" if row["impl"] == "torch" else hatch
-        kind = outlined(colour) | {"hatch": hatch}
+        kind = kit.outlined(colour) | {"hatch": hatch}
         name = f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
@@ -302,20 +289,12 @@ def _draw_groups(
         axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
         for place, us in zip(places, values):
             text = "–" if us is None else f"{_shorten_time(us / scale)} {unit}"
-            axes.annotate(text, ((us or 0) / scale, place), (5, 0), **_BESIDE)
-    axes.set_yticks(range(len(groups)), [_fold(name) for name in groups])
+            kit.label_beside(axes, text, ((us or 0) / scale, place), 5)
+    kit.name_lines(axes, [_fold(name) for name in groups])
+    kit.hide_lines(axes)
     axes.set_xlim(0, 1.2 * largest / scale)
-    axes.set_ylim(len(groups) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{unit} per step, batch {rows[0]['batch']} (left is better)")
     axes.legend(loc="best")
-
-
-_BESIDE: dict[str, Any] = {
-    **{"textcoords": "offset points", "va": "center", "ha": "left"},
-    "annotation_clip": False,
-}
 
 
 def _write_caption(
@@ -332,7 +311,7 @@ def _write_caption(
         f"{row['device']}{threads} · {named} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
-    write_caption(figure, " · ".join([text, *notes]))
+    kit.write_caption(figure, " · ".join([text, *notes]))
 
 
 # ---- numbers and names -----------------------------------------------------------

@@ -13,46 +13,30 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from ...base.style import (
-    INK,
-    OPPONENT,
-    OURS,
-    draw_unmeasured,
-    new_figure,
-    style,
-    write_caption,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
 from .race import Row
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-BESIDE: dict[str, Any] = {
-    **{"textcoords": "offset points", "va": "center", "ha": "left"},
-    "annotation_clip": False,
-}
 
 
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
-) -> list[tuple[dict | None, list[Row]]]:
+) -> kit.Series:
     """Return (machine, rows of `wanted` steps); this machine's first, it is None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """
 
-    def kept(rows: Iterable[Row]) -> list[Row]:
-        return [
-            row
-            for row in rows
-            if row.get("measure") == "step" and row["target"] == "cuda" and wanted(row)
-        ]
+    def is_wanted(row: Row) -> bool:
+        step = row.get("measure") == "step" and row["target"] == "cuda"
+        return step and wanted(row)
 
-    every = [(None, kept(rows))]
-    every += [(found["machine"], kept(found["rows"])) for found in committed]
-    return [(machine, found) for machine, found in every if found]
+    return kit.list_series(rows, committed, is_wanted)
 
 
 def rows_of(committed: Iterable[ResultFile]) -> list[Row]:
@@ -111,17 +95,17 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write each machine with its date, the timer and the meaning of the marks."""
     told = []
     for machine, rows in series:
-        dates = sorted({row["date"] for row in rows})
-        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         there = "" if machine is None else "hollow: "
         torch = f", PyTorch {machine['torch']}" if machine else ""
-        told.append(f"{there}{rows[0]['device']}, {when}{torch}")
+        told.append(f"{there}{rows[0]['device']}, {kit.describe_dates(rows)}{torch}")
     timer = series[0][1][0]["timer"]
-    write_caption(figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes]))
+    kit.write_caption(
+        figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes])
+    )
 
 
 def mark_missing(figure: Figure, axes: Axes) -> Figure:
-    draw_unmeasured(axes, "mnist")
+    kit.draw_unmeasured(axes, "mnist")
     return figure
 
 
@@ -136,10 +120,10 @@ KINDS = {  # PyTorch's, from slow to fast: its mark
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
     """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries."""
     series = series_of(rows, committed, lambda row: True)
-    with style():
+    with kit.style():
         here = {row["precision"] for _, found in series for row in found}
         shown = [name for name in PRECISIONS if name in here]
-        figure = new_figure(920, 400)
+        figure = kit.new_figure(920, 400)
         if not shown:
             return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
@@ -194,7 +178,5 @@ def _batch_axis(axes: Axes, rows: Sequence[Row], precision: str) -> None:
     axes.set_xticks(batches, [f"{batch}" for batch in batches])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.margins(x=0.12, y=0.12)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    kit.write_plain(axes.yaxis, (1, 3))
     axes.set_xlabel(f"batch, {precision}")

@@ -19,25 +19,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
-from ...base.style import (
-    INK,
-    OPPONENT,
-    OURS,
-    READ,
-    SHARED,
-    THREAD,
-    WRITTEN,
-    fade_colour,
-    mark_powers,
-    new_figure,
-    reference_line,
-    style,
-)
+from ...base import style as kit
+from ...base.style import BESIDE, INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
 from .plot import colour_of, layer_groups
 from .plot_batches import (
-    BESIDE,
     PRECISIONS,
     ResultFile,
     best_of,
@@ -65,11 +51,11 @@ def plot_ladder(
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)
-    with style():
+    with kit.style():
         every = [row for _, found in series for row in found if is_ours(row)]
         rungs = dict.fromkeys((row["precision"], row["rung"]) for row in every)
         order = sorted(rungs, key=lambda key: PRECISIONS.index(key[0]))
-        figure = new_figure(920, 150 + 34 * len(order))
+        figure = kit.new_figure(920, 150 + 34 * len(order))
         axes = figure.subplots()
         if not every:
             return mark_missing(figure, axes)
@@ -83,11 +69,9 @@ def plot_ladder(
         low, high = axes.get_xlim()
         axes.set_xlim(low, 25 * high)  # room for the words on the right
         _write_column(axes, series, order, 1.3 * high)
-        mark_powers(axes, high)
-        axes.set_yticks(range(len(order)), [rung for _, rung in order])
-        axes.set_ylim(len(order) - 0.4, -0.8)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
+        kit.mark_powers(axes, high)
+        kit.name_lines(axes, [rung for _, rung in order], -0.8)
+        kit.hide_lines(axes)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"µs per step, batch {batch} (left is better)", loc="left")
         notes = (
@@ -114,12 +98,8 @@ def _draw_climb(
                 [there, there, us], [above, place, place],
                 color=colour, lw=0.8 if elsewhere else 1.2, alpha=0.6,
             )  # fmt: skip
-        axes.plot(
-            [row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=5, alpha=0.4,
-            solid_capstyle="butt",  # else a narrow band fills a hollow mark
-        )  # fmt: skip
-        fill = "none" if elsewhere else colour
-        axes.plot(us, place, "o", ms=8, mfc=fill, mec=colour, mew=1.4, zorder=3)
+        band = [row["us_low"], row["us_high"]]
+        kit.draw_dot(axes, (us, place), colour, not elsewhere, band)
         if row["impl"] == "weft":
             before = place, us
 
@@ -181,7 +161,9 @@ def _draw_floors(
     for place, (precision, _) in enumerate(order):
         if precision in roofs:
             us = floor_us(batch, roofs[precision]["tflops"])
-            axes.plot([us] * 2, [place - 0.3, place + 0.3], **reference_line(width=2))
+            axes.plot(
+                [us] * 2, [place - 0.3, place + 0.3], **kit.reference_line(width=2)
+            )
             first = [name for name, _ in order].index(precision)
             if first == place:
                 text = f"floor {time_text(us)}"
@@ -213,7 +195,7 @@ def plot_sections(
         return bool(timed) and is_ours(row) and row["rung"] in rungs
 
     series = series_of(rows, committed, wanted)[:1]
-    with style():
+    with kit.style():
         machine, found = next(iter(series), (None, []))
         found = sorted(found, key=lambda row: rungs.index(row["rung"]))
         groups = layer_groups([row["layers_us"] for row in found])
@@ -221,7 +203,7 @@ def plot_sections(
         groups = dict(
             sorted(groups.items(), key=lambda item: item[0].startswith("update"))
         )
-        figure = new_figure(920, 110 + 24 * max(2, len(groups)))
+        figure = kit.new_figure(920, 110 + 24 * max(2, len(groups)))
         axes = figure.subplots()
         if not found:
             return mark_missing(figure, axes)
@@ -233,13 +215,12 @@ def plot_sections(
             colour, mark = LOOKS[number % len(LOOKS)]
             dots = [(t[number], y) for y, t in enumerate(groups.values()) if t[number]]
             axes.plot(
-                *zip(*dots), mark, mec=colour, mfc="none" if machine else colour,
+                *zip(*dots), mark, mec=colour, mfc=kit.fill_of(colour, not machine),
                 ms=8, mew=1.4, label=f"{row['rung']}: {time_text(row['us'])} a step",
             )  # fmt: skip
         high = axes.get_xlim()[1]
-        mark_powers(axes, high)
-        axes.set_yticks(range(len(groups)), [_shorten_name(name) for name in groups])
-        axes.set_ylim(len(groups) - 0.4, -0.6)
+        kit.mark_powers(axes, high)
+        kit.name_lines(axes, [_shorten_name(name) for name in groups])
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
         axes.legend(loc="upper right")
@@ -253,39 +234,27 @@ def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Fi
     here: measured on this machine; other bars are hollow.
     """
 
-    def fill(colour: str) -> Any:
-        return fade_colour(colour) if here and colour != INK else "none"
+    def look_of(colour: str) -> dict[str, Any]:
+        pale = here and colour != INK
+        return {"ec": colour, "fc": kit.fade_colour(colour) if pale else "none"}
 
-    with style():
-        figure = new_figure(920, 110 + 30 * len(parts))
+    names = {"products": SHARED, "bytes": READ, "launch": WRITTEN, "waiting": INK}
+    looks = {name: look_of(colour) for name, colour in names.items()}
+    with kit.style():
+        figure = kit.new_figure(920, 110 + 30 * len(parts))
         axes = figure.subplots()
         for place, part in enumerate(parts):
-            floor = max(part.products, part.bytes)
-            kind = SHARED if part.products >= part.bytes else READ
-            start = 0.0
-            for us, colour in (
-                (floor, kind),
-                (part.launch, WRITTEN),
-                (part.waiting, INK),
-            ):
-                axes.barh(
-                    place, us, left=start, height=0.6, lw=1.2, ec=colour,
-                    fc=fill(colour),
-                )  # fmt: skip
-                start += us
-            text = f"{part.us:.1f} µs, {part.binds}"
-            axes.annotate(text, (start, place), (6, 0), **BESIDE)
-        names = {"products": SHARED, "bytes": READ, "launch": WRITTEN, "waiting": INK}
-        marks = [Patch(fc=fill(c), ec=c, label=name) for name, c in names.items()]
+            floor = "products" if part.products >= part.bytes else "bytes"
+            times = {floor: max(part.products, part.bytes), "launch": part.launch}
+            times["waiting"] = part.waiting
+            pieces = [(us, looks[name] | {"lw": 1.2}) for name, us in times.items()]
+            kit.draw_stack(axes, place, pieces, f"{part.us:.1f} µs, {part.binds}")
+        marks = [Patch(label=name, **look) for name, look in looks.items()]
         above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(marks)}
         axes.legend(handles=marks, **above)
-        axes.set_yticks(
-            range(len(parts)), [_shorten_name(part.section) for part in parts]
-        )
-        axes.set_ylim(len(parts) - 0.4, -0.6)
+        kit.name_lines(axes, [_shorten_name(part.section) for part in parts])
+        kit.hide_lines(axes)
         axes.set_xlim(0, 1.3 * max(part.us for part in parts))
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"µs, {title} (left is better)")
         return figure
 
@@ -323,11 +292,11 @@ def plot_roofline(
         for batch in batches
         if (row := fastest_of(found, precision, batch))
     ]
-    with style():
+    with kit.style():
         shown = [
             name for name in PRECISIONS if name in {r["precision"] for r in fastest}
         ]
-        figure = new_figure(920, 430)
+        figure = kit.new_figure(920, 430)
         if not fastest:
             return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
@@ -346,8 +315,7 @@ def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
     axes.set_yscale("log")
     axes.set_xlabel(f"flops per byte, {precision}")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(NullFormatter())
+        kit.write_plain(axis)
     axes.set_xlim(5, RIGHT)
     roof = roofs.get(precision)
     if roof is None:
@@ -355,7 +323,7 @@ def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
     peak, gbs = roof["tflops"], roof["gbs"]
     ridge = 1e3 * peak / gbs
     line = [1, ridge, RIGHT], [gbs / 1e3, peak, peak]
-    axes.plot(*line, **reference_line(width=1.6), zorder=1)
+    axes.plot(*line, **kit.reference_line(width=1.6), zorder=1)
     text = f"roofs: {peak:.0f} TFLOP/s, {gbs / 1e3:.1f} TB/s"
     axes.text(0.03, 0.97, text, va="top", transform=axes.transAxes)
 
@@ -366,7 +334,7 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
         found = list_intensities(row["layers_us"], row["batch"], row["precision"])
         for section, (intensity, tflops) in found.items():
             colour = _name_section(section)[1]
-            fill = "none" if elsewhere else colour
+            fill = kit.fill_of(colour, not elsewhere)
             axes.plot(intensity, tflops, mark, ms=8, mfc=fill, mec=colour, mew=1.4)
         name = f"batch {row['batch']}"
         axes.plot([], [], mark, mfc="none", mec=INK, ls="", label=name)
@@ -378,10 +346,10 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
 def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
     """Write names in a column on the right, near their marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
-    least = 0.045 * (high - low)
-    at = math.inf
-    for section, (x, y) in sorted(found.items(), key=lambda item: -item[1][1]):
-        at = min(math.log(y), at - least)
+    ordered = sorted(found.items(), key=lambda item: -item[1][1])
+    wanted = [math.log(y) for _, (_, y) in ordered]
+    places = kit.spread_heights(wanted, 0.045 * (high - low), -math.inf)
+    for (section, (x, y)), at in zip(ordered, places):
         name, colour = _name_section(section)
         look = BESIDE | {"fontsize": 9, "color": colour}
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkB": 5}

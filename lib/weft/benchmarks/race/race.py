@@ -1,6 +1,6 @@
 """One heat of the race: a precision and a batch, ours and PyTorch's side by side.
 
-rows = race("tf32", 256, device="cuda")
+rows = run_heat("tf32", 256, device="cuda")
 
 Every contender begins with the same weights. Each takes some steps in turn, many times
 over, so that all see the same machine: us is the median of these samples. The number of
@@ -33,7 +33,8 @@ from ...mnist.rungs import impl_of, rungs_of, trainer
 from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
 from ...mnist.weights import initial_weights
-from ...timing import device_name, in_rounds
+from ...timing import device_name
+from ...timing.race import Contender, race
 from ...timing.results import Row, add_torch_ratios, first_line, stamp_row
 from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
@@ -153,22 +154,26 @@ HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once to time the host
 CHECKED = 3  # batches to compare with float64
 
 
-@dataclass
-class TrainingContender:
-    """A contender: `run` queues n steps, `gradients` takes none."""
+@dataclass(kw_only=True, eq=False)
+class TrainingContender(Contender):
+    """A contender whose block queues training steps; `gradients` takes none."""
 
-    name: str
-    row: Row
-    run: Callable[[int], object]
     gradients: Gradients
     peak: Callable[[], int | None]
     layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
 
+    @property
+    def name(self) -> str:
+        """Its name in messages: "weft tiled", "PyTorch graph nchw"."""
+        if self.row["impl"] == "torch":
+            return f"PyTorch {self.row['rung']} {self.row['layout']}"
+        return f"weft {self.row['rung']}"
+
 
 @dataclass
 class Heat:
-    """The parameters of a heat; see race()."""
+    """The parameters of a heat; see run_heat()."""
 
     precision: str
     batch: int
@@ -185,7 +190,7 @@ class Heat:
         self.order = epoch_order(self.seed, 0, len(self.train), self.batch)
 
 
-def race(
+def run_heat(
     precision: str,
     batch: int,
     *,
@@ -255,7 +260,7 @@ def _gather(
         try:
             found += make()
             for one in found:
-                one.run(1)
+                one.turn()
             synchronize(device)
         except DeviceLost:
             raise
@@ -293,8 +298,12 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
     def layers() -> dict[str, float]:
         return layer_times(lambda: cnn.profile(heat.order[: heat.batch], heat.lr))
 
-    rest = take, lambda: cnn.bytes, layers, cnn.close
-    return [TrainingContender(f"weft {rung}", row, run, *rest)]
+    return [
+        TrainingContender(
+            **{"block": run, "row": row, "gradients": take, "layers": layers},
+            **{"peak": lambda: cnn.bytes, "close": cnn.close},
+        )
+    ]
 
 
 def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
@@ -324,10 +333,11 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
         twin.set_weights(heat.weights)
         return twin.gradients(twin.order(order))
 
-    name = f"PyTorch {twin.rung} {twin.layout}"
     row = {"impl": "torch", "rung": twin.rung, "layout": twin.layout}
-    rest = take, lambda: twin.peak_bytes, lambda: None, lambda: None
-    return TrainingContender(name, row, run, *rest)
+    return TrainingContender(
+        **{"block": run, "row": row, "gradients": take, "layers": lambda: None},
+        **{"peak": lambda: twin.peak_bytes, "close": lambda: None},
+    )
 
 
 # ---- measurements ------------------------------------------------------------------
@@ -339,9 +349,10 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     found = {one.name: _measure_alone(heat, one, exact) for one in contenders}
     alone = {name: row for name, row in found.items() if row}
     there = [one for one in contenders if one.name in alone]
-    blocks = {one.name: one.run for one in there}
-    sizes = {one.name: alone[one.name]["steps"] for one in there}
-    timings = in_rounds(blocks, sizes, heat.device, heat.rounds, SLOWEST)
+    for one in there:
+        one.calls, one.limit = alone[one.name]["steps"], SLOWEST
+    timed = race({one.name: one for one in there}, heat.device, rounds=heat.rounds)
+    timings = {name: found.timing for name, found in timed.items()}
     rows = [
         {
             **{"op": "mnist", "measure": "step", **one.row},
@@ -367,8 +378,8 @@ def _measure_alone(
         wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
         return {
-            "steps": count_steps(one.run, heat.device),
-            "host_us": time_host(one.run, at_once, heat.device),
+            "steps": count_steps(one.block, heat.device),
+            "host_us": time_host(one.block, at_once, heat.device),
             "layers_us": one.layers(),
             **wrong,
         }

@@ -17,19 +17,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...base.style import (
-    INK,
-    OPPONENT,
-    OURS,
-    READ,
-    SHARED,
-    THREAD,
-    WRITTEN,
-    draw_unmeasured,
-    hollow,
-    outlined,
-    reference_line,
-)
+from ...base import style as kit
+from ...base.style import INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
 from ...timing.results import ResultFile, Row
 
 Series = list[tuple[list[Row], bool]]  # rows, and whether they are this machine's
@@ -42,7 +31,6 @@ KINDS = {  # by precision: colour and mark
     "fp16": (WRITTEN, "^"),
     "bf16": (THREAD, "v"),
 }
-BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 
 
 def select_series(
@@ -50,12 +38,10 @@ def select_series(
 ) -> Series:
     """Return the rows of an op, this machine's first; more: keys they must have."""
     wanted = {"op": op} | more
-    every = [(rows, True), *((found["rows"], False) for found in others)]
-    series = [
-        ([r for r in those if all(r.get(k) == wanted[k] for k in wanted)], here)
-        for those, here in every
-    ]
-    return [(found, here) for found, here in series if found]
+    series = kit.list_series(
+        rows, others, lambda row: all(row.get(k) == wanted[k] for k in wanted)
+    )
+    return [(found, machine is None) for machine, found in series]
 
 
 def find_value(
@@ -74,17 +60,22 @@ def plot_staircases(
     """Draw the result of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
     series = select_series("staircase", rows, others)
     if not series:
-        return draw_unmeasured(ax, "tensor")
+        return kit.draw_unmeasured(ax, "tensor")
     x = np.linspace(0, 2, 401)
-    ax.plot(x, x, **reference_line(), label="exact")
+    ax.plot(x, x, **kit.reference_line(), label="exact")
     ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
     for found, here in series:
         simulated = found[0]["target"] == "cpu"
         colour, mark = (SHARED, "s") if simulated else (READ, "o")
         name = "simulated" if simulated else found[0]["device"]
         name += "" if here else ", came with the lab"
-        fill = colour if here else "none"
-        look = {"mfc": fill, "mec": colour, "ms": 9, "mew": 1.5, "ls": "none"}
+        look = {
+            "mfc": kit.fill_of(colour, here),
+            "mec": colour,
+            "ms": 9,
+            "mew": 1.5,
+            "ls": "none",
+        }
         points = [[row["x"] for row in found], [row["added"] for row in found]]
         ax.plot(*points, mark, label=name, **look)
     ax.set(xlabel="x, in units of 1's last bit", ylabel="what 1 + x is above 1")
@@ -99,7 +90,7 @@ def plot_promotions(
     series = select_series("promotion", rows, others, signs=signs)
     series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
     if not series:
-        return draw_unmeasured(ax, "tensor")
+        return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
     for found, here in series:
@@ -120,7 +111,7 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
     """Draw errors of a product over k: ours by precision, cuBLAS without marks."""
     series = select_series("error", rows, others)
     if not series:
-        return draw_unmeasured(ax, "tensor")
+        return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
     for found, here in series:
@@ -143,7 +134,7 @@ def plot_heats(
     """Draw a panel of TFLOP/s and one of watts over time: hot, cool, random, zeros."""
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
-        return draw_unmeasured(axes[0], "tensor")
+        return kit.draw_unmeasured(axes[0], "tensor")
     for found, here in series:
         for row in found:
             hot, zeros = row["mode"] == "hot", row["numbers"] == "zeros"
@@ -152,10 +143,10 @@ def plot_heats(
             ms, speed, _, watts = zip(*row["series"])
             for ax, values in zip(axes, (speed, watts)):
                 if None not in values:
-                    look = {"mfc": colour if here else "none", "mec": colour, "lw": 1}
+                    look = {"mfc": kit.fill_of(colour, here), "mec": colour, "lw": 1}
                     ax.plot(ms, values, "." if hot else "o", ms=5, ls="none", **look)
                     last = (ms[-1], float(np.median(values[-5:])))
-                    ax.annotate(name, last, (6, 0), **BESIDE | {"color": colour})
+                    kit.label_beside(ax, name, last, fontsize=9, color=colour)
     for ax, what in zip(axes, ("TFLOP/s of a burst", "watts, as the card says")):
         ax.set(xlabel="ms since the first burst", title="")
         ax.set_ylabel(what)
@@ -171,18 +162,17 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> N
     ]
     series = [(found, here) for found, here in series if found]
     if not series:
-        return draw_unmeasured(ax, "tensor")
+        return kit.draw_unmeasured(ax, "tensor")
     found, here = series[0]
     found = [row for row in found if row["precision"] != "fp32"]
     for place, row in enumerate(found):
         colour = OPPONENT if row["impl"] == "cublas" else OURS
-        look = outlined(colour) if here else hollow(colour)
-        ax.barh(place, row["tensor_pipe"], 0.7, **look)
+        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, here))
         said = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
-        ax.annotate(said, (row["tensor_pipe"], place), (6, 0), **BESIDE)
+        kit.label_beside(ax, said, (row["tensor_pipe"], place), fontsize=9)
     names = [_name(row) for row in found]
-    ax.set_yticks(range(len(found)), names)
-    ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, 125), xticks=range(0, 101, 20))
+    kit.name_lines(ax, names, -0.5, 0.5)
+    ax.set(xlim=(0, 125), xticks=range(0, 101, 20))
     ax.set_xlabel("% of cycles in which the tensor cores were busy")
     ax.grid(axis="y", visible=False)
 
@@ -211,7 +201,7 @@ def _draw_line(
 ) -> tuple[float, float]:
     """Draw marks on a line; return where its last one is."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
-    fill = colour if here else "none"
+    fill = kit.fill_of(colour, here)
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
     ax.plot(k, error, mark, ls="-", **look)
     return k[-1], error[-1]
@@ -225,8 +215,8 @@ def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> N
     ax.set_xlim(depths[0] / 1.3, depths[-1] * (depths[-1] / depths[0]) ** 0.22)
     ax.set(xlabel="k", ylabel="error, relative (down is better)")
     low, high = (math.log(end) for end in ax.get_ylim())
-    place = math.inf
-    for name, (k, error) in sorted(ends.items(), key=lambda end: -end[1][1]):
-        place = min(math.log(error), place - 0.052 * (high - low))
-        text = {"xytext": (10, 0), "textcoords": "offset points", "fontsize": 9}
-        ax.annotate(name, (k, math.exp(place)), va="center", **text)
+    sorted_ends = sorted(ends.items(), key=lambda end: -end[1][1])
+    wanted = [math.log(error) for _, (_, error) in sorted_ends]
+    places = kit.spread_heights(wanted, 0.052 * (high - low), -math.inf)
+    for (name, (k, _)), place in zip(sorted_ends, places):
+        kit.label_beside(ax, name, (k, math.exp(place)), 10, fontsize=9)

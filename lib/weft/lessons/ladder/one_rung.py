@@ -139,7 +139,7 @@ class OneRung:
         race = Race(Size.of(str(size)), rung.precision, ())
         operands = Operands.random(race.size, race.precision, where, False)
         own = of_rung(lib, rung, operands)
-        own.impl = "mine"
+        own.row["impl"] = "mine"
         return race_rows(race, RaceOptions(where), Speeds(), (own,), operands)
 
     def inspect(self, m: int, n: int, k: int) -> ProgramReport:

@@ -29,7 +29,15 @@ import torch
 from matplotlib.axes import Axes
 
 from ...base.errors import BuildError
-from ...base.style import INK, OURS, READ, WRITTEN, reference_line
+from ...base.style import (
+    INK,
+    OURS,
+    READ,
+    WRITTEN,
+    fill_of,
+    list_machines,
+    reference_line,
+)
 from ...benchmarks.matmul import command
 from ...benchmarks.matmul.comparison import (
     BETTER,
@@ -230,9 +238,9 @@ class Results:
     def source(self) -> str:
         """Where the numbers are from: this machine, or devices and dates."""
         here = list(dict.fromkeys(row["device"] for row in self.rows))
-        told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in self.told]
+        told = list_machines(self.told)
         words = [f"here: {', '.join(here)}"] * bool(here)
-        words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
+        words += [f"came with the lab: {told}"] * bool(told)
         return "; ".join(words) or "nothing measured yet"
 
 
@@ -248,7 +256,7 @@ def draw_busy_shares(
         shares = [100 * busy_share(n, rows, 128) for n in sizes]
         ax.plot(sizes, shares, label=f"{rows} x 128", **reference_line(colour))
     device, peak = results.device(), results.ceilings()["fp32"]
-    look = {"mfc": OURS if results.rows else "none", "mec": OURS}
+    look = {"mfc": fill_of(OURS, bool(results.rows)), "mec": OURS}
     for rung, mark in ("tma", "s"), ("tuned", "o"):
         known = [
             n

@@ -1,0 +1,277 @@
+"""One description of work to time, and one race for all of it.
+
+    found = race({"ours": Contender(run), "theirs": Contender(call=f)}, "cuda")
+    found["ours"].us                    the median, in microseconds
+
+Contenders take turns, sample by sample, so that all see the same machine. A pause (on
+a CPU) and one untimed call precede each sample. race() takes samples until all medians
+are known well enough or the time is up; `stopped` records which. With `rounds` it takes
+exactly that many samples, by events on a GPU and by the host's clock on a CPU, without
+PyTorch.
+
+Warm: the same inputs again and again. Cold: inputs that are in no cache. Either copies
+of them that exceed the cache take turns ("rotated"), or, where that needs too many
+copies, the cache is "flushed" before each call. A burst of calls is one sample (with
+timer `kernel`, each call is).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base import device as devices
+from ..base.text import round_number
+from .clocks import BURST, WallTimer, Watch, burst_of, clock_for, timer_named
+from .results import Row, Timing, device_name, summarize
+
+if TYPE_CHECKING:
+    from ..toolchain.native import AnyDevice
+
+
+REST = 10e-3  # seconds between samples on a CPU, for other threads to fall asleep
+PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
+LEAST = 8  # samples before a spread is believed
+SPREAD = 0.005  # the median is known to half a percent
+
+
+@dataclass(eq=False)
+class Contender:
+    """Work to time, and the keys that identify it in a row of results.
+
+    The work is one of three functions: run(i) does it once, on the i-th copy of its
+    inputs; call() does it once, always on the same inputs; block(n) does it n times.
+    """
+
+    run: Callable[[int], object] | None = None
+    copies: int = 1  # copies of its inputs: more than one only for cold runs
+    flush: Callable[[], object] | None = None  # empties the cache before each call
+    calls: int = 0  # calls in a sample; 0: as many as make a burst
+    burst: float = 0.0  # approximate seconds of a burst
+    done: int = 0  # calls of run so far: each burst continues with the next copy
+    checked: bool = False  # whether its result is known to be right
+    spins: float = 0.0  # seconds for which its threads keep cores busy afterwards
+    call: Callable[[], Any] | None = None
+    block: Callable[[int], object] | None = None
+    row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
+    facts: Row = field(default_factory=dict)  # keys that follow the measurement
+    before: Callable[[], object] | None = None  # called before a sample is timed
+    after: Callable[[], object] | None = None  # called after a sample was timed
+    lead: bool = True  # whether a pause and an untimed call precede each sample
+    limit: float = math.inf  # seconds of timing after which it sits out
+    most: float = math.inf  # samples after which it sits out
+    out: Any = None  # the array that it writes, for a benchmark that checks it,
+    want: Any = None  # and the expected contents of that array
+    bytes: int = 0  # bytes that it must move
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: "weft tiled fp32 nn"."""
+        keys = ("impl", "rung", "precision", "layout")
+        return " ".join(self.row[key] for key in keys if key in self.row)
+
+    @property
+    def cache(self) -> str:
+        """The state of the caches before a call: "warm" or how they were made cold."""
+        if self.flush:
+            return "cold, flushed"
+        return "cold, rotated" if self.copies > 1 else "warm"
+
+    def turn(self) -> None:
+        """Do the work once, on the next copy."""
+        if self.run:
+            self.run(self.done)
+            self.done += 1
+        else:
+            self.repeat(1)
+
+    def repeat(self, calls: int) -> None:
+        """Do the work that many times."""
+        if self.block:
+            self.block(calls)
+        elif call := self.call:
+            for _ in range(calls):
+                call()
+        else:
+            for _ in range(calls):
+                self.turn()
+
+
+@dataclass
+class Timed:
+    """A Timing with the conditions of its measurement.
+
+    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call passed
+    a check before timing; spread: the width of the median's 95 % interval over the
+    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
+    samples_us: every sample, in microseconds.
+    """
+
+    timing: Timing
+    device: str
+    cache: str
+    checked: bool
+    spread: float
+    stopped: str
+    calls: int
+    pause: float
+    samples_us: Sequence[float]
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def us(self) -> float:
+        """The median in microseconds."""
+        return self.timing.median
+
+    @property
+    def fastest(self) -> float:
+        """The fastest sample, in microseconds."""
+        return min(self.samples_us)
+
+    def row(self) -> dict[str, Any]:
+        """Return the keys of a row of results."""
+        return {
+            **self.timing.row(),
+            **{"cache": self.cache, "checked": self.checked},
+            "samples": self.timing.samples,
+            **{"calls": self.calls, "pause_ms": 1e3 * self.pause},
+            "spread": self.spread if self.spread < math.inf else None,
+            **{"stopped": self.stopped, **self.state},
+        }
+
+    def __repr__(self) -> str:
+        t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
+        said += "" if self.checked else ", unchecked"
+        text = (
+            f"{round_number(t.median)} µs ({round_number(t.low)} to "
+            f"{round_number(t.high)}; "
+        )
+        text += f"{t.timer}, {said}"
+        clocks = self.state.get("clock")
+        text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
+        if why := self.state.get("throttled"):
+            text += f", throttled: {why}"
+        if self.stopped != "spread":
+            known = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
+            text += f"; stopped by {self.stopped}, the median is known to {known}"
+        return f"{text}) on {self.device}"
+
+
+def race(
+    contenders: Mapping[str, Contender],
+    device: AnyDevice | str,
+    timer: str | WallTimer = "",
+    *,
+    rounds: int = 0,
+    discard: int = 0,
+    seconds: float = 1.0,
+    samples: int = 200,
+    spread: float = SPREAD,
+    cool: bool = False,
+    tick: Callable[[], object] = lambda: None,
+) -> dict[str, Timed]:
+    """Time the contenders in turn, and return the result of each.
+
+    timer: one of TIMERS, or a clock; "" selects the one that fits. seconds: the
+    approximate time limit for each contender. samples: maximal number of bursts of
+    each. spread: the width of the median's interval at which the race ends. cool: short
+    bursts with long pauses. rounds: takes exactly this many samples instead; the clock,
+    temperature and power of the GPU are not read then. discard: number of rounds before
+    the first one that counts. tick: called after each sample, and in place of those
+    that a contender leaves out.
+    Raises ArgumentError for an unknown timer.
+    """
+    where = devices.parse_device(device)
+    clock: Any = timer
+    if isinstance(timer, str):
+        clock = clock_for(where) if rounds and not timer else timer_named(timer, where)
+    for one in contenders.values():
+        _set_calls(one, where)
+    pauses = _find_pauses(contenders, where, cool)
+    watches = {name: None if rounds else Watch(where) for name in contenders}
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    start, stopped = time.monotonic(), "samples"
+    for number in range(-discard, rounds or samples):
+        there = {n: c for n, c in contenders.items() if not _sits_out(c, found[n])}
+        taken = clock.round(there, watches, pauses, tick)
+        for _ in range(len(contenders) - len(there)):
+            tick()
+        if number < 0:
+            continue
+        for name, us in taken.items():
+            found[name] += us
+        late = time.monotonic() - start >= seconds * len(contenders)
+        known = all(spread_of(us) <= spread for us in found.values())
+        if not rounds and (late or known):
+            stopped = "spread" if known else "time"
+            break
+    shown = device_name(where)
+    return {
+        name: Timed(
+            summarize(us, clock.name),
+            *(shown, contenders[name].cache, contenders[name].checked, spread_of(us)),
+            "spread" if spread_of(us) <= spread else stopped,
+            *(contenders[name].calls, pauses[name], us),
+            watch.row() if (watch := watches[name]) else {},
+        )
+        for name, us in found.items()
+    }
+
+
+def spread_of(samples: Sequence[float]) -> float:
+    """Return the width of the median's 95 % confidence interval over the median.
+
+    It uses order statistics (normal approximation of the binomial), so it assumes no
+    distribution. Infinite for fewer than LEAST samples.
+    """
+    n = len(samples)
+    if n < LEAST:
+        return math.inf
+    ordered = np.sort(np.asarray(samples))
+    half = 0.98 * math.sqrt(n)  # 1.96 / 2
+    low = max(0, math.floor(n / 2 - half))
+    high = min(n - 1, math.ceil(n / 2 + half))
+    return float((ordered[high] - ordered[low]) / np.median(ordered))
+
+
+def _set_calls(one: Contender, device: AnyDevice) -> None:
+    """Warm up, and decide how many calls make a burst."""
+    if one.calls:
+        return
+    timer = WallTimer(device)
+    plain = Contender(one.run, one.copies, call=one.call, block=one.block)
+    plain.turn()
+    one.calls = 1
+    for _ in range(3):  # until the burst is long enough for a clock
+        us = timer.span(plain, one.calls, Watch(device)) / one.calls
+        one.calls = burst_of(us)
+        one.burst = 1e-6 * us * one.calls
+        if one.calls == 1:
+            return
+
+
+def _find_pauses(
+    contenders: Mapping[str, Contender], device: AnyDevice, cool: bool
+) -> dict[str, float]:
+    """Return the seconds of pause before a sample of each contender.
+
+    A call longer than a burst gets a longer cooling pause, so that the share of work
+    stays as small.
+    """
+    if cool:
+        return {
+            name: PAUSE * max(1.0, one.burst / BURST)
+            for name, one in contenders.items()
+        }
+    spins = max((one.spins for one in contenders.values()), default=0.0)
+    return dict.fromkeys(contenders, max(REST, spins) if device.type == "cpu" else 0.0)
+
+
+def _sits_out(one: Contender, samples: Sequence[float]) -> bool:
+    """Return whether the contender was timed as often, or as long, as it may be."""
+    return len(samples) >= one.most or 1e-6 * one.calls * sum(samples) >= one.limit
