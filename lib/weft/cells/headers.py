@@ -16,9 +16,11 @@ without including them, as from nvcc's own headers.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ..base.errors import ArgumentError
+from ..csource.scanner import INCLUDE
 
 _texts: dict[str, str] = {}
 version = 0  # incremented by every change
@@ -52,22 +54,35 @@ def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
     folder: that of the source, if it is a file: headers included in quotes from there
     count as well.
     """
+
+    def read(bracket: str, name: str) -> str | None:
+        text = _texts.get(name)
+        if text is None and folder and bracket == '"':
+            text = _read_beside(folder, name)
+        return text
+
+    return follow_includes(source, read)
+
+
+def follow_includes(
+    source: str, read: Callable[[str, str], str | None]
+) -> dict[str, str]:
+    """Return the headers, by name, that `source` includes, directly or indirectly.
+
+    read: returns a header's text from its bracket, " or <, and its name; None: it does
+    not count
+    """
     found: dict[str, str] = {}
     todo = [source]
     while todo:
-        for bracket, name in _INCLUDE.findall(todo.pop()):
-            if name in found:
+        for match in INCLUDE.finditer(todo.pop()):
+            if match["name"] in found:
                 continue
-            text = _texts.get(name)
-            if text is None and folder and bracket == '"':
-                text = _read_beside(folder, name)
+            text = read(match["bracket"], match["name"])
             if text is not None:
-                found[name] = text
+                found[match["name"]] = text
                 todo.append(text)
     return found
-
-
-_INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
 
 
 def _read_beside(folder: Path, name: str) -> str | None:
@@ -84,7 +99,7 @@ NAME = "weft_prelude.h"
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
 # NVIDIA's C++ library defines the macros below in its own way.
-REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
+REDEFINES = ("cuda/", "cub/", "thrust/", "curand")
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..scanner import LAUNCH, NOT_CODE, RewriteError, ScannedText, function_depths
+from ..scanner import (
+    LAUNCH,
+    NOT_CODE,
+    RewriteError,
+    ScannedText,
+    find_body,
+    function_depths,
+)
 from .preprocess import MARKER
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
@@ -112,11 +119,11 @@ def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
     """List the bodies of device functions: start, end, "device" or "both"."""
     found = []
     for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
-        brace = text.body(match.end())
+        brace = find_body(text.code, match.end())
         if brace is not None:
             head = max(text.code.rfind(c, 0, match.start()) for c in ";{}")
             both = re.search(r"\b__host__\b", text.code[head + 1 : brace])
-            close = text.close(brace, "{", "}")
+            close = text.close(brace)
             found.append((brace, close, "both" if both else "device"))
     return found
 
@@ -135,7 +142,7 @@ def device_names(text: ScannedText) -> set[str]:
 def kind_of_code(text: ScannedText) -> Callable[[int], str]:
     """Return a function that maps an offset to "device", "host" or "" (neither)."""
     bodies = device_bodies(text)
-    inside = function_depths(text)
+    inside = function_depths(text.code)
 
     def kind(offset: int) -> str:
         for start, end, whose in bodies:
