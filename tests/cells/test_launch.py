@@ -51,7 +51,7 @@ def stand_in(tmp_path_factory):
     command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(path)]
     subprocess.run(command, input=STAND_IN, text=True, check=True)
     ffi = FFI()
-    ffi.cdef(device.LAUNCH)
+    ffi.cdef(device.PROTOTYPES)
     ffi.cdef("""
     struct config { unsigned grid[3], block[3], shared; uintptr_t stream;
                     uintptr_t attributes; unsigned count; };

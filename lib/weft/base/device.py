@@ -115,11 +115,8 @@ def current_gpu() -> int:
 @functools.cache
 def compute_capability(index: int) -> tuple[int, int]:
     """Return the compute capability of a GPU, e.g. (9, 0)."""
-    major, minor = (
-        _read_value("int *", "cuDeviceGetAttribute", attribute, _handle(index))
-        for attribute in (_MAJOR, _MINOR)
-    )
-    return major, minor
+    read = functools.partial(_read_value, "int *", "cuDeviceGetAttribute")
+    return read(_MAJOR, _handle(index)), read(_MINOR, _handle(index))
 
 
 def name(index: int) -> str:
@@ -182,8 +179,7 @@ class Event:
 
     def until(self, later: Event) -> float:
         """Return the milliseconds from here to another event; both must be complete."""
-        events = self._event, later._event
-        return _read_value("float *", "cuEventElapsedTime", *events)
+        return _read_value("float *", "cuEventElapsedTime", self._event, later._event)
 
 
 def torchs_cuda() -> Any:
@@ -196,14 +192,11 @@ def torchs_cuda() -> Any:
 
 # ---- the driver ------------------------------------------------------------------
 
-# The launch, with CUDA's C types as they are in registers; cells/gpu/launch.py builds
-# the configuration.
-LAUNCH = """
+# Handles are numbers, as they are in registers, so that a launch converts nothing;
+# cells/gpu/launch.py builds the configuration.
+PROTOTYPES = """
 int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
                      uintptr_t arguments, uintptr_t extra);
-"""
-# Handles are numbers, so that a launch converts nothing.
-_PROTOTYPES = """
 int cuInit(unsigned int flags);
 int cuDeviceGetCount(int *count);
 int cuDeviceGetName(char *name, int length, int device);
@@ -248,7 +241,7 @@ def driver_ffi() -> FFI:
     from cffi import FFI
 
     ffi = FFI()
-    ffi.cdef(LAUNCH + _PROTOTYPES)
+    ffi.cdef(PROTOTYPES)
     return ffi
 
 

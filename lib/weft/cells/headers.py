@@ -69,18 +69,16 @@ def follow_includes(
 ) -> dict[str, str]:
     """Return the headers, by name, that `source` includes, directly or indirectly.
 
-    read: returns a header's text from its bracket, " or <, and its name; None: it does
-    not count
+    read: returns the text of a header from its bracket, " or <, and its name, or None
     """
     found: dict[str, str] = {}
     todo = [source]
     while todo:
         for match in INCLUDE.finditer(todo.pop()):
-            if match["name"] in found:
-                continue
-            text = read(match["bracket"], match["name"])
+            name = match["name"]
+            text = None if name in found else read(match["bracket"], name)
             if text is not None:
-                found[match["name"]] = text
+                found[name] = text
                 todo.append(text)
     return found
 

@@ -15,17 +15,7 @@ from typing import Any
 
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
-from .scanner import (
-    DEFINE,
-    NOT_CODE,
-    SPECIFIER,
-    Function,
-    blank_comments,
-    blank_directives,
-    list_functions,
-    scope_at,
-    split_commas,
-)
+from . import scanner
 
 
 @dataclass(frozen=True)
@@ -105,12 +95,12 @@ def parse(source: str) -> list[Signature]:
 
     Declarations without a body and code under `#if 0` are omitted.
     """
-    code = blank_comments(source)
+    code = scanner.blank_comments(source)
     aliases = read_aliases(code)
-    code = blank_directives(code)
+    code = scanner.blank_directives(code)
     return [
         _parse_signature(source, code, function, aliases)
-        for function in list_functions(code, "__global__")
+        for function in scanner.list_functions(code, "__global__")
         if function.brace is not None and not function.is_specialised
     ]
 
@@ -124,27 +114,27 @@ QUALIFIERS = re.compile(
 
 
 def _parse_signature(
-    source: str, code: str, function: Function, aliases: dict[str, str]
+    source: str, code: str, function: scanner.Function, aliases: dict[str, str]
 ) -> Signature:
-    parts = split_commas(code, function.opening + 1, function.closing)
+    parts = scanner.split_commas(code, function.opening + 1, function.closing)
     params = [_parse_param(code[a:b], source[a:b], aliases) for a, b in parts]
     start = max(code.rfind(c, 0, function.start) for c in ";}") + 1
     before = code[start : function.start]
-    words = SPECIFIER.sub(" ", code[start : function.name_at]).split()
+    words = scanner.SPECIFIER.sub(" ", code[start : function.name_at]).split()
     dropped = {"static", "inline", "extern", ">"}
     return Signature(
         function.name,
         tuple(p for p in params if p),
         _parse_template(before),
         source.count("\n", 0, function.start) + 1,
-        scope_at(code, function.start) or "",
+        scanner.scope_at(code, function.start) or "",
         words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
     )
 
 
 def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
     code = code.split("=")[0].strip()
-    text = " ".join(NOT_CODE.sub(" ", raw).split("=")[0].split())
+    text = " ".join(scanner.NOT_CODE.sub(" ", raw).split("=")[0].split())
     if code in ("", "void"):
         return None
     code = re.sub(r"\b__align__\s*\([^)]*\)|\[\[.*?\]\]", " ", code)
@@ -211,7 +201,7 @@ def _parse_template(before: str) -> tuple[TemplateParam, ...]:
     opening = found.end() - 1
     closing = before.rfind(">")
     params = []
-    for start, end in split_commas(before, opening + 1, closing):
+    for start, end in scanner.split_commas(before, opening + 1, closing):
         declared, _, default = before[start:end].partition("=")
         words = declared.replace("...", " ... ").split()
         if not words:
@@ -231,7 +221,7 @@ def read_aliases(code: str) -> dict[str, str]:
         found[match[1]] = match[2]
     for match in re.finditer(rf"\btypedef\s+{kind}\s*\b(\w+)\s*;", code):
         found[match[2]] = match[1]
-    for match in DEFINE.finditer(code):
+    for match in scanner.DEFINE.finditer(code):
         if set(match["value"].replace("*", " ").split()) <= _WORDS:
             found[match["name"]] = match["value"]
     for match in re.finditer(

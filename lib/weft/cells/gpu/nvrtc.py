@@ -167,8 +167,7 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s of
         # parsing instead of 0.05.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
-    included = [match["name"] for match in scanner.INCLUDE.finditer(source)]
-    if any(name.startswith(REDEFINES) for name in included):
+    if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
     return [*options, *given, *(f"-I{path}" for path in include_folders())]
 
