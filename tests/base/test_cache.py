@@ -1,5 +1,7 @@
 """The cache holds code, so only what this user alone could write is loaded from it."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -131,3 +133,27 @@ def test_ctrl_c_waits_for_what_must_not_be_torn():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("to its end")
     assert done and signal.getsignal(signal.SIGINT) is held
+
+
+@pytest.mark.parametrize("name", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
+def test_a_file_system_without_locks_has_none(name, tmp_path, monkeypatch):
+    def refuse(*given):
+        raise OSError(getattr(errno, name), name)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for _ in range(2):
+        with store.lock_file(tmp_path / "lock", 60):
+            pass
+
+
+def test_a_lock_is_waited_for_and_then_done_without(tmp_path):
+    said = []
+    path = tmp_path / "lock"
+    again = store.lock_file(path, 1.1, lambda: said.append("waiting"))
+    with store.lock_file(path, 60), again:
+        assert said == ["waiting"]
+
+
+def test_a_lock_that_cannot_be_made_is_an_error(tmp_path):
+    with pytest.raises(IsADirectoryError), store.lock_file(tmp_path, 1):
+        pass

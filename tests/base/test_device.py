@@ -20,8 +20,9 @@ SOURCE = Path(__file__).with_name("fake_driver.c")
 
 
 def forget() -> None:
-    for kept in (devices._load_driver, devices._handle, devices._primary_context):
+    for kept in (devices.open_driver, devices._load_driver, devices._handle):
         kept.cache_clear()
+    devices._primary_context.cache_clear()
     devices.compute_capability.cache_clear()
 
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from cffi import FFI
 
+from weft.base import device
 from weft.base.errors import ArgumentError, DeviceLost
 from weft.cells import arguments
-from weft.cells.gpu import driver, launch
+from weft.cells.gpu import launch
 from weft.csource import signature
 from weft.toolchain import native
 
@@ -50,7 +51,7 @@ def stand_in(tmp_path_factory):
     command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(path)]
     subprocess.run(command, input=STAND_IN, text=True, check=True)
     ffi = FFI()
-    ffi.cdef(driver.LAUNCH)
+    ffi.cdef(device.PROTOTYPES)
     ffi.cdef("""
     struct config { unsigned grid[3], block[3], shared; uintptr_t stream;
                     uintptr_t attributes; unsigned count; };

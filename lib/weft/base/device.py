@@ -4,8 +4,8 @@ Importing PyTorch takes seconds, and training with our kernels does not need it.
 PyTorch is loaded and uses the GPU, its current stream and device apply. Otherwise the
 default stream and the driver's current device do.
 
-libcuda exists wherever a kernel can run. Its functions are the same in CUDA 12 and 13:
-https://docs.nvidia.com/cuda/cuda-driver-api/
+libcuda exists wherever a kernel can run, and only this module binds it. Its functions
+are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .errors import KernelError
+
+if TYPE_CHECKING:
+    from cffi import FFI
 
 
 def cpu_name() -> str:
@@ -93,9 +96,7 @@ def count() -> int:
     """Count the GPUs; return 0 without a driver."""
     if _load_driver() is None:
         return 0
-    found = ctypes.c_int()
-    _call("cuDeviceGetCount", ctypes.byref(found))
-    return found.value
+    return _read_value("int *", "cuDeviceGetCount")
 
 
 def current_gpu() -> int:
@@ -105,29 +106,24 @@ def current_gpu() -> int:
     # compute-sanitizer reports any call that the driver refuses, so check first.
     if _load_driver() is None or _current_context() is None:
         return 0  # no context yet: CUDA's first call takes the first GPU
-    handle = ctypes.c_int()
-    if _load_driver().cuCtxGetDevice(ctypes.byref(handle)):
+    handle = driver_ffi().new("int *")
+    if _load_driver().cuCtxGetDevice(handle):
         return 0
-    return next(index for index in range(count()) if _handle(index) == handle.value)
+    return next(index for index in range(count()) if _handle(index) == handle[0])
 
 
 @functools.cache
 def compute_capability(index: int) -> tuple[int, int]:
     """Return the compute capability of a GPU, e.g. (9, 0)."""
-    found = ctypes.c_int()
-    both = []
-    for attribute in (_MAJOR, _MINOR):
-        handle = _handle(index)
-        _call("cuDeviceGetAttribute", ctypes.byref(found), attribute, handle)
-        both.append(found.value)
-    return both[0], both[1]
+    read = functools.partial(_read_value, "int *", "cuDeviceGetAttribute")
+    return read(_MAJOR, _handle(index)), read(_MINOR, _handle(index))
 
 
 def name(index: int) -> str:
     """Return the name of a GPU, e.g. "NVIDIA H200"."""
-    text = ctypes.create_string_buffer(256)
+    text = driver_ffi().new("char[]", 256)
     _call("cuDeviceGetName", text, len(text), _handle(index))
-    return text.value.decode()
+    return driver_ffi().string(text).decode()
 
 
 def current_stream(index: int) -> int:
@@ -151,7 +147,7 @@ def made_current(index: int) -> Iterator[None]:
             yield
         return
     mine, before = _primary_context(index), _current_context()
-    _load_driver().cuCtxSetCurrent(ctypes.c_void_p(mine))
+    _load_driver().cuCtxSetCurrent(mine)
     try:
         yield
     finally:
@@ -159,15 +155,15 @@ def made_current(index: int) -> Iterator[None]:
         # imported inside, may have made that call and relies on its context.
         if before is None and (index == 0 or torchs_cuda()):
             before = _primary_context(0)
-        _load_driver().cuCtxSetCurrent(ctypes.c_void_p(before))
+        _load_driver().cuCtxSetCurrent(before or 0)
 
 
 class Event:
     """A point on a stream of the current GPU, for timing."""
 
     def __init__(self) -> None:
-        self._event = ctypes.c_void_p()
-        _call("cuEventCreate", ctypes.byref(self._event), 0)
+        self._event = 0
+        self._event = _read_value("uintptr_t *", "cuEventCreate", 0)
 
     def __del__(self) -> None:
         if self._event:
@@ -175,7 +171,7 @@ class Event:
 
     def record(self, stream: int) -> None:
         """Record the event on the stream."""
-        _call("cuEventRecord", self._event, ctypes.c_void_p(stream))
+        _call("cuEventRecord", self._event, stream)
 
     def synchronize(self) -> None:
         """Wait until the stream has reached the event."""
@@ -183,9 +179,7 @@ class Event:
 
     def until(self, later: Event) -> float:
         """Return the milliseconds from here to another event; both must be complete."""
-        found = ctypes.c_float()
-        _call("cuEventElapsedTime", ctypes.byref(found), self._event, later._event)
-        return found.value
+        return _read_value("float *", "cuEventElapsedTime", self._event, later._event)
 
 
 def torchs_cuda() -> Any:
@@ -198,45 +192,103 @@ def torchs_cuda() -> Any:
 
 # ---- the driver ------------------------------------------------------------------
 
+# Handles are numbers, as they are in registers, so that a launch converts nothing;
+# cells/gpu/launch.py builds the configuration.
+PROTOTYPES = """
+int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
+                     uintptr_t arguments, uintptr_t extra);
+int cuInit(unsigned int flags);
+int cuDeviceGetCount(int *count);
+int cuDeviceGetName(char *name, int length, int device);
+int cuCtxGetDevice(int *device);
+int cuEventCreate(uintptr_t *event, unsigned int flags);
+int cuEventRecord(uintptr_t event, uintptr_t stream);
+int cuEventSynchronize(uintptr_t event);
+int cuEventElapsedTime(float *milliseconds, uintptr_t start, uintptr_t end);
+int cuEventDestroy_v2(uintptr_t event);
+int cuGetErrorName(int error, const char **text);
+int cuGetErrorString(int error, const char **text);
+int cuDriverGetVersion(int *version);
+int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
+int cuCtxGetCurrent(uintptr_t *context);
+int cuCtxSetCurrent(uintptr_t context);
+int cuCtxSynchronize(void);
+int cuCtxGetLimit(size_t *value, int limit);
+int cuCtxSetLimit(int limit, size_t value);
+int cuStreamSynchronize(uintptr_t stream);
+int cuModuleLoadData(uintptr_t *module, const void *image);
+int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
+int cuModuleGetGlobal_v2(uintptr_t *address, size_t *size, uintptr_t module,
+                         const char *name);
+int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
+int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
+int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
+int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
+int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t *size);
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, uintptr_t function,
+                                                int threads, size_t shared);
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
+                                     void *shared_of_block, size_t shared, int limit);
+"""
+
 
 @functools.cache
-def _load_driver() -> ctypes.CDLL | None:
-    """Return libcuda, ready to be called; None without a driver or a GPU."""
+def driver_ffi() -> FFI:
+    """Return the cffi interface that declares the functions of libcuda."""
+    # Imported lazily: cffi's parser takes 60 ms to load.
+    from cffi import FFI
+
+    ffi = FFI()
+    ffi.cdef(PROTOTYPES)
+    return ffi
+
+
+@functools.cache
+def open_driver() -> Any:
+    """Return libcuda, which may not be initialised; None without a driver."""
     try:
-        driver = ctypes.CDLL(DRIVER)
+        ctypes.CDLL(DRIVER)  # cffi would run gcc to look for a missing library
     except OSError:
         return None
-    return driver if driver.cuInit(0) == 0 else None
+    return driver_ffi().dlopen(DRIVER)
+
+
+@functools.cache
+def _load_driver() -> Any:
+    """Return libcuda, ready to be called; None without a driver or a GPU."""
+    driver = open_driver()
+    return driver if driver is not None and driver.cuInit(0) == 0 else None
 
 
 def _call(function: str, *args: Any) -> None:
     driver = _load_driver()
     if driver is None:
-        _fail("no CUDA GPU here")
+        raise KernelError("no CUDA GPU here")
     if status := getattr(driver, function)(*args):
-        text = ctypes.c_char_p()
-        driver.cuGetErrorString(status, ctypes.byref(text))
-        said = text.value.decode() if text.value else "unknown"
-        _fail(f"{function}: CUDA error {status}, {said}")
+        text = driver_ffi().new("const char **")
+        driver.cuGetErrorString(status, text)
+        said = driver_ffi().string(text[0]).decode() if text[0] else "unknown"
+        raise KernelError(f"{function}: CUDA error {status}, {said}")
 
 
-def _fail(message: str) -> NoReturn:
-    raise KernelError(message)
+def _read_value(kind: str, function: str, *args: Any) -> Any:
+    """Return the value that a function writes through its first argument, a `kind`."""
+    found = driver_ffi().new(kind)
+    _call(function, found, *args)
+    return found[0]
 
 
 @functools.cache
 def _handle(index: int) -> int:
-    found = ctypes.c_int()
-    _call("cuDeviceGet", ctypes.byref(found), index)
-    return found.value
+    return _read_value("int *", "cuDeviceGet", index)
 
 
 @functools.cache
-def _primary_context(index: int) -> int | None:
+def _primary_context(index: int) -> int:
     """Return the context of a GPU that CUDA's runtime uses; it is never released."""
-    found = ctypes.c_void_p()
-    _call("cuDevicePrimaryCtxRetain", ctypes.byref(found), _handle(index))
-    return found.value
+    return _read_value("uintptr_t *", "cuDevicePrimaryCtxRetain", _handle(index))
 
 
 def _current_context() -> int | None:
@@ -245,6 +297,6 @@ def _current_context() -> int | None:
     Neither this function nor made_current() checks the status. It may be an earlier
     kernel's failure, which the next library call reports.
     """
-    found = ctypes.c_void_p()
-    _load_driver().cuCtxGetCurrent(ctypes.byref(found))
-    return found.value
+    found = driver_ffi().new("uintptr_t *")
+    _load_driver().cuCtxGetCurrent(found)
+    return found[0] or None

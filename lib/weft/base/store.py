@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import errno
 import functools
 import itertools
 import json
@@ -129,31 +130,33 @@ def lock_file(
 ) -> Iterator[None]:
     """Hold a lock file in the block; wait for it for at most `seconds`.
 
-    The lock of a killed process is released. Where a file system has no locks, the
-    block runs without one. say_waiting: called once after waiting for a second.
+    The lock of a killed process is released. Where a file system has no locks, or the
+    time is up, the block runs without one. say_waiting: called once after a second.
     """
+    import filelock  # not at the top, since it takes 30 ms
+
+    # Marker files in place of missing locks would outlive a killed process.
+    held = filelock.FileLock(lock, fallback_to_soft=False)
     try:
-        import fcntl
-    except ImportError:  # on Windows
+        try:
+            held.acquire(min(seconds, 1.0), poll_interval=0.005)
+        except filelock.Timeout:
+            if say_waiting:
+                say_waiting()
+            held.acquire(max(seconds - 1.0, 0.0), poll_interval=0.05)
+    except filelock.Timeout:
+        pass
+    except (OSError, NotImplementedError) as error:
+        if getattr(error, "errno", errno.ENOSYS) not in _NO_LOCKS:
+            raise
+    try:
         yield
-        return
-    with open(lock, "a") as file:
-        begun = time.monotonic()
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                waited = time.monotonic() - begun
-                if waited > seconds:
-                    break
-                if waited > 1 and say_waiting:
-                    say_waiting()
-                    say_waiting = None
-                time.sleep(0.005 if waited < 1 else 0.05)
-            except OSError:
-                break
-        yield  # closing the file releases the lock
+    finally:
+        held.release()
+
+
+# Errors of flock() on file systems without locks. NotImplementedError is ENOSYS.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def _find_cure(path: Path) -> str:

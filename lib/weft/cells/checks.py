@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..csource import signature
+from ..csource import scanner
 from ..csource.diagnostics import Diagnostic
 from ..csource.signature import Signature
 
@@ -32,7 +32,7 @@ _HOST_HEADERS = {
 
 def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
     """Return the errors in the cell; [] if there are none."""
-    code = signature.blank_comments(source)
+    code = scanner.blank_comments(source)
     found = [
         *_check_host_calls(source, code),
         *_check_kernels(code, kernels),
@@ -50,7 +50,7 @@ def find_doubles(source: str) -> list[Diagnostic]:
     If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
     on most GPUs.
     """
-    code = signature.blank_comments(source)
+    code = scanner.blank_comments(source)
     if re.search(r"\bdouble\b|\bT\b", code):
         return []
     number = r"(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])"
@@ -73,13 +73,15 @@ def _make_diagnostic(
 
 def _no_kernel(code: str) -> Diagnostic:
     """Report a missing kernel; a misspelled __global__ may be the cause."""
-    text = "there is no kernel in this cell: __global__ void name(...)"
+    none = "there is no kernel in this cell"
+    text = f"{none}: __global__ void name(...)"
     for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
         if match.group() != "__global__":
             return _make_diagnostic(code, match.start(), f"{text}, not {match.group()}")
-    if match := re.search(r"^[ \t]*#[ \t]*define\b.*\b__global__\b", code, re.M):
-        text = "there is no kernel in this cell: write __global__ out, not in a macro"
-        return _make_diagnostic(code, match.start(), text)
+    for match in scanner.DIRECTIVE.finditer(code):
+        if match[1] == "define" and re.search(r"\b__global__\b", match[2]):
+            text = f"{none}: write __global__ out, not in a macro"
+            return _make_diagnostic(code, match.start(), text)
     return _make_diagnostic(code, 0, text)
 
 
@@ -124,7 +126,7 @@ _DECLARED = re.compile(
 def _check_variables(code: str) -> Iterator[Diagnostic]:
     """Report global host variables that a kernel uses, since g++ accepts them."""
     bodies = [body for _, _, body in _list_functions(code)]
-    for head, at in _list_statements(code):
+    for head, at, _ in scanner.list_outermost(code):
         found = _DECLARED.match(head.strip())
         if not found or not any(re.search(rf"\b{found['name']}\b", b) for b in bodies):
             continue
@@ -164,12 +166,13 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
             f"{match.group()}() belongs to the host, and a cell is all device code: "
             f"make arrays in Python and pass them; {_RUNS}",
         )
-    for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", source, re.M):
-        if match[1] in _HOST_HEADERS and code[match.start() : match.end()].strip():
+    for match in scanner.INCLUDE.finditer(source):
+        name, is_code = match["name"], code[match.start() : match.end()].strip()
+        if match["bracket"] == "<" and name in _HOST_HEADERS and is_code:
             yield _make_diagnostic(
                 code,
                 match.start(),
-                f"<{match[1]}> is the host's: kernels do without it (printf, math and "
+                f"<{name}> is the host's: kernels do without it (printf, math and "
                 f"fixed-width integers need no #include)",
             )
     if match := _HOST_NAMES.search(code):
@@ -216,7 +219,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
     """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
     brace = code.find("{", start)
-    body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
+    body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
     if match:
         yield _make_diagnostic(
@@ -239,10 +242,10 @@ def _without_nested(body: str) -> str:
     """Return a function's body with lambdas' and local classes' bodies blanked out."""
     at = 0
     while match := _NESTED.search(body, at):
-        at, end = match.end(), signature.close(body, match.end() - 1)
+        at, end = match.end(), scanner.find_close(body, match.end() - 1)
         if end < 0:
             break
-        body = body[:at] + re.sub(r"[^\n]", " ", body[at:end]) + body[end:]
+        body = body[:at] + scanner.fill(body[at:end]) + body[end:]
         at = end
     return body
 
@@ -278,45 +281,12 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield (text before the body, its offset, body) of functions outside classes."""
-    for head, start, body in _list_outermost(code):
+    """Yield the functions outside any class: the text before the body, the body's
+    offset, and the body."""
+    for head, start, body in scanner.list_outermost(code):
         if (
             body
             and "(" in head
             and not re.search(r"\b(?:struct|class|enum|union)\s+\w+\s*$", head)
         ):
             yield head, start, body
-
-
-def _list_statements(code: str) -> Iterator[tuple[str, int]]:
-    """Yield each text outside functions and classes up to ; or {, and its offset."""
-    for head, start, _ in _list_outermost(code):
-        yield head, start
-
-
-def _list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield (text up to ; or {, its offset, text inside the {}) at namespace scope."""
-    code = re.sub(
-        r"^[ \t]*#(?:\\\n|[^\n])*",
-        lambda m: re.sub(r"[^\n]", " ", m[0]),
-        code,
-        flags=re.M,
-    )
-    start = 0
-    for match in re.finditer(r"[{};]", code):
-        at = match.start()
-        if at < start:
-            continue
-        head = code[start:at]
-        if match.group() != "{":
-            yield head, start, ""
-            start = at + 1
-            continue
-        if re.search(r"\bnamespace\b[^()]*$|\bextern\s*$", head):
-            start = at + 1
-            continue
-        end = signature.close(code, at)
-        if end < 0:
-            return
-        yield head, start, code[at : end + 1]
-        start = end + 1

@@ -16,9 +16,11 @@ headers without including them, as under nvcc.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ..base.errors import ArgumentError
+from ..csource.scanner import INCLUDE
 
 _texts: dict[str, str] = {}
 version = 0  # incremented by every change
@@ -52,22 +54,33 @@ def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
     folder: folder of the source's file, if there is one; headers included in quotes are
         also searched for in it.
     """
+
+    def read(bracket: str, name: str) -> str | None:
+        text = _texts.get(name)
+        if text is None and folder and bracket == '"':
+            text = _read_beside(folder, name)
+        return text
+
+    return follow_includes(source, read)
+
+
+def follow_includes(
+    source: str, read: Callable[[str, str], str | None]
+) -> dict[str, str]:
+    """Return the headers, by name, that `source` includes, directly or indirectly.
+
+    read: returns the text of a header from its bracket, " or <, and its name, or None
+    """
     found: dict[str, str] = {}
     todo = [source]
     while todo:
-        for bracket, name in _INCLUDE.findall(todo.pop()):
-            if name in found:
-                continue
-            text = _texts.get(name)
-            if text is None and folder and bracket == '"':
-                text = _read_beside(folder, name)
+        for match in INCLUDE.finditer(todo.pop()):
+            name = match["name"]
+            text = None if name in found else read(match["bracket"], name)
             if text is not None:
                 found[name] = text
                 todo.append(text)
     return found
-
-
-_INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
 
 
 def _read_beside(folder: Path, name: str) -> str | None:
@@ -83,8 +96,8 @@ NAME = "weft_prelude.h"
 # Sources without these names do not need <cuda/atomic> in cooperative_groups.h.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# NVIDIA's C++ library defines some of the macros below differently.
-REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
+# NVIDIA's C++ library defines the macros below in its own way.
+REDEFINES = ("cuda/", "cub/", "thrust/", "curand")
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},

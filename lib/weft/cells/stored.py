@@ -21,6 +21,7 @@ from ..base.errors import ArgumentError
 from ..base.paths import COMMON
 from ..csource import diagnostics
 from ..csource.diagnostics import CompileError, Diagnostic
+from ..csource.scanner import INCLUDE
 from ..toolchain import build, keys
 from .gpu import nvrtc
 from .gpu.nvrtc import CompiledProgram, Usage
@@ -135,9 +136,9 @@ def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
     todo = [(source, [Path(folder) for folder in folders])]
     while todo:
         text, where = todo.pop()
-        for name in re.findall(r'^[ \t]*#[ \t]*include\s*["<]([^">]+)', text, re.M):
+        for match in INCLUDE.finditer(text):
             for folder in where:
-                path = folder / name
+                path = folder / match["name"]
                 if path.is_file() and path not in found:
                     found.append(path)
                     text = path.read_text(errors="replace")

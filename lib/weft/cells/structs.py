@@ -2,9 +2,9 @@
 
 StructLayout has the offsets of a struct's members, and which of them are addresses.
 
-Like signature.py, this module reads declarations only, not all of C++. A struct with an
-unsupported part (a base, a union, bit fields, an array of unknown length) has no
-layout. Python must then pass it as bytes, whose number the compilers' sizes determine.
+Like scanner.py, this reads declarations and not C++. A struct with an unsupported
+part (a base, a union, bit fields, an array of unknown length) has no layout, and is
+then passed from Python as bytes. The compilers' sizes decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..csource import signature
+from ..csource import scanner, signature
 from ..csource.signature import Param
 
 
@@ -251,15 +251,15 @@ def find_layout(source: str, kind: str) -> StructLayout | None:
 
 @functools.lru_cache(64)
 def list_layouts(source: str) -> dict[str, StructLayout]:
-    """Return the structs of a source (a cell and its headers) by name."""
-    code = signature.blank_comments(source)
+    """Return the structs of a source (a cell and its headers) by their names."""
+    code = scanner.blank_comments(source)
     known: dict[str, StructLayout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
         return known
     aliases, numbers = signature.read_aliases(code), list_constants(code)
     for match in _STRUCT.finditer(code):
         opening = match.end() - 1
-        closing = signature.close(code, opening)
+        closing = scanner.find_close(code, opening)
         before = code[: match.start()].rstrip()
         after = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
         if closing < 0 or before.endswith(">") or not after:
@@ -374,9 +374,9 @@ def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
             yield _UNKNOWN
             continue
         text = signature.QUALIFIERS.sub(" ", text)
-        parts = re.split(r",(?![^\[{(]*[\]})])", text)
         base = ""
-        for i, part in enumerate(parts):
+        for i, (start, end) in enumerate(scanner.split_commas(text, 0, len(text))):
+            part = text[start:end]
             part = re.sub(r"=.*|\{.*", "", part, flags=re.S).strip()
             found = _DECLARATOR.fullmatch(part)
             if not found or (i and found[1].strip()):
@@ -391,7 +391,7 @@ def _split_statements(body: str) -> Iterator[str]:
     start = at = 0
     while at < len(body):
         if body[at] == "{":
-            closing = signature.close(body, at)
+            closing = scanner.find_close(body, at)
             if closing < 0:
                 return
             if _METHOD.search(body[start:at]):
@@ -410,12 +410,11 @@ def _split_statements(body: str) -> Iterator[str]:
 def list_constants(code: str) -> dict[str, int]:
     """Return the named integers and their values, from #define, const and enum."""
     found: dict[str, int] = {}
-    define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
-    const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<n>\w+)\s*=(?P<v>[^;,]+);"
-    for pattern in (define, const):
-        for match in re.finditer(pattern, code, re.M):
-            if (value := numbers_of(match["v"], found)) is not None:
-                found[match["n"]] = value
+    const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<name>\w+)\s*=(?P<value>[^;,]+);"
+    for pattern in (scanner.DEFINE, re.compile(const)):
+        for match in pattern.finditer(code):
+            if (value := numbers_of(match["value"], found)) is not None:
+                found[match["name"]] = value
     for match in re.finditer(r"\benum\b[^{;]*\{([^}]*)\}", code):
         following = 0
         for item in match[1].split(","):

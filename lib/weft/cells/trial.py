@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..base.errors import KernelError, KernelFault
-from ..csource import signature
+from ..csource import scanner
 from ..report.text import how_many
 from ..timing import time_call
 from . import output
@@ -51,7 +51,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     hosts = _to_host(args, bound)
     compiled = kernel.module.compiled_for("cpu", kernel.expression, checked=True)
     rounding = 0.0
-    if re.search(r"\batomic\w+\s*\(", signature.blank_comments(kernel.module.source)):
+    if re.search(r"\batomic\w+\s*\(", scanner.blank_comments(kernel.module.source)):
         rounding = ATOMIC_ROUNDING
     results, counts = {}, []
     for name, order in ORDERS.items():

@@ -21,7 +21,7 @@ import torch
 
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
-from ..csource import signature
+from ..csource import scanner, signature
 from ..csource.signature import Param
 from . import structs
 from .arguments import Binder
@@ -221,11 +221,7 @@ def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
 # ---- reading declarations ------------------------------------------------------
 
 _QUALIFIER = re.compile(r"\b__(?:device|constant|managed)__\b")
-_SPACE = re.compile(
-    r"(?:\b(?P<known>namespace\s*[\w:]*|extern)\s*)?(?P<open>\{)|(?P<close>\})"
-)
 _NO_TYPE = re.compile(r"\b(?:static|inline|thread_local|constexpr|const)\b")
-_ALIGNMENT = re.compile(r"\balignas\s*\([^)]*\)")
 _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typedef)\b")
 
 
@@ -255,20 +251,19 @@ def _define_lines(flags: Sequence[str]) -> Iterator[str]:
 
 
 def _list_variables(source: str, whole: str) -> Iterator[Variable]:
-    code = signature.DIRECTIVE.sub(
-        signature.fill_spaces, signature.blank_comments(source)
-    )
-    aliases = signature.read_aliases(signature.blank_comments(whole))
-    numbers = structs.list_constants(signature.blank_comments(whole))
+    code = scanner.blank_directives(scanner.blank_comments(source))
+    aliases = signature.read_aliases(scanner.blank_comments(whole))
+    numbers = structs.list_constants(scanner.blank_comments(whole))
     seen = set()
     for match in _QUALIFIER.finditer(code):
         start = max(code.rfind(c, 0, match.start()) for c in ";{}") + 1
-        scope = _scope_at(code, start)
+        scope = scanner.scope_at(code, start)
         if start in seen or scope is None:
             continue
         seen.add(start)
-        text = _ALIGNMENT.sub(" ", code[start : _end(code, match.end())])
-        text = signature.ATTRIBUTE.sub(" ", text)
+        end = scanner.find_outside(code, match.end(), ";") + 1
+        text = scanner.ATTRIBUTE.sub(" ", code[start:end])
+        text = scanner.SPECIFIER.sub(" ", text)
         head = text.split("=")[0].split("{")[0]
         if "(" in head or _NOT_OURS.search(code[start : match.end()] + head):
             continue
@@ -286,37 +281,7 @@ def _list_variables(source: str, whole: str) -> Iterator[Variable]:
             yield Variable(param, scope, extents, const, whole)
 
 
-def _end(code: str, at: int) -> int:
-    """Return the offset after the semicolon that ends a declaration."""
-    while at < len(code) and code[at] != ";":
-        if code[at] in "{([":
-            closing = signature.close(code, at)
-            if closing < 0:
-                return len(code)
-            at = closing
-        at += 1
-    return at + 1
-
-
-def _scope_at(code: str, end: int) -> str | None:
-    """Return the namespaces around an offset, as `outer::`; None in any other scope."""
-    around: list[str | None] = []
-    for match in _SPACE.finditer(code, 0, end):
-        if match["close"]:
-            if around:
-                around.pop()
-            continue
-        known = match["known"]
-        if known is None:
-            around.append(None)
-        else:
-            around.append(known.removeprefix("namespace").strip().replace("extern", ""))
-    if None in around:
-        return None
-    return "".join(f"{name}::" for name in around if name)
-
-
-# ---- the variables of a cell -----------------------------------------------------
+# ---- of a cell -------------------------------------------------------------------
 
 
 class VariableState:

@@ -24,7 +24,7 @@ from ..base.errors import ArgumentError, KernelError
 from ..cells.cpu.launch import open_runtime
 from ..cells.module import select_only_kernel
 from ..cells.structs import find_scalar
-from ..csource import signature
+from ..csource import scanner
 from ..pykernel.language import PythonKernel, plain_function, source_of, value_of
 from ..pykernel.sim import sim
 from .cases import LaunchShape, count_dimensions
@@ -196,7 +196,7 @@ class CellRunner(Runner):
             )
         kernel.module.refresh()
         names = [p.name for p in kernel.params]
-        body = signature.find_body(kernel.module.source, kernel.signature.name) or ""
+        body = scanner.read_body(kernel.module.source, kernel.signature.name) or ""
         super().__init__(kernel.__name__, names, body)
         self.ready, self.device = kernel, device
         self.orders = ORDERS if device is None else ("",)

@@ -146,13 +146,13 @@ def _examine_watch_build() -> list[Examination]:
     return [Examination(name, "does not see a kernel that writes past its array", cure)]
 
 
-_NEEDED = {"torch", "numpy", "cffi", "platformdirs", "matplotlib", "tqdm"}
+_NEEDED = {"torch", "numpy", "cffi", "platformdirs", "filelock", "matplotlib", "tqdm"}
 
 
 def _examine_packages() -> list[Examination]:
     findings = []
     for name in ("torch", "numpy", "numba", "cffi", "matplotlib", "tqdm",
-                 "platformdirs", "jupyterlab", "anywidget"):  # fmt: skip
+                 "platformdirs", "filelock", "jupyterlab", "anywidget"):  # fmt: skip
         try:
             findings.append(Examination(name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..base.errors import BuildError
+from . import scanner
 from .rewriter.preprocess import original_column
 
 _CUDA = [
@@ -107,7 +108,8 @@ def _unknown_name(message: str, line: str, source: str) -> str:
         return _HOST
     if name in _HEADERS:
         return f"#include <{_HEADERS[name]}> declares it"
-    if re.search(rf"\b__(device|global)__[^;{{]*\b{name}\s*\(", source):
+    functions = scanner.list_functions(scanner.blank_comments(source), scanner.DEVICE)
+    if name in {function.name for function in functions}:
         return f"{name} stands further down: C wants it before its first use"
     if "did you mean" in message:
         return (
@@ -198,7 +200,7 @@ def _hint_types(message: str, line: str, source: str) -> str:
 
 
 def _hint_syntax(message: str, line: str, source: str) -> str:
-    code = re.sub(r'"(?:\\.|[^"\\])*"|//.*', "", line)
+    code = scanner.blank_comments(line)
     for opening, closing in ("()", "[]"):
         if "expected" in message and code.count(opening) != code.count(closing):
             what = f"the {opening} and {closing} of this line"

@@ -1,10 +1,16 @@
-"""Scan CUDA C as text: find the code, and match its brackets."""
+"""Scan CUDA C as text: find its code, brackets, scopes, functions and directives.
+
+This is the only reader of CUDA C. The functions take `code`, a text whose comments and
+strings are blank, and return offsets into it. They read declarations rather than all of
+C++, and leave the rest to the compiler.
+"""
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from .rewriter import preprocess
 
@@ -23,10 +29,18 @@ NOT_CODE = re.compile(
     """,
     re.S | re.X,
 )
-DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)", re.M)
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)
+INCLUDE = re.compile(
+    r"""^[ \t]*\#[ \t]*include[ \t]*(?P<bracket>[<"])(?P<name>[^>"\n]+)""", re.M | re.X
+)
+DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<value>\S[^\n]*?)[ \t]*$", re.M
+)
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
+# A word such as __global__ or __launch_bounds__(256), which is not part of a type.
+SPECIFIER = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
 _IF_NVCC = re.compile(rf"\s*(?:defined\s*\(?\s*)?{_NVCC_ONLY}\s*\)?\s*")
@@ -43,7 +57,7 @@ class ScannedText:
     def __init__(self, raw: str, path: str) -> None:
         self.raw = raw
         self.path = path
-        self.code = _blank_nvcc_only(NOT_CODE.sub(_blank_out, raw))
+        self.code = _blank_skipped(_blank_out(NOT_CODE, raw, BLANK), BLANK)
         self._lines = [m.start() for m in re.finditer("\n", raw)]
 
     def error(self, offset: int, message: str) -> RewriteError:
@@ -52,50 +66,19 @@ class ScannedText:
         path, line = preprocess.find_position(self.raw, offset) or (path, line)
         return RewriteError(f"{path}:{line}: {message}")
 
-    def close(self, start: int, opening: str, closing: str) -> int:
+    def close(self, start: int) -> int:
         """Return the offset of the bracket that closes the one at `start`."""
-        depth = 0
-        brackets = re.compile(f"[{re.escape(opening + closing)}]")
-        for match in brackets.finditer(self.code, start):
-            depth += 1 if match.group() == opening else -1
-            if depth == 0:
-                return match.start()
-        raise self.error(start, f"this '{opening}' is never closed")
+        end = find_close(self.code, start)
+        if end < 0:
+            raise self.error(start, f"this '{self.code[start]}' is never closed")
+        return end
 
-    def open(self, end: int, opening: str, closing: str) -> int:
-        """Return the offset of the bracket that the one at `end` closes.
-
-        Between < and >, brackets within parentheses do not count: k<(a > b)>.
-        """
-        depth, i = 0, end
-        while i >= 0:
-            c = self.code[i]
-            if c == closing:
-                depth += 1
-            elif c == opening:
-                depth -= 1
-                if depth == 0:
-                    return i
-            elif c == ")" and closing == ">":
-                i = self.open(i, "(", ")")
-            i -= 1
-        raise self.error(end, f"nothing opens this '{closing}'")
-
-    def body(self, start: int) -> int | None:
-        """Return the { of the function declared at `start`; None if it has no body."""
-        depth = 0
-        for match in re.compile(r"[(){};=]").finditer(self.code, start):
-            c = match.group()
-            depth += (c == "(") - (c == ")")
-            if depth == 0 and c == "{":
-                return match.start()
-            if c == "=" and re.search(
-                r"operator\W*$", self.code[start : match.start()]
-            ):
-                continue
-            if depth < 0 or (depth == 0 and c in ";=}"):
-                return None
-        return None
+    def open(self, end: int) -> int:
+        """Return the offset of the bracket that the one at `end` closes."""
+        start = find_open(self.code, end)
+        if start < 0:
+            raise self.error(end, f"nothing opens this '{self.code[end]}'")
+        return start
 
     def skip_back(self, i: int) -> int:
         """Return the offset after the last code before `i`."""
@@ -112,22 +95,45 @@ class ScannedText:
         return i
 
 
-def _blank_out(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", BLANK, match.group())
+# ---- text that is not code -----------------------------------------------------
 
 
-def _blank_nvcc_only(code: str) -> str:
-    """Blank out code that only nvcc sees; g++ will skip it."""
+def blank_comments(source: str) -> str:
+    """Replace comments, strings and `#if 0` parts by as many spaces."""
+    return _blank_skipped(_blank_out(NOT_CODE, source), " ")
+
+
+def blank_directives(code: str) -> str:
+    """Replace preprocessor directives by as many spaces."""
+    return _blank_out(DIRECTIVE, code)
+
+
+def fill(text: str, blank: str = " ") -> str:
+    """Replace each character but the newlines by `blank`."""
+    return "\n".join(blank * len(line) for line in text.split("\n"))
+
+
+def _blank_out(pattern: re.Pattern[str], text: str, blank: str = " ") -> str:
+    return pattern.sub(lambda match: fill(match.group(), blank), text)
+
+
+def _blank_skipped(code: str, blank: str) -> str:
+    """Blank out the code under `#if 0`.
+
+    With BLANK, code that only nvcc sees is blanked out too: g++ will skip it.
+    """
     out, end = [], 0
     skipped: list[bool | None] = []  # per open #if: True, False, None: unknown
     for match in DIRECTIVE.finditer(code):
         word, rest = match.groups()
         part = code[end : match.start()]
-        out.append(re.sub(r"[^\n]", BLANK, part) if True in skipped else part)
-        out.append(match.group())
+        out.append(fill(part, blank) if True in skipped else part)
+        hidden = True in skipped and not word.startswith(("if", "el", "endif"))
+        out.append(fill(match.group(), blank) if hidden else match.group())
         end = match.end()
         if word in ("ifdef", "ifndef", "if"):
-            skipped.append(_is_skipped(word, rest.replace(BLANK, " ")))
+            known = _is_skipped(word, rest.replace(BLANK, " "), blank == BLANK)
+            skipped.append(known)
         elif word == "else" and skipped:
             skipped[-1] = None if skipped[-1] is None else not skipped[-1]
         elif word == "elif" and skipped:
@@ -137,10 +143,15 @@ def _blank_nvcc_only(code: str) -> str:
     return "".join(out) + code[end:]
 
 
-def _is_skipped(word: str, condition: str) -> bool | None:
-    """Return whether g++ skips the code after this directive; None if unknown."""
-    if word == "if" and re.fullmatch(r"\s*0\s*", condition):
+def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
+    """Return whether the code after this directive is skipped; None if unknown.
+
+    without_nvcc: the compiler is g++, which does not define nvcc's macros.
+    """
+    if word == "if" and condition.strip() == "0":
         return True
+    if not without_nvcc:
+        return None
     if _IF_NVCC.fullmatch(condition) and (word != "if" or "defined" in condition):
         return word != "ifndef"
     if word == "if" and _IF_NOT_NVCC.fullmatch(condition):
@@ -157,28 +168,6 @@ def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
     return "".join(out) + text.raw[done:]
 
 
-def function_depths(text: ScannedText) -> Callable[[int], bool]:
-    """Return a function that reports whether an offset is in a function's body."""
-    events, stack = [], []
-    for match in re.finditer(r"[{}]", text.code):
-        if match.group() == "{":
-            head = re.split(r"[;{}]", text.code[: match.start()][-400:])[-1]
-            transparent = re.search(r"\bnamespace\b[^()]*$", head) or re.search(
-                rf"\bextern\s*{BLANK}+\s*$", head
-            )
-            stack.append(not transparent)
-        elif stack:
-            stack.pop()
-        events.append((match.start(), any(stack)))
-    offsets = [offset for offset, _ in events]
-
-    def inside(offset: int) -> bool:
-        i = bisect.bisect_left(offsets, offset)
-        return i > 0 and events[i - 1][1]
-
-    return inside
-
-
 def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
     """Return the code without comments and line breaks, and the line breaks."""
     code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
@@ -188,15 +177,75 @@ def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
 
 def _blank_comment(match: re.Match[str]) -> str:
     is_comment = match.group().startswith(("//", "/*"))
-    return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
+    return fill(match.group()) if is_comment else match.group()
 
 
-def split_declarators(text: ScannedText, start: int, end: int) -> list[tuple[int, int]]:
+# ---- brackets and scopes -------------------------------------------------------
+
+_CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_OPENING = {closing: opening for opening, closing in _CLOSING.items()}
+_MARKS = {
+    opening: re.compile(f"[{re.escape(opening + closing)}{'(' * (opening == '<')}]")
+    for opening, closing in _CLOSING.items()
+}
+
+
+def find_close(code: str, start: int) -> int:
+    """Return the offset of the bracket that closes the one at `start`, or -1.
+
+    Between < and >, brackets within parentheses do not count: k<(a > b)>.
+    """
+    opening, depth, at = code[start], 0, start
+    while match := _MARKS[opening].search(code, at):
+        at = match.end()
+        if match.group() == opening:
+            depth += 1
+        elif match.group() == "(":
+            at = find_close(code, match.start()) + 1
+            if not at:
+                break
+        else:
+            depth -= 1
+            if not depth:
+                return match.start()
+    return -1
+
+
+def find_open(code: str, end: int) -> int:
+    """Return the offset of the bracket that the one at `end` closes, or -1.
+
+    As in find_close(), parentheses between < and > are skipped.
+    """
+    closing, depth, i = code[end], 0, end
+    while i >= 0:
+        if code[i] == closing:
+            depth += 1
+        elif code[i] == _OPENING[closing]:
+            depth -= 1
+            if not depth:
+                return i
+        elif code[i] == ")" and closing == ">":
+            i = find_open(code, i)
+        i -= 1
+    return -1
+
+
+def find_outside(code: str, start: int, marks: str) -> int:
+    """Return the offset of the next of `marks` outside of brackets, or the end."""
+    at = start
+    while at < len(code) and code[at] not in marks:
+        at = find_close(code, at) + 1 if code[at] in "([{" else at + 1
+        if not at:
+            return len(code)
+    return at
+
+
+def split_commas(code: str, start: int, end: int) -> list[tuple[int, int]]:
     """Split [start, end) at its commas, except those in brackets."""
     parts, depth, angle = [], 0, 0
     first = start
     for i in range(start, end):
-        c = text.code[i]
+        c = code[i]
         depth += (c in "([{") - (c in ")]}")
         if depth == 0:
             angle += (c == "<") - (c == ">")
@@ -204,3 +253,153 @@ def split_declarators(text: ScannedText, start: int, end: int) -> list[tuple[int
             parts.append((first, i))
             first = i + 1
     return [*parts, (first, end)]
+
+
+_BRACE = re.compile(
+    r"(?:\b(?P<space>namespace\b[^(){};]*?(?P<name>\b[\w:]+)?|extern)"
+    rf"[\s{BLANK}]*)?(?P<open>\{{)|\}}"
+)
+
+
+def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]]:
+    """Yield the offset of each brace, and the scopes around the code that follows it.
+
+    A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
+    list is changed by the next step.
+    """
+    around: list[str | None] = []
+    for match in _BRACE.finditer(code, 0, len(code) if end is None else end):
+        if match["open"]:
+            around.append((match["name"] or "") if match["space"] else None)
+        elif around:
+            around.pop()
+        yield match.end() - 1, around
+
+
+def scope_at(code: str, end: int) -> str | None:
+    """Return the namespaces around an offset, as `outer::`; None in anything else."""
+    *_, (_, around) = [(0, []), *_list_scopes(code, end)]
+    return None if None in around else "".join(f"{name}::" for name in around if name)
+
+
+def function_depths(code: str) -> Callable[[int], bool]:
+    """Return a function that reports whether an offset is in a function's body."""
+    events = [(at, None in scopes) for at, scopes in _list_scopes(code)]
+    offsets = [offset for offset, _ in events]
+
+    def inside(offset: int) -> bool:
+        i = bisect.bisect_left(offsets, offset)
+        return i > 0 and events[i - 1][1]
+
+    return inside
+
+
+def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
+    """Yield each text at namespace scope up to its ; or {, its offset, and the text
+    that the { encloses."""
+    code, start = blank_directives(code), 0
+    for match in re.finditer(r"[{};]", code):
+        at = match.start()
+        if at < start:
+            continue
+        head = code[start:at]
+        if match.group() != "{":
+            yield head, start, ""
+            start = at + 1
+            continue
+        if re.search(r"\bnamespace\b[^()]*$|\bextern\s*$", head):
+            start = at + 1
+            continue
+        end = find_close(code, at)
+        if end < 0:
+            return
+        yield head, start, code[at : end + 1]
+        start = end + 1
+
+
+# ---- functions -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function's declaration, in offsets.
+
+    start:   the start of the specifier that it was found by
+    name_at: the start of its name
+    opening, closing: the parentheses around its parameters
+    brace:   the { of its body, or None
+    is_specialised: whether template arguments follow its name
+    """
+
+    name: str
+    start: int
+    name_at: int
+    opening: int
+    closing: int
+    brace: int | None
+    is_specialised: bool
+
+
+_HEAD = re.compile(r"[^;{}()]*?\b(?P<name>\w+)\s*(?P<arguments><[^();]*>)?\s*\(")
+
+
+# Unlike find_body(), this finds the body of a function whose head has one ) too many.
+_BODY = re.compile(r"[^;{}]*\{")
+DEVICE = "__(?:global|device)__"  # the specifiers of device code
+
+
+def list_functions(code: str, specifier: str) -> Iterator[Function]:
+    """Yield the functions declared with a specifier, such as `__global__`.
+
+    specifier: a regular expression
+    """
+    for match in re.finditer(rf"\b{specifier}\b", code):
+        at = match.end()
+        while found := _HEAD.match(code, at):
+            opening = found.end() - 1
+            closing = find_close(code, opening)
+            if closing < 0:
+                break
+            if not SPECIFIER.fullmatch(found["name"]):
+                body = _BODY.match(code, closing + 1)
+                yield Function(
+                    *(found["name"], match.start(), found.start("name"), opening),
+                    *(closing, body and body.end() - 1, bool(found["arguments"])),
+                )
+                break
+            at = closing + 1  # after __launch_bounds__(256)
+
+
+def find_body(code: str, start: int) -> int | None:
+    """Return the { of the function declared at `start`; None if it has no body."""
+    depth = 0
+    for match in re.compile(r"[(){};=]").finditer(code, start):
+        c = match.group()
+        depth += (c == "(") - (c == ")")
+        if depth == 0 and c == "{":
+            return match.start()
+        if c == "=" and re.search(r"operator\W*$", code[start : match.start()]):
+            continue
+        if depth < 0 or (depth == 0 and c in ";=}"):
+            return None
+    return None
+
+
+def find_definition(code: str, name: str) -> tuple[int, int] | None:
+    """Return the braces of the function `name`; None if it is not defined."""
+    for match in re.finditer(rf"\b{re.escape(name)}\s*\(", code):
+        closing = find_close(code, match.end() - 1)
+        brace = None if closing < 0 else find_body(code, closing + 1)
+        if brace is not None:
+            return brace, find_close(code, brace)
+    return None
+
+
+def read_body(source: str, name: str) -> str | None:
+    """Return a function's body without its braces, comments and strings.
+
+    It is None if the source does not define the function (a header may).
+    """
+    code = blank_comments(source)
+    found = find_definition(code, name)
+    return code[found[0] + 1 : found[1]] if found else None

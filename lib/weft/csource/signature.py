@@ -1,9 +1,7 @@
 """Parse the kernels of a cell: their names, parameters and templates.
 
 Declared types decide how Python's arguments are converted: 2.0 becomes a float where
-`float` is declared. This module reads declarations rather than all of C++. It blanks
-out comments, strings and macros, and follows `typedef`, `using` and `#define` of one
-type. Anything else is left to the compiler.
+`float` is declared. This module follows `typedef`, `using` and `#define` of one type.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Any
 
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
+from . import scanner
 
 
 @dataclass(frozen=True)
@@ -96,123 +95,46 @@ def parse(source: str) -> list[Signature]:
 
     Declarations without a body and code under `#if 0` are omitted.
     """
-    code = blank_comments(source)
+    code = scanner.blank_comments(source)
     aliases = read_aliases(code)
-    code = DIRECTIVE.sub(fill_spaces, code)
-    found = []
-    for match in re.finditer(r"\b__global__\b", code):
-        signature = _parse_signature(source, code, match.start(), match.end(), aliases)
-        if signature:
-            found.append(signature)
-    return found
-
-
-def blank_comments(source: str) -> str:
-    """Replace comments, strings and `#if 0` parts by as many spaces."""
-    return _IF_0.sub(fill_spaces, _NOT_CODE.sub(fill_spaces, source))
-
-
-def find_body(source: str, name: str) -> str | None:
-    """Return a function's body without its braces, comments and strings.
-
-    It is None if the source does not define the function (a header may).
-    """
-    code = blank_comments(source)
-    found = re.search(rf"\b{re.escape(name)}\s*\(", code)
-    start = code.find("{", found.end()) if found else -1
-    return code[start + 1 : close(code, start)] if start >= 0 else None
-
-
-def close(code: str, start: int) -> int:
-    """Return the offset of the bracket that closes the one at `start`, or -1."""
-    opening = code[start]
-    closing = {"(": ")", "{": "}", "[": "]", "<": ">"}[opening]
-    depth = 0
-    for i in range(start, len(code)):
-        if code[i] == opening:
-            depth += 1
-        elif code[i] == closing:
-            depth -= 1
-            if depth == 0:
-                return i
-    return -1
+    code = scanner.blank_directives(code)
+    return [
+        _parse_signature(source, code, function, aliases)
+        for function in scanner.list_functions(code, "__global__")
+        if function.brace is not None and not function.is_specialised
+    ]
 
 
 # ---- one kernel --------------------------------------------------------------
 
-_NOT_CODE = re.compile(
-    r"""//(?:\\\n|[^\n])*
-      | /\*.*?\*/
-      | \bu?8?[uUL]?R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"
-      | "(?:\\.|[^"\\\n])*"
-      | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'
-    """,
-    re.S | re.X,
-)
-DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
-_IF_0 = re.compile(
-    r"^[ \t]*#[ \t]*if[ \t]+0[ \t]*$.*?(?=^[ \t]*#[ \t]*(?:else|elif|endif)\b)",
-    re.S | re.M,
-)
-ATTRIBUTE = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 QUALIFIERS = re.compile(
     r"\b(?:__restrict__|__restrict|restrict|volatile|__grid_constant__|struct|class"
     r"|typename|register|\[\[maybe_unused\]\])\b"
 )
 
 
-def fill_spaces(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match.group())
-
-
 def _parse_signature(
-    source: str, code: str, start: int, end: int, aliases: dict[str, str]
-) -> Signature | None:
-    """Return the kernel whose `__global__` is [start, end); None if not defined."""
-    head = re.compile(r"([^;{}()]*?)\b(\w+)\s*\(")
-    at = end
-    while True:
-        found = head.match(code, at)
-        if not found:
-            return None
-        opening = found.end() - 1
-        closing = close(code, opening)
-        if closing < 0:
-            return None
-        if found[2] not in ("__launch_bounds__", "__maxnreg__", "__attribute__"):
-            break
-        at = closing + 1
-    if not re.match(r"[^;{}]*\{", code[closing + 1 :]):
-        return None
-    parts = _split(code, opening + 1, closing)
+    source: str, code: str, function: scanner.Function, aliases: dict[str, str]
+) -> Signature:
+    parts = scanner.split_commas(code, function.opening + 1, function.closing)
     params = [_parse_param(code[a:b], source[a:b], aliases) for a, b in parts]
-    before = code[max(code.rfind(c, 0, start) for c in ";}") + 1 : start]
-    words = ATTRIBUTE.sub(" ", f"{before} {code[end : found.start(2)]}").split()
+    start = max(code.rfind(c, 0, function.start) for c in ";}") + 1
+    before = code[start : function.start]
+    words = scanner.SPECIFIER.sub(" ", code[start : function.name_at]).split()
     dropped = {"static", "inline", "extern", ">"}
     return Signature(
-        found[2],
+        function.name,
         tuple(p for p in params if p),
         _parse_template(before),
-        source.count("\n", 0, start) + 1,
-        scope_at(code, start),
+        source.count("\n", 0, function.start) + 1,
+        scanner.scope_at(code, function.start) or "",
         words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
     )
 
 
-def _split(code: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Split [start, end) at the commas outside of brackets."""
-    parts, depth, first = [], 0, start
-    for i in range(start, end):
-        depth += (code[i] in "([{<") - (code[i] in ")]}>")
-        if code[i] == "," and depth == 0:
-            parts.append((first, i))
-            first = i + 1
-    return [*parts, (first, end)]
-
-
 def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
     code = code.split("=")[0].strip()
-    text = " ".join(_NOT_CODE.sub(" ", raw).split("=")[0].split())
+    text = " ".join(scanner.NOT_CODE.sub(" ", raw).split("=")[0].split())
     if code in ("", "void"):
         return None
     code = re.sub(r"\b__align__\s*\([^)]*\)|\[\[.*?\]\]", " ", code)
@@ -279,7 +201,7 @@ def _parse_template(before: str) -> tuple[TemplateParam, ...]:
     opening = found.end() - 1
     closing = before.rfind(">")
     params = []
-    for start, end in _split(before, opening + 1, closing):
+    for start, end in scanner.split_commas(before, opening + 1, closing):
         declared, _, default = before[start:end].partition("=")
         words = declared.replace("...", " ... ").split()
         if not words:
@@ -291,18 +213,6 @@ def _parse_template(before: str) -> tuple[TemplateParam, ...]:
     return tuple(params)
 
 
-def scope_at(code: str, end: int) -> str:
-    """Return the namespaces around the offset `end`, as `outer::inner::`."""
-    names: list[str] = []
-    for match in re.finditer(r"(?:\bnamespace\s*([\w:]*)\s*)?\{|\}", code[:end]):
-        if match.group() == "}":
-            if names:
-                names.pop()
-        else:
-            names.append(match[1] or "")
-    return "".join(f"{name}::" for name in names if name)
-
-
 def read_aliases(code: str) -> dict[str, str]:
     """Return aliases of types: typedef, using, enum, and #define of one type."""
     kind = r"((?:[\w:]|[ \t*])+?)"
@@ -311,9 +221,9 @@ def read_aliases(code: str) -> dict[str, str]:
         found[match[1]] = match[2]
     for match in re.finditer(rf"\btypedef\s+{kind}\s*\b(\w+)\s*;", code):
         found[match[2]] = match[1]
-    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.*)$", code, re.M):
-        if set(match[2].replace("*", " ").split()) <= _WORDS and match[2].strip():
-            found[match[1]] = match[2]
+    for match in scanner.DEFINE.finditer(code):
+        if set(match["value"].replace("*", " ").split()) <= _WORDS:
+            found[match["name"]] = match["value"]
     for match in re.finditer(
         r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{", code
     ):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import cells as jit
 from ..base.errors import ArgumentError
-from ..csource import signature
+from ..csource import scanner, signature
 from ..pykernel.language import PythonKernel, plain_function, source_of
 
 if TYPE_CHECKING:
@@ -82,11 +82,12 @@ def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Excep
     if answer.language != "CUDA C" or not found:
         return error
     own, array = found.groups()
-    stub = re.search(rf"[(,]\s*([^(),]*\*\s*{array}\b)", puzzle.cuda_c_stub)
-    if not stub:
+    stubs = signature.parse(puzzle.cuda_c_stub)
+    wanted = [p for stub in stubs for p in stub.params if p.pointer and p.name == array]
+    if not wanted:
         return error
     return ArgumentError(
-        f"{puzzle.name}: {answer.name} has {own}, the stub has {stub[1]}, as the "
+        f"{puzzle.name}: {answer.name} has {own}, the stub has {wanted[0]}, as the "
         f"puzzle's {array} is; puzzles.{puzzle.name}.reset"
         f'("cuda") gives it again'
     )
@@ -241,6 +242,6 @@ def dump_function(text: str) -> str:
 
 
 def _body_of_c(text: str, name: str) -> str:
-    """Return a C kernel's body without comments and whitespace; "?" if not found."""
-    body = signature.find_body(text, name)
+    """Return the body of a C kernel without comments and blanks; "?" if not found."""
+    body = scanner.read_body(text, name)
     return "?" if body is None else "".join(body.split())

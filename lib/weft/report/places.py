@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..csource.rewriter.preprocess import original_column
+from ..csource.scanner import find_close, find_open
 
 if TYPE_CHECKING:
     from .model import Source
@@ -51,7 +52,6 @@ def write_index(index: Index, shape: Index) -> str:
 
 
 _INDEX = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*([xyz])\b")
-_OPENING = {"]": "[", ")": "("}
 
 
 def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> int:
@@ -94,13 +94,8 @@ def find_element(line: str, column: int) -> str:
     Only the first index is included.
     """
     text = line.encode()[column:].decode(errors="ignore")
-    named = re.match(r"\w+(?=\s*\[)", text)
-    depth = 0
-    for at in range(named.end() if named else len(text), len(text)):
-        depth += (text[at] == "[") - (text[at] == "]")
-        if not depth and text[at] == "]":
-            return text[: at + 1]
-    return ""
+    named = re.match(r"\w+\s*\[", text)
+    return text[: find_close(text, named.end() - 1) + 1] if named else ""
 
 
 def split_subscript(line: str, column: int, array: str) -> list[str]:
@@ -108,15 +103,12 @@ def split_subscript(line: str, column: int, array: str) -> list[str]:
     rest = line.encode()[column:].decode(errors="ignore")
     if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
         return []
-    parts, depth, start = [], 0, 0
-    for at in range(len(array), len(rest)):
-        depth += (rest[at] == "[") - (rest[at] == "]")
-        if rest[at] == "[" and depth == 1:
-            start = at + 1
-        elif rest[at] == "]" and not depth:
-            parts.append(rest[start:at])
-        elif not depth and not rest[at].isspace():
+    parts, end = [], len(array)
+    while found := re.compile(r"\s*\[").match(rest, end):
+        end = find_close(rest, found.end() - 1) + 1
+        if not end:
             break
+        parts.append(rest[found.end() : end - 1])
     return parts
 
 
@@ -170,8 +162,8 @@ def _find_lvalue(line: str, end: int) -> int:
     at = end
     while at > 0:
         last = line[at - 1]
-        if last in _OPENING:
-            at = _find_opening(line, at - 1)
+        if last in ")]":
+            at = max(find_open(line, at - 1), 0)  # 0: it is on an earlier line
         elif last.isalnum() or last == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
@@ -185,16 +177,6 @@ def _find_lvalue(line: str, end: int) -> int:
             break  # a product, not a dereference
         at -= 1
     return at
-
-
-def _find_opening(line: str, at: int) -> int:
-    """Return the offset of the bracket that `at` closes; 0 if on an earlier line."""
-    depth = 0
-    for i in range(at, -1, -1):
-        depth += (line[i] == line[at]) - (line[i] == _OPENING[line[at]])
-        if not depth:
-            return i
-    return 0
 
 
 _BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..csource.scanner import BLANK, DIRECTIVE, RewriteError, ScannedText
+from ..csource.scanner import BLANK, RewriteError, ScannedText, blank_directives
 
 _BRANCH = re.compile(r"\s*(?:if|else|for|while|do|switch|case|default|return)\b")
 _BARRIER = re.compile(r"\b__syncthreads\w*")
@@ -45,16 +45,16 @@ def _find_span(text: ScannedText, word: re.Match[str]) -> tuple[int, int, int] |
     if word[1] != "do":
         if text.code[at : at + 1] != "(":
             return None
-        at = text.skip(text.close(at, "(", ")") + 1)
+        at = text.skip(text.close(at) + 1)
     if text.code[at : at + 1] != "{":
         return None
-    return word.start(), at, text.close(at, "{", "}")
+    return word.start(), at, text.close(at)
 
 
 def _nest_loops(
     text: ScannedText, first: int, spans: list[tuple[int, int, int]]
 ) -> list[SourceLoop]:
-    code = DIRECTIVE.sub(_blank_comments, text.code.replace(BLANK, " "))
+    code = blank_directives(text.code.replace(BLANK, " "))
     barriers = [one.start() for one in _BARRIER.finditer(code)]
     loops: list[SourceLoop] = []
     ends: list[tuple[int, SourceLoop]] = []  # end and loop, for each loop that is open
@@ -87,10 +87,6 @@ def _list_lines_once(body: str, line: int) -> frozenset[int]:
             found.update(range(ends[0], ends[1] + 1))
         start = mark.end()
     return frozenset(found)
-
-
-def _blank_comments(directive: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", directive[0])
 
 
 NOUNS = {"reads": "read", "writes": "write", "updates": "update"}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..base.paths import PACKAGE, ROOT
+from ..csource.scanner import INCLUDE
 
 # A function like read(), which takes a path and the folders of headers.
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
@@ -43,7 +43,7 @@ def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
         text = Path(path).read_text()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
-    names = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)', text, re.M)
+    names = [match["name"] for match in INCLUDE.finditer(text)]
     here = os.path.dirname(path)
     return text, [p for name in names for p in _in_any((here, *folders), name)]
 

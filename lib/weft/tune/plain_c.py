@@ -20,7 +20,7 @@ from ..base import store
 from ..base.errors import ArgumentError
 from ..cells import CompileError
 from ..cells.arguments import Binder
-from ..csource import signature
+from ..csource import scanner, signature
 from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
 from ..csource.signature import Signature
 from ..toolchain import build, tools
@@ -67,8 +67,8 @@ class CFunction:
 
 
 def is_c(text: str) -> bool:
-    """Return whether a text is plain C, not CUDA C, with a function to call."""
-    code = signature.blank_comments(text)
+    """Return whether a text is C with a function to call, and not CUDA C."""
+    code = scanner.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 
 
@@ -89,7 +89,7 @@ def load_c(
 
 
 def _list_functions(source: str) -> dict[str, Signature]:
-    code = re.sub(r"\brestrict\b", "__restrict__", signature.blank_comments(source))
+    code = re.sub(r"\brestrict\b", "__restrict__", scanner.blank_comments(source))
     found = {}
     for match in _DEFINED.finditer(code):
         head = match.group().rstrip("{")

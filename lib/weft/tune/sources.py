@@ -30,15 +30,13 @@ from ..cells import headers, load_cuda, stored
 from ..cells import stored as words
 from ..cells.gpu import nvrtc
 from ..cells.module import Cell, Kernel, Module, select_only_kernel
-from ..csource import signature
+from ..csource import scanner
 from ..pykernel.language import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage
 from .plain_c import CFunction, is_c, load_c
 from .space import Candidate, Constants
-
-_OPEN, _CLOSE = "([{", ")]}"
 
 
 def with_values(
@@ -49,7 +47,7 @@ def with_values(
     elsewhere: the text of headers, which may also use a name. Raises ArgumentError for
     a constant that the source and headers do not use.
     """
-    code = signature.blank_comments(source)
+    code = scanner.blank_comments(source)
     spans: list[tuple[int, int, str]] = []
     flags = []
     for name, value in constants.items():
@@ -66,16 +64,16 @@ def with_values(
 
 
 def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans (start, end) of a constant's values in the source."""
-    macro = rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\S[^\n]*?)[ \t]*$"
-    for match in re.finditer(macro, code, re.M):
-        yield match.span(1)
+    """Yield the places of a constant's values."""
+    for match in scanner.DEFINE.finditer(code):
+        if match["name"] == name:
+            yield match.span("value")
     for match in re.finditer(rf"\b{name}\s*=(?!=)\s*", code):
         before = code[: match.start()]
         enum = _inside_enum(before)
         declared = re.search(r"\bconst(?:expr)?\b[^;{}()]*$", before)
         if enum or declared:
-            end = _end(code, match.end())
+            end = scanner.find_outside(code, match.end(), ",;)]}")
             yield match.end(), match.end() + len(code[match.end() : end].rstrip())
 
 
@@ -85,19 +83,6 @@ def _inside_enum(before: str) -> bool:
     if opened < 0 or "}" in before[opened:] or ";" in before[opened:]:
         return False
     return bool(re.search(r"\benum\b[\w\s:]*$", before[:opened]))
-
-
-def _end(code: str, start: int) -> int:
-    """Return the end of an expression: before a comma, semicolon or outer bracket."""
-    depth = 0
-    for i in range(start, len(code)):
-        if code[i] in _OPEN:
-            depth += 1
-        elif code[i] in _CLOSE:
-            depth -= 1
-        if depth < 0 or (depth == 0 and code[i] in ",;"):
-            return i
-    return len(code)
 
 
 def _describe_unused(code: str, name: str, defined: bool) -> str:

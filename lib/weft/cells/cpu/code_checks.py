@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...csource import signature
+from ...csource import scanner
 from ...csource.diagnostics import Diagnostic
 from ...report import symbols
 from ...report.model import Finding
@@ -52,9 +52,6 @@ sleep usleep nanosleep clock_nanosleep pause sched_setaffinity nice
 dlopen dlclose dlsym
 """
 _HOST = frozenset(_NAMES.split())
-_DEVICE_FUNCTION = re.compile(
-    r"__(?:global|device)__[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\([^;{}]*\{"
-)
 
 
 def list_called(library: bytes) -> list[str]:
@@ -71,13 +68,15 @@ def list_called(library: bytes) -> list[str]:
 def refuse_call(name: str, source: str) -> Diagnostic:
     """Return the error for a cell that calls `name`, at the call in device code."""
     shown = "std::terminate" if name == "_ZSt9terminatev" else name
-    code, what = signature.blank_comments(source), f"{shown}(), a function of the host"
-    for head in _DEVICE_FUNCTION.finditer(code):
-        body = code[head.end() : signature.close(code, head.end() - 1)]
+    code, what = scanner.blank_comments(source), f"{shown}(), a function of the host"
+    for function in scanner.list_functions(code, scanner.DEVICE):
+        if function.brace is None:
+            continue
+        body = code[function.brace : scanner.find_close(code, function.brace)]
         if call := re.search(rf"\b{shown.split('::')[-1]}\s*\(", body):
-            at = head.end() + call.start()
+            at = function.brace + call.start()
             line = code.count("\n", 0, at) + 1
-            text = f"{head[1]}() calls {what}: no GPU has it"
+            text = f"{function.name}() calls {what}: no GPU has it"
             return Diagnostic("", line, at - code.rfind("\n", 0, at), "error", text)
     return Diagnostic("", 0, 0, "error", f"a kernel calls {what}: no GPU has it")
 
@@ -174,9 +173,7 @@ def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int
     it is ("", 0, 0, "").
     """
     for file, text in texts.items():
-        code = signature.DIRECTIVE.sub(
-            signature.fill_spaces, signature.blank_comments(text)
-        )
+        code = scanner.blank_directives(scanner.blank_comments(text))
         found = list(_list_locals(code, kernel))
         if found:
             names = [name for name, _ in found]
@@ -188,11 +185,8 @@ def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int
 
 
 def _list_locals(code: str, kernel: str) -> Iterator[tuple[str, int]]:
-    head = re.search(rf"\b{re.escape(kernel)}\s*\([^;{{]*\{{", code)
-    if not head:
-        return
-    end = signature.close(code, head.end() - 1)
-    for match in _DECLARATION.finditer(code, head.end() - 1, end):
+    found = scanner.find_definition(code, kernel)
+    for match in _DECLARATION.finditer(code, *found) if found else ():
         if _OTHERS & set(re.findall(r"\w+", match["type"])):
             continue
         for name in re.finditer(r"(?:^|,)\s*(\w+)", match["names"]):

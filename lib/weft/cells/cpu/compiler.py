@@ -26,7 +26,7 @@ from typing import Any
 from ...base import store
 from ...base.errors import BuildError
 from ...base.paths import COMMON
-from ...csource import diagnostics, signature
+from ...csource import diagnostics, scanner, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
 from ...csource.signature import Param
@@ -34,7 +34,7 @@ from ...report import symbols
 from ...report.model import CellSource
 from ...toolchain import build, keys, tools
 from .. import stored, variables
-from ..headers import CPU_HEADERS, MACROS, std_headers
+from ..headers import CPU_HEADERS, MACROS, follow_includes, std_headers
 from . import code_checks
 from .launch import FILE, CpuLauncher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
@@ -180,7 +180,7 @@ class _Made:
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
-            for name in std_headers(signature.blank_comments(self.everything())):
+            for name in std_headers(scanner.blank_comments(self.everything())):
                 include += ["-include", name]
             with store.replace_file(path) as beside:
                 more, macros = stored.split_defines(self.flags)
@@ -219,7 +219,7 @@ class _Made:
         except rewriter.RewriteError as error:
             found = diagnostics.parse_rewriter(str(error))
             raise CompileError(found, self.source, self.name, str(error)) from None
-        code = signature.blank_comments(self.everything())
+        code = scanner.blank_comments(self.everything())
         cooperative = bool(_COOPERATIVE.search(code))
         kernels = list(zip(self.expressions, self.counts))
         return text + write_launcher(kernels, cooperative, self.variables)
@@ -233,14 +233,7 @@ def _build_library(
     headers: Mapping[str, str],
 ) -> _Made:
     kernels = {s.scope + s.name: len(s.params) for s in signature.parse(source)}
-    # A header counts if the cell, or another header that counts, includes it.
-    used: dict[str, str] = {}
-    todo = [source]
-    while todo:
-        for included in re.findall(r'#\s*include\s*["<]([^">]+)[">]', todo.pop()):
-            if included in headers and included not in used:
-                used[included] = headers[included]
-                todo.append(headers[included])
+    used = follow_includes(source, lambda _, included: headers.get(included))
     for text in used.values():
         kernels |= {s.scope + s.name: len(s.params) for s in signature.parse(text)}
     counts = tuple(kernels[e.split("<")[0]] for e in expressions)
@@ -392,10 +385,10 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, made: _Made) -> Any:
-    open_runtime()  # the loader then finds it by name
-    if _STATE.search(signature.blank_comments(made.everything())):
-        # A copy's global variables start with their initial values, like those of a
-        # module loaded again. The loader opens a file twice only under another name.
+    open_runtime()  # the loader then has its name
+    if _STATE.search(scanner.blank_comments(made.everything())):
+        # This way its global variables start afresh, as those of a loaded module do.
+        # The loader opens an already opened file again only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()

@@ -1,4 +1,4 @@
-"""The part of the CUDA driver API that cells need, through cffi.
+"""The part of the CUDA driver API that cells need; base/device.py declares it.
 
 Handles are declared as numbers (uintptr_t), so a launch converts nothing. torch owns
 the context: each call works in the primary context of the device that torch uses. The
@@ -13,49 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from cffi import FFI
 
+from ...base import device
 from ...base.errors import DeviceLost, KernelError, OutOfMemory
 from ...toolchain import native
 
-# The launch, with pointers and handles declared as integers. launch.py builds the
-# configuration.
-LAUNCH = """
-int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
-                     uintptr_t arguments, uintptr_t extra);
-"""
-
-ffi = FFI()
-ffi.cdef(
-    LAUNCH
-    + """
-int cuGetErrorName(int error, const char **text);
-int cuGetErrorString(int error, const char **text);
-int cuDriverGetVersion(int *version);
-int cuDeviceGet(int *device, int ordinal);
-int cuDeviceGetAttribute(int *value, int attribute, int device);
-int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
-int cuCtxGetCurrent(uintptr_t *context);
-int cuCtxSetCurrent(uintptr_t context);
-int cuCtxSynchronize(void);
-int cuCtxGetLimit(size_t *value, int limit);
-int cuCtxSetLimit(int limit, size_t value);
-int cuStreamSynchronize(uintptr_t stream);
-int cuModuleLoadData(uintptr_t *module, const void *image);
-int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
-int cuModuleGetGlobal_v2(uintptr_t *address, size_t *size, uintptr_t module,
-                         const char *name);
-int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
-int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
-int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
-int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
-int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t *size);
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, uintptr_t function,
-                                                int threads, size_t shared);
-int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
-                                     void *shared_of_block, size_t shared, int limit);
-"""
-)
+ffi = device.driver_ffi()
 
 # These statuses are sticky: every later call in the process fails.
 STICKY = {
@@ -75,13 +38,12 @@ DEVICE = {
 }
 
 
-@functools.cache
 def open_library() -> Any:
-    """Return libcuda; raise KernelError if there is no driver."""
-    try:
-        return ffi.dlopen("libcuda.so.1")
-    except OSError:
-        raise KernelError("no NVIDIA driver: libcuda.so.1 is not there") from None
+    """Return libcuda; raise KernelError without a driver."""
+    library = device.open_driver()
+    if library is None:
+        raise KernelError(f"no NVIDIA driver: {device.DRIVER} is not there")
+    return library
 
 
 def check(status: int, doing: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError, BuildError, DeviceLost, KernelError
-from ...csource import diagnostics, signature
+from ...csource import diagnostics, scanner, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.signature import Param
 from ...toolchain import native, tools
@@ -81,9 +81,7 @@ class GpuModule:
         whole = "\n".join([self.source, *self.headers.values()])
         binder = Binder(kernel, params, whole)
         sizes = self._checked_sizes(expression, binder)
-        text = "\n".join(
-            [signature.blank_comments(self.source), *self.headers.values()]
-        )
+        text = "\n".join([scanner.blank_comments(self.source), *self.headers.values()])
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:
             lowered = self.program.lowered[expression]

@@ -23,7 +23,7 @@ from cffi import FFI
 
 from ...base.errors import BuildError
 from ...base.paths import COMMON, KERNELS
-from ...csource import signature
+from ...csource import scanner, signature
 from ..headers import HEADERS, NAME, NEEDS_ATOMIC, REDEFINES, std_headers
 
 ffi = FFI()
@@ -163,13 +163,13 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
-    std = std_headers(signature.blank_comments(source))
+    std = std_headers(scanner.blank_comments(source))
     options += [f"--pre-include={name}" for name in (NAME, *std)]
     if not re.search(NEEDS_ATOMIC, source):
         # cooperative_groups.h includes <cuda/atomic> for a few functions, which takes
         # 0.9 s of parsing instead of 0.05 s.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
-    if re.search(REDEFINES, source):
+    if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
     return [*options, *given, *(f"-I{path}" for path in include_folders())]
 

@@ -27,15 +27,16 @@ from __future__ import annotations
 import re
 
 from ..scanner import (
-    ATTRIBUTE,
     BLANK,
     DIRECTIVE,
     LAUNCH,
     RewriteError,
     ScannedText,
+    find_body,
+    list_functions,
     on_one_line,
     replace_spans,
-    split_declarators,
+    split_commas,
 )
 from .preprocess import PreprocessedSource
 from .shared import rewrite_lockstep, rewrite_shared
@@ -84,7 +85,7 @@ def _device_variables(text: ScannedText) -> set[str]:
         while end < len(code) and code[end] != ";":
             if code[end] == "{":
                 function = re.search(r"\)[\s\w]*$", code[match.end() : end][-80:])
-                end = text.close(end, "{", "}")
+                end = text.close(end)
                 if function:
                     break
             end += 1
@@ -128,40 +129,16 @@ _KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+
 def _rewrite_casts(text: ScannedText) -> str:
     """Insert simt::typed() so that a cast does not lose a kernel's type."""
     found = list(_KERNEL_CAST.finditer(text.code))
-    kernels = _kernel_names(text) if found else set()
-    edits = []
+    kernels = list_functions(text.code, "__global__") if found else ()
+    names, edits = {kernel.name for kernel in kernels}, []
     for match in found:
-        if match["name"] in kernels:
+        if match["name"] in names:
             end = match.end()
             if text.code[text.skip(end)] == "<" and not LAUNCH.match(text.code, end):
-                end = _angle_end(text, text.skip(end))
+                end = text.close(text.skip(end)) + 1
             start = match.start("kernel")
             edits.append((start, end, f"simt::typed({text.raw[start:end]})"))
     return replace_spans(text, edits)
-
-
-def _kernel_names(text: ScannedText) -> set[str]:
-    names = set()
-    for match in re.finditer(r"\b__global__\b", text.code):
-        head = ATTRIBUTE.sub(" ", text.code[match.end() : match.end() + 600])
-        head = re.sub(r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)", " ", head)
-        if found := re.search(r"(\w+)\s*(?:<[^();]*>)?\s*\(", head):
-            names.add(found[1])
-    return names
-
-
-def _angle_end(text: ScannedText, start: int) -> int:
-    """Return the offset after the > that closes the < at `start`."""
-    depth, i = 0, start
-    while i < len(text.code):
-        c = text.code[i]
-        if c == "(":
-            i = text.close(i, "(", ")")
-        depth += (c == "<") - (c == ">")
-        i += 1
-        if depth == 0:
-            return i
-    raise text.error(start, "this '<' is never closed")
 
 
 # ---- launches ----------------------------------------------------------------
@@ -173,7 +150,7 @@ def _rewrite_launches(text: ScannedText) -> str:
         start = match.start()
         name = _find_callee(text, start)
         last, end = _end_of_config(text, match)
-        close = text.close(text.skip(end), "(", ")")
+        close = text.close(text.skip(end))
         config, breaks = on_one_line(text, match.end(), last)
         edits.append((name, name, f"(simt::Launch({config}), "))
         edits.append((start, end, breaks))
@@ -187,9 +164,9 @@ def _find_callee(text: ScannedText, end: int) -> int:
     i = text.skip_back(end)
     while True:
         if i and code[i - 1] == ">":
-            i = text.skip_back(text.open(i - 1, "<", ">"))
+            i = text.skip_back(text.open(i - 1))
         elif i and code[i - 1] in ")]":
-            i = text.open(i - 1, *("()" if code[i - 1] == ")" else "[]"))
+            i = text.open(i - 1)
             before = text.skip_back(i)
             if not (before and re.match(r"[\w)\]]", code[before - 1])):
                 return i
@@ -238,7 +215,7 @@ def _rewrite_kernels(text: ScannedText) -> str:
     edits = []
     for match in re.finditer(r"\b__global__\b", text.code):
         edits.append((match.start(), match.end(), ""))
-        brace = text.body(match.end())
+        brace = find_body(text.code, match.end())
         if brace is None:
             continue  # only a declaration
         directive = _directive_end(text, match.start())
@@ -246,7 +223,7 @@ def _rewrite_kernels(text: ScannedText) -> str:
             raise text.error(
                 match.start(), "write __global__ at the kernel, not in a macro"
             )
-        close = text.close(brace, "{", "}")
+        close = text.close(brace)
         taking = "".join(f", &{n}" for n in _list_references(text, match.end(), brace))
         body = f"SIMT_BODY_TAKING([={taking}])" if taking else "SIMT_BODY"
         names = ", ".join(_list_parameters(text, match.end(), brace))
@@ -264,7 +241,8 @@ def _rewrite_returns(text: ScannedText) -> str:
     """
     found = [*re.finditer(r"\breturn[ \t]*;", text.code)]
     bodies = device_bodies(text) if found else []
-    kernels = {text.body(m.end()) for m in re.finditer(r"\b__global__\b", text.code)}
+    marks = re.finditer(r"\b__global__\b", text.code)
+    kernels = {find_body(text.code, mark.end()) for mark in marks}
     edits = []
     for match in found:
         around = {a for a, b, _ in bodies if a < match.start() < b}
@@ -317,8 +295,7 @@ def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
     close = text.code.rfind(")", start, brace)
     if close < 0:  # as in `__global__ void k {`
         return []
-    opening = text.open(close, "(", ")")
-    parts = split_declarators(text, opening + 1, close)
+    parts = split_commas(text.code, text.open(close) + 1, close)
     return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]
 
 

@@ -22,10 +22,11 @@ from ..scanner import (
     BLANK,
     RewriteError,
     ScannedText,
+    find_body,
     function_depths,
     on_one_line,
     replace_spans,
-    split_declarators,
+    split_commas,
 )
 
 _POINTER = r"(?:\s|\*|\bconst\b|\b__restrict__\b)*\*(?:\s|\bconst\b|\b__restrict__\b)*"
@@ -90,13 +91,12 @@ def _scope_before(text: ScannedText, offset: int) -> range:
     kind = text.code[opened[-1]]
     if kind == "{" and _CLASS.search(text.code, 0, opened[-1]):
         return everything
-    closing = {"(": ")", "{": "}"}[kind]
     try:
-        end = text.close(opened[-1], kind, closing)
+        end = text.close(opened[-1])
         if kind == "{":
             return range(offset, end)
-        start = text.body(end + 1)
-        return range(start, text.close(start, "{", "}")) if start else range(0)
+        start = find_body(text.code, end + 1)
+        return range(start, text.close(start)) if start else range(0)
     except RewriteError:  # braces in branches of an #if
         return everything
 
@@ -111,12 +111,12 @@ _NOT_OF_THE_TYPE = re.compile(r"\b(?:extern|static|__device__|inline)\b")
 
 def rewrite_shared(text: ScannedText) -> str:
     edits = []
-    depths = function_depths(text)
+    depths = function_depths(text.code)
     for number, match in enumerate(re.finditer(r"\b__shared__\b", text.code)):
         end = text.code.find(";", match.end())
         brace = text.code.find("{", match.end())
         if 0 <= brace < end:  # __shared__ struct { ... } s;
-            end = text.code.find(";", text.close(brace, "{", "}"))
+            end = text.code.find(";", text.close(brace))
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")
         start, before = _before_shared(text, match.start())
@@ -134,9 +134,8 @@ def rewrite_shared(text: ScannedText) -> str:
             raise text.error(
                 start, "move this __shared__ array into the kernel that uses it"
             )
-        names = [
-            _declared_name(text, *part) for part in split_declarators(text, after, end)
-        ]
+        parts = split_commas(text.code, after, end)
+        names = [_declared_name(text, *part) for part in parts]
         refs = " ".join(
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )

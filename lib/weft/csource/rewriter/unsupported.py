@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..scanner import LAUNCH, NOT_CODE, RewriteError, ScannedText, function_depths
+from .. import scanner
+from ..scanner import RewriteError, ScannedText
 from .preprocess import MARKER
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
@@ -61,7 +62,7 @@ def refuse(text: ScannedText) -> None:
     for found in ASM.finditer(text.code):
         if _is_within(bodies, found.start()) and not _is_empty(text, found.end()):
             raise text.error(found.start(), "inline PTX cannot run on the CPU")
-    for found in LAUNCH.finditer(text.code):
+    for found in scanner.LAUNCH.finditer(text.code):
         if _is_within(bodies, found.start()):
             raise text.error(
                 found.start(),
@@ -91,7 +92,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
             own = not mark[2].startswith((simt, "<")) and "3" not in mark[3]
             file, number = mark[2] if own else "", int(mark[1])
             continue
-        found = _DRIVER.search(NOT_CODE.sub("", row)) if file else None
+        found = _DRIVER.search(scanner.NOT_CODE.sub("", row)) if file else None
         if found:
             raise RewriteError(
                 f"{file}:{number}: {found.group()}(): the driver API does not run on "
@@ -112,11 +113,11 @@ def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
     """List the bodies of device functions: start, end, "device" or "both"."""
     found = []
     for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
-        brace = text.body(match.end())
+        brace = scanner.find_body(text.code, match.end())
         if brace is not None:
             head = max(text.code.rfind(c, 0, match.start()) for c in ";{}")
             both = re.search(r"\b__host__\b", text.code[head + 1 : brace])
-            close = text.close(brace, "{", "}")
+            close = text.close(brace)
             found.append((brace, close, "both" if both else "device"))
     return found
 
@@ -135,7 +136,7 @@ def device_names(text: ScannedText) -> set[str]:
 def kind_of_code(text: ScannedText) -> Callable[[int], str]:
     """Return a function that maps an offset to "device", "host" or "" (neither)."""
     bodies = device_bodies(text)
-    inside = function_depths(text)
+    inside = scanner.function_depths(text.code)
 
     def kind(offset: int) -> str:
         for start, end, whose in bodies:

@@ -58,9 +58,14 @@ def rung_name(path: Path) -> str:
     return found[1]
 
 
+def read_without_essay(path: Path) -> str:
+    """Return a rung's file without the essay at its top."""
+    return re.sub(r"\A/\*.*?\*/\s*", "", path.read_text(), flags=re.S)
+
+
 def kernel_code(path: Path) -> str:
     """A rung's file without the essay at its top and without its launcher."""
-    text = re.sub(r"\A/\*.*?\*/\s*", "", path.read_text(), flags=re.S)
+    text = read_without_essay(path)
     comment, template = r"(?:/\*(?:(?!\*/).)*\*/\n)?", r"(?:template <[^\n]*>\n)?"
     launcher = rf"\n{comment}{template}static int (?:\w+_)?launch\w*\("
     return re.split(launcher, text, maxsplit=1, flags=re.S)[0]

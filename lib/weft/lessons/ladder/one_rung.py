@@ -28,7 +28,7 @@ from ...report.model import ProgramReport
 from ...see.inspect import WatchedTensor, report_watched, watch_flavour
 from ...timing.results import Row
 from ...toolchain import build, native
-from .code import rung_name, rung_path
+from .code import read_without_essay, rung_name, rung_path
 
 _TABLE = """\
 /* A ladder of one rung. */
@@ -65,7 +65,7 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
         raise ArgumentError(f"{path}: a rung's file ends in .cu")
     if path.exists() and KERNELS in path.resolve().parents:
         raise ArgumentError(f"{path} is the lab's: copy_rung overwrites none of those")
-    text = re.sub(r"\A/\*.*?\*/\s*", "", source.read_text(), flags=re.S)
+    text = read_without_essay(source)
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
     )

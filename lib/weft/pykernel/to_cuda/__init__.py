@@ -65,7 +65,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError
-from ...csource import signature
+from ...csource import scanner
 from ..language import PythonKernel
 from .emit import UnitWriter
 from .infer import infer
@@ -150,7 +150,7 @@ def _assemble(
     program: TranslatedUnits, output: TranslationOutput, written: list
 ) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
-    code = signature.blank_comments(
+    code = scanner.blank_comments(
         "\n".join(line for lines in written for line, _ in lines)
     )
     if re.search(HALF, code):

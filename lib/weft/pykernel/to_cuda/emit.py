@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...csource.scanner import find_close
 from . import emit_statements
 from .emit_statements import check_loops, is_dropped, write_simple
 from .expressions import Expressions
-from .text import WIDTH, Comment, find_closing, number, wrap, write_docstring
+from .text import WIDTH, Comment, number, wrap, write_docstring
 from .types import CONST, ScalarType
 from .unit import Unit
 
@@ -302,7 +303,7 @@ class UnitWriter:
 
     def _braced(self, at: int) -> None:
         text, line = self.lines[at]
-        end = find_closing(text, text.index("("))
+        end = find_close(text, text.index("("))
         indent = "    " * self.depth
         self.lines[at:] = [
             (f"{text[: end + 1]} {{", line),

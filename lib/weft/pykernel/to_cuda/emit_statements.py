@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from ...csource.scanner import find_close
 from . import calls
 from .emit_calls import emit_printf
 from .operators import OPERATORS
-from .text import SUM, UNARY, CExpression, find_closing, number
+from .text import SUM, UNARY, CExpression, number
 from .types import CONST, SHARED, ArrayType, ScalarType
 from .unit import KnownFunction
 
@@ -274,7 +275,7 @@ def _has_effect(node: ast.AST) -> bool:
 
 
 def _is_paired(text: str) -> bool:
-    return find_closing(text, 0) == len(text) - 1
+    return find_close(text, 0) == len(text) - 1
 
 
 def _write_initialiser(value: Any, type_: str) -> str:

@@ -161,15 +161,6 @@ def join_operands(
     return CExpression(text, precedence, type_)
 
 
-def find_closing(text: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(text)):
-        depth += (text[i] == "(") - (text[i] == ")")
-        if depth == 0:
-            return i
-    return -1
-
-
 WIDTH = 80
 # Operators from the loosest to the tightest; ? and : begin a line, all others end one.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
