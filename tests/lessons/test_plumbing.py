@@ -21,13 +21,6 @@ MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
     "06_cuda_c": (1, 7),
     "07a_memory": (1, 7),
     "07c_tools": (2, 6),
-    "08a_matmul_tiles": (1, 10),
-    "08b_matmul_pipeline": (1, 12),
-    "08c_matmul_tensor_cores": (6, 10),
-    "10_backwards": (2, 6),
-    "14_fusion_and_graphs": (3, 8),
-    "15a_mnist": (1, 12),
-    "15b_mnist_gpu": (1, 7),
 }
 
 each_lesson = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
