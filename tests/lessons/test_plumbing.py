@@ -13,6 +13,7 @@ LARGER = {  # shares that are to shrink
     "04_numba": 0.20,
 }
 MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
+<<<<<<< HEAD
     "08a_matmul_tiles": (1, 10),
     "08b_matmul_pipeline": (1, 12),
     "08c_matmul_tensor_cores": (6, 10),
@@ -20,6 +21,16 @@ MORE_IMPORTS = {  # cells that have imports, and the lines of the largest
     "14_fusion_and_graphs": (3, 8),
     "15a_mnist": (1, 12),
     "15b_mnist_gpu": (1, 7),
+=======
+    "00_start_here": (1, 7),
+    "02a_shared_memory": (2, 6),
+    "02b_counting": (4, 6),
+    "04_numba": (1, 12),
+    "05_c_and_cffi": (3, 7),
+    "06_cuda_c": (1, 7),
+    "07a_memory": (1, 7),
+    "07c_tools": (2, 6),
+>>>>>>> wt-le2
 }
 
 each_lesson = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
