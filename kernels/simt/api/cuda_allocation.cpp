@@ -17,12 +17,7 @@
 #include "../watch/memory.h"
 #include "cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     ALIGNMENT = 256,        // alignment in bytes, as cudaMalloc() guarantees
@@ -265,5 +260,4 @@ void poison_freed(const Allocation &a) {
     mapped--;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -3,12 +3,7 @@
 #include "cuda_graph_private.h"
 #include "cuda_stream.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static thread_local cudaStreamCaptureMode thread_mode =
     cudaStreamCaptureModeGlobal;
@@ -99,8 +94,7 @@ Recorded *record_next(void (*launch)(void *), void *data) {
     return recorded;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -8,12 +8,7 @@
 #include "cuda_graph_private.h"
 #include "cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static std::atomic<bool> strict;
 
@@ -162,8 +157,7 @@ static cudaMemcpy3DParms plain_copy(void *to, size_t to_pitch, const void *from,
     return c;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -7,12 +7,7 @@
 #include "cuda_graph_private.h"
 #include "cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- work --------------------------------------------------------------- */
 
@@ -128,8 +123,7 @@ static cudaError_t add(cudaGraphNode_t *node, cudaGraph_t graph,
     return cudaSuccess;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

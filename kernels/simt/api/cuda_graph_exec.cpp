@@ -7,12 +7,7 @@
 
 #include "cuda_graph_private.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Return the index of `node` among the steps, or their number if it is
  * missing. */
@@ -93,8 +88,7 @@ static cudaGraphExecUpdateResultInfo compare(const CUgraphExec_st &from,
     return {cudaGraphExecUpdateSuccess, 0, 0};
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -6,12 +6,7 @@
 #include "cuda_memory.h"
 #include "cuda_stream_private.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* The work of a node. Only the members of its type are valid. */
 struct Work {
@@ -66,8 +61,7 @@ Recorded *record_next(void (*launch)(void *), void *data);
  * lock. */
 void end_capture(Sequence *capture);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 struct CUgraphNode_st {
     cudaGraph_t graph;

@@ -12,12 +12,7 @@
 #include "../watch/memory.h"
 #include "cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     LATE_BYTES = 16 << 20, // bytes of freed memory kept before their reuse
@@ -317,8 +312,7 @@ cudaError_t unregister_host(void *pointer) {
     return cudaSuccess;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

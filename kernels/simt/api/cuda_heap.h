@@ -4,12 +4,7 @@
 #define SIMT_CUDA_HEAP_H
 #include "../runtime/runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
 
@@ -105,6 +100,5 @@ void memory_used(size_t *now, size_t *most);
 /* Free everything, for cudaDeviceReset(). */
 void release_all();
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

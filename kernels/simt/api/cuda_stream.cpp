@@ -4,12 +4,7 @@
 #include "cuda_graph_private.h"
 #include "cuda_stream.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 std::recursive_mutex &stream_lock = *new std::recursive_mutex;
 std::atomic<int> captures;
@@ -62,8 +57,7 @@ static cudaError_t wait_for(cudaStream_t stream) {
     return arrive();
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -13,12 +13,7 @@
 #include "cuda_graph.h"
 #include "cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* A capture sequence: the streams that add work to one graph. */
 struct Sequence {
@@ -74,8 +69,7 @@ inline cudaError_t arrive() {
  * these depends on it. */
 bool joined(const Nodes &nodes, const Nodes &others);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 struct CUstream_st {
     unsigned flags = 0;

@@ -6,12 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum : size_t { HEAD = 16 }; // overhead of an allocation in bytes
 
@@ -62,5 +57,4 @@ bool heap_free(void *memory) {
     return true;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

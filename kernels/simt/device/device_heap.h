@@ -6,12 +6,7 @@
 #define SIMT_DEVICE_HEAP_H
 #include "../runtime/runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Count an allocation of `size` bytes. Returns false if the heap has no room
  * for it. */
@@ -31,6 +26,5 @@ SIMT_INLINE bool in_kernel() {
     return (uintptr_t)__builtin_frame_address(0) - fibers.base < fibers.bytes;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

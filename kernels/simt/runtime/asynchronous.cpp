@@ -8,12 +8,7 @@
 #include "../watch/async_copies.h"
 #include "runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static Worker *running_worker() { return static_cast<Worker *>(here()->block); }
 
@@ -154,5 +149,4 @@ void later_copy(Later *it) {
     copy_now(copy->shared, copy->from, copy->bytes, copy->zeros);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

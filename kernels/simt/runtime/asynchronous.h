@@ -10,12 +10,7 @@
 #define SIMT_LATER_H
 #include "engine.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* The kinds of operations. A thread issues each kind in order and waits for it
  * in groups: copies into shared memory, copies out of it, and products of a
@@ -190,6 +185,5 @@ SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,
                   zeros});
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

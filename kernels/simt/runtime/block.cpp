@@ -13,12 +13,7 @@
 #include "../watch/launch.h"
 #include "signals.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     SHARED_BYTES = 512 << 10, // more than the limits of runtime.h, so that
@@ -482,5 +477,4 @@ void run_blocks(Worker *worker, Job *job) {
     forget_launches(launch); // remove entries that abandoned threads left
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

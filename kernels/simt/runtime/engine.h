@@ -16,12 +16,7 @@
 
 typedef struct CUstream_st *cudaStream_t;
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { MAX_THREADS = 1024, WARP = 32 };
 
@@ -317,18 +312,12 @@ template <class Body> void run_threads(void *closure) {
 
 struct Place {}; // avoids including <new>
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 inline void *operator new(size_t, simt::Place, void *at) noexcept { return at; }
 inline void operator delete(void *, simt::Place, void *) noexcept {}
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 template <class Body> struct ClosureOf {
     static void copy(void *to, const void *from) {
@@ -521,6 +510,5 @@ template <class T> struct DynamicShared {
 #endif
 };
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -8,12 +8,7 @@
 #include "signals.h"
 
 #if SIMT_SIGNALS && defined(__x86_64__)
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* An instruction, as far as it has been decoded. */
 struct Instruction {
@@ -112,6 +107,5 @@ uintptr_t operand_address(const ucontext_t *context, int *write) {
     return address + (uintptr_t)(intptr_t)offset;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

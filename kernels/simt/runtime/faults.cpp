@@ -11,12 +11,7 @@
 #include "../watch/memory.h"
 #include "runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static thread_local simt_fault last;
 static thread_local cudaError_t unreported;
@@ -112,8 +107,7 @@ void trap() {
     abandon(worker);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

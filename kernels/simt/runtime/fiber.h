@@ -26,14 +26,20 @@ enum { SIMT_STACK = 64 << 10, SIMT_PAGE = 4 << 10 };
 #define SIMT_UCONTEXT
 #endif
 
-namespace simt {
 // Kernels and runtime must use the same switch. If they were built differently,
 // the names would not match and the library would not link.
 #ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
+#define SIMT_FIBERS ucontext_fibers
 #else
-inline namespace asm_fibers {
+#define SIMT_FIBERS asm_fibers
 #endif
+
+// Once declared inline, the namespace is inline wherever it is reopened.
+namespace simt {
+inline namespace SIMT_FIBERS {}
+} // namespace simt
+
+namespace simt::SIMT_FIBERS {
 
 struct Block;
 struct Warp;
@@ -61,8 +67,7 @@ SIMT_INLINE Fiber *fiber_at(uintptr_t address) {
     return (Fiber *)(slot + SIMT_STACK - SIMT_PAGE + line * 64);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 #include "fiber_sanitize.h"
 #ifdef SIMT_UCONTEXT

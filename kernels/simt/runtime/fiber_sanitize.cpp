@@ -9,12 +9,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 #define UNSEEN __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -78,6 +73,5 @@ UNSEEN void announce_start(Fiber *fiber) {
 
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

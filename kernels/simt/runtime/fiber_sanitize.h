@@ -4,12 +4,7 @@
 #ifndef SIMT_FIBER_SANITIZE_H
 #define SIMT_FIBER_SANITIZE_H
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 #ifdef SIMT_SANITIZE
 #pragma GCC visibility push(default)
@@ -26,6 +21,5 @@ SIMT_INLINE void announce_arrival() {}
 SIMT_INLINE void announce_start(Fiber *) {}
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -7,8 +7,7 @@
 
 #include <new>
 
-namespace simt {
-inline namespace ucontext_fibers {
+namespace simt::SIMT_FIBERS {
 
 void create_contexts(Worker *worker) {
     ucontext_t *contexts = new ucontext_t[MAX_THREADS + 1]();
@@ -35,12 +34,9 @@ void switch_fiber(Fiber *from, Fiber *to) {
     announce_arrival();
 }
 
-} // namespace ucontext_fibers
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #else
-namespace simt {
-inline namespace asm_fibers {
+namespace simt::SIMT_FIBERS {
 void create_contexts(Worker *) {} // the asm switch keeps them on the stacks
-} // namespace asm_fibers
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -4,8 +4,7 @@
 #ifndef SIMT_FIBER_UCONTEXT_H
 #define SIMT_FIBER_UCONTEXT_H
 
-namespace simt {
-inline namespace ucontext_fibers {
+namespace simt::SIMT_FIBERS {
 
 /* Return the running thread's Fiber. */
 static inline __attribute__((always_inline, const)) Fiber *here() {
@@ -21,6 +20,5 @@ void switch_fiber(Fiber *from, Fiber *to);
 /* Make the next switch to `fiber` call entry() on its empty stack. */
 void prepare_fiber(Fiber *fiber, void (*entry)());
 
-} // namespace ucontext_fibers
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

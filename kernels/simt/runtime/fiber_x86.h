@@ -3,8 +3,7 @@
 #ifndef SIMT_FIBER_X86_H
 #define SIMT_FIBER_X86_H
 
-namespace simt {
-inline namespace asm_fibers {
+namespace simt::SIMT_FIBERS {
 
 /* Return the running thread's Fiber. */
 static inline __attribute__((always_inline, const)) Fiber *here() {
@@ -67,6 +66,5 @@ static inline void prepare_fiber(Fiber *fiber, void (*entry)()) {
     fiber->resume = top;
 }
 
-} // namespace asm_fibers
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

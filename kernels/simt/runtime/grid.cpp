@@ -6,12 +6,7 @@
 #include "../watch/launch.h"
 #include "runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static struct Grid {
     std::mutex lock;
@@ -92,5 +87,4 @@ void grid_barrier(const char *file, unsigned line) {
         barrier();
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

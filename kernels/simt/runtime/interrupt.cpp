@@ -3,12 +3,7 @@
 
 #include "signals.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 std::atomic<bool> interrupt_seen;
 
@@ -30,8 +25,7 @@ void forget_watches() {
     interrupt_seen = false;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

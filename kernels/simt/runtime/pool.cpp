@@ -8,12 +8,7 @@
 
 #include "runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* The workers of this process. Worker 0 is the thread that launches; the others
  * are threads that sleep between launches. */
@@ -126,5 +121,4 @@ void add_workers(Job *job, int number) {
     pool->wake.notify_all();
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

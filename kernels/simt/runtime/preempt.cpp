@@ -15,12 +15,7 @@
 #include <cpuid.h>
 #endif
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- the extent of code -------------------------------------------------- */
 
@@ -56,8 +51,7 @@ void find_text(Text *text, const void *inside) {
 #ifdef __x86_64__
 /* ---- letting others run ------------------------------------------------- */
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 extern "C" {
 __attribute__((visibility("hidden"))) uint64_t simt_saved_size;
@@ -154,12 +148,7 @@ simt_returned:
     .size simt_returned, . - simt_returned
 )");
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Determine which registers to save: the x87, SSE, AVX and AVX-512
  * registers. */
@@ -216,6 +205,5 @@ void stop_at_return(const Text *) {} // retried until the thread has left that
                                      // code
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

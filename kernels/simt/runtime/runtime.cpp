@@ -11,12 +11,7 @@
 #include "../watch/launch.h"
 #include "runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     MAX_WORKERS = 1024,
@@ -247,8 +242,7 @@ int cooperative_limit() {
     return threads < COOPERATIVE_BLOCKS ? (int)COOPERATIVE_BLOCKS : threads;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

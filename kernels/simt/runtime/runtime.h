@@ -11,12 +11,7 @@
 #include "engine.h"
 #include "simt_runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     STATIC_SHARED = 48 << 10,  /* maximum bytes of a kernel's __shared__ arrays,
@@ -226,6 +221,5 @@ void forget_watches(); /* for a forked child */
 /* cuda_api.cpp: make `error` this thread's last error, and return it. */
 cudaError_t set_error(cudaError_t error);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -15,12 +15,7 @@
 
 #include "../api/cuda_heap.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { ALTERNATE_STACK = 64 << 10 };
 
@@ -286,8 +281,7 @@ void catch_faults() {}
 void release_faults() {}
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 extern "C" void simt_tell_host_faults(void) {
 #if SIMT_SIGNALS

@@ -15,12 +15,7 @@
 #define SIMT_SIGNALS 0
 #endif
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* A signal handler of the runtime, on top of the previous one. */
 struct Hook {
@@ -126,6 +121,5 @@ inline bool modes_changed(unsigned) { return false; }
 inline void clean_processor(unsigned) {}
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -26,12 +26,7 @@
 #include "../watch/launch.h"
 #include "signals.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     LOOK_US = 10000,      // microseconds between two checks of a launch
@@ -412,8 +407,7 @@ void unwatch_launch() { release_faults(); }
 void forget_watchdog() {}
 #endif
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

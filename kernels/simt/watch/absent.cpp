@@ -9,12 +9,7 @@
  * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 namespace {
 
@@ -112,5 +107,4 @@ void find_absent(Checker *checker, const Warp *warp, unsigned group) {
     tell_missing(call);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

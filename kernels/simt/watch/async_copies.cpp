@@ -8,12 +8,7 @@
 #include "hooks.h"
 #include "sync.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static constexpr Mark READING = {READ, EFFECT_READS, false, true};
 static constexpr Mark WRITING = {WRITE, EFFECT_WRITES, false, true};
@@ -248,5 +243,4 @@ void check_not_waited(Worker *worker) {
         tell(bulk->later(), bulk->thread);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -5,12 +5,7 @@
 #include "../runtime/asynchronous.h"
 #include "../runtime/runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Perform an operation that a thread requested earlier and has now waited
  * for. */
@@ -20,6 +15,5 @@ void check_land(Checker *checker, Bulk *bulk, const void *phase);
  * shared memory or threads and for which no thread has waited. */
 void check_not_waited(Worker *worker);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

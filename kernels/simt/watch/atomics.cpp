@@ -108,12 +108,7 @@ void __tsan_atomic_signal_fence(int) {}
 /* ---- the parts of atomicAdd(float *) and similar functions
  * ----------------- */
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 typedef uint64_t Next(const void *closure, uint64_t old);
 
@@ -146,5 +141,4 @@ void checked_fruitless(bool is) {
     if (is) spin(here());
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

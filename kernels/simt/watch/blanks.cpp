@@ -10,12 +10,7 @@
 
 #include "hooks.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { MOST = 1 << 16, MOST_AT_ONE = 16 };
 
@@ -97,5 +92,4 @@ void tell_blanks(Checker *checker, Space space) {
     all.clear();
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -8,12 +8,7 @@
  * is yes, which avoids false alarms. */
 #include "block_signals.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     MOST = 1 << 22,    // maximum number of releases and acquisitions of a
@@ -223,5 +218,4 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
     return answer.before;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

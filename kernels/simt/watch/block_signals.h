@@ -4,12 +4,7 @@
 #define SIMT_CHECK_TOLD_H
 #include "sync.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 SIMT_INLINE Variable variable_of(const Access &access) {
     return (access.offset & ~(uintptr_t)3) | (access.space == SHARED);
@@ -28,6 +23,5 @@ void begin_reading(Checker *checker, Variable first, unsigned words,
                    unsigned me);
 void finish_reading(Checker *checker);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -4,12 +4,7 @@
 
 #include "sync.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* The ways in which an access counts. A volatile access counts like an atomic
  * load or store. */
@@ -326,5 +321,4 @@ void judge_access(Checker *checker, Fiber *self, const Access &access) {
             judge_byte(j, words, bytes, access.offset + i, i);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

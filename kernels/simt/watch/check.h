@@ -31,12 +31,7 @@
 #include "memory.h"
 #include "simt_check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum Kind : uint8_t { READ, WRITE, ATOMIC };
 enum Space : uint8_t { GLOBAL, SHARED, LOCAL, OTHER };
@@ -74,18 +69,12 @@ struct Access {
     uint8_t order; /* for an atomic: __ATOMIC_RELAXED, ... */
 };
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 #include "log.h"
 #include "races.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { SITE_CACHE = 1024, SHADOWED = 512 << 10 /* bytes of shared memory */ };
 
@@ -277,6 +266,5 @@ bool find_host_memory(uintptr_t address, Array *found);
  * *offset receives pc relative to the module's addresses. */
 const char *module_of(const void *pc, uintptr_t *offset);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

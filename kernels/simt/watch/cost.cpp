@@ -4,12 +4,7 @@
 
 #include <atomic>
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Return the number of different keys; `count` is at most 64. */
 static unsigned distinct(uint64_t *keys, unsigned count) {
@@ -152,5 +147,4 @@ void count_as(unsigned site, Kind kind) {
         others[site] = (uint8_t)(kind + 1);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -7,12 +7,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 namespace {
 
@@ -179,5 +174,4 @@ void write_counters(Sink *sink) {
     sink->print("]");
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

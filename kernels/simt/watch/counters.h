@@ -17,12 +17,7 @@
 #define SIMT_CHECK_COUNTERS_H
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum {
     PATTERNS = 4, /* patterns that a site remembers */
@@ -175,6 +170,5 @@ void counters_clear();
 /* log.h declares counters_end_launch(), and report.h declares
  * write_counters(). */
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

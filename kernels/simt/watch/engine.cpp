@@ -3,12 +3,7 @@
 #include "check.h"
 #include "launch.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- running threads ---------------------------------------------------- */
 
@@ -148,5 +143,4 @@ void checked_fence(bool device) {
         races_at_fence(checker, here(), device ? FENCE_DEVICE : FENCE_BLOCK);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

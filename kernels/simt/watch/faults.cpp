@@ -4,12 +4,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- the end of a launch ------------------------------------------------ */
 
@@ -163,5 +158,4 @@ void found_uneven(Checker *checker) {
     add_finding(job, found);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -9,12 +9,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { MOST = 1000 }; // maximum of findings; known ones are counted
 
@@ -221,5 +216,4 @@ void write_findings(Sink *sink) {
     sink->print("]");
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -3,12 +3,7 @@
 #include "hooks.h"
 #include "plain.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 void hook_range(const void *start, size_t size, const void *pc, Mark mark) {
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
@@ -33,8 +28,7 @@ void hook_range(const void *start, size_t size, const void *pc, Mark mark) {
         }
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

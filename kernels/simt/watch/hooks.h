@@ -3,12 +3,7 @@
 #define SIMT_CHECK_HOOKS_H
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Mark { /* the form of an access, which is constant for each hook */
     Kind kind;
@@ -140,6 +135,5 @@ __attribute__((noinline)) void hook(const volatile void *address,
 /* Handle any number of bytes, in pieces as large as their alignment allows. */
 void hook_range(const void *address, size_t size, const void *pc, Mark mark);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -5,12 +5,7 @@
 #include "hooks.h"
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
 
@@ -278,5 +273,4 @@ bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark) {
     return true;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

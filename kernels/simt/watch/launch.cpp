@@ -8,12 +8,7 @@
 #include "hooks.h"
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static std::atomic<bool> counters_wanted{true}, races_wanted{true};
 
@@ -158,8 +153,7 @@ void check_after_grid_barrier(Worker *worker, unsigned epoch) {
     if (checker->races_on) races_after_grid_barrier(checker, worker, epoch);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -4,12 +4,7 @@
 #define SIMT_CHECK_LAUNCH_H
 #include "../runtime/runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- launch.cpp: only for launches of instrumented kernels -------------- */
 
@@ -46,6 +41,5 @@ uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
 int check_barrier_from(int vote, const void *pc, const char *file,
                        unsigned line);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -13,12 +13,7 @@
 #include "../device/device_heap.h"
 #include "hooks.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static constexpr Mark READING = {READ, EFFECT_READS, false, false};
 static constexpr Mark WRITING = {WRITE, EFFECT_WRITES, false, false};
@@ -78,8 +73,7 @@ static bool free_heap(void *memory) {
     return true; // this is never memory of the C library
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -5,12 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static void count_block(Checker *checker, const Block *block) {
     for (int i = 0; i * WARP < block->threads; i++)
@@ -105,5 +100,4 @@ void log_full(Checker *checker, Fiber *self) {
     if (log->count[thread] > LOG_ENTRIES - ROOM) count_warp(log, warp, 0);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -10,12 +10,7 @@
 #ifndef SIMT_CHECK_LOG_H
 #define SIMT_CHECK_LOG_H
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Checker;
 struct Tally;
@@ -97,6 +92,5 @@ SIMT_INLINE void log_step(C *checker, Fiber *self, const void *pc) {
     log_append(checker, self, (uint64_t)pc);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

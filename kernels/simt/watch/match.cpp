@@ -3,12 +3,7 @@
 
 #include <stdlib.h>
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* A request of lanes on different paths. */
 struct Row {
@@ -312,5 +307,4 @@ void count_warp(Log *log, unsigned warp, unsigned live) {
             count[lanes.lane[i]] = lanes.count[lanes.lane[i]];
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

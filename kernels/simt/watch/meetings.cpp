@@ -9,12 +9,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static const char *const names[] = {"__syncwarp()", "a shuffle", "a vote"};
 
@@ -182,5 +177,4 @@ uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
                            __builtin_return_address(0));
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

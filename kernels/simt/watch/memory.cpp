@@ -13,12 +13,7 @@
 
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
@@ -363,8 +358,7 @@ void mark_copied(const void *to, const void *from, size_t size) {
         if (there[i] & LIVE) there[i] = here[i] & LIVE ? here[i] : there[i];
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -8,12 +8,7 @@
 #define SIMT_CHECK_MEMORY_H
 #include "../runtime/runtime.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* The state of a byte. LIVE bytes may be accessed. A copy into a COMING byte,
  * or out of a GOING one, is in flight. */
@@ -87,6 +82,5 @@ void name_array(uintptr_t offset, const char *name, size_t length,
 void mark_written(const void *at, size_t size);
 void mark_copied(const void *to, const void *from, size_t size);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -5,12 +5,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 const char *verb(Kind kind) {
     return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
@@ -163,5 +158,4 @@ bool array_at(const Job *job, Space space, uintptr_t offset, Array *found) {
     return true;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

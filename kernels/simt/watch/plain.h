@@ -9,12 +9,7 @@
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* Return an address on the running stack, without needing a frame. */
 SIMT_INLINE uintptr_t on_stack() {
@@ -132,6 +127,5 @@ SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     return address - fibers.base < fibers.bytes; // the thread's own stack
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -8,12 +8,7 @@
 
 #include "report.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* One of the two accesses. */
 struct Side {
@@ -134,5 +129,4 @@ void found_race(Checker *checker, const Fiber *self, const Access &now,
     add_finding(job, found);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

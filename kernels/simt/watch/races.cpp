@@ -7,12 +7,7 @@
 
 #include "sync.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum : unsigned {
     BATCH = 1024,         // ids that a worker takes at a time
@@ -274,5 +269,4 @@ void races_after_grid_barrier(Checker *checker, Block *, unsigned epoch) {
     begin_interval(checker);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -20,12 +20,7 @@
 #ifndef SIMT_CHECK_RACES_H
 #define SIMT_CHECK_RACES_H
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Checker;
 
@@ -276,6 +271,5 @@ SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
     judge_access(checker, self, access);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -9,12 +9,7 @@
 
 #include "counters.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- text --------------------------------------------------------------- */
 
@@ -118,8 +113,7 @@ void write_report_if_asked() {
     write_report(path);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

@@ -9,12 +9,7 @@
 
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* A text that grows. */
 struct Sink {
@@ -63,6 +58,5 @@ void write_counters(Sink *sink); /* writes a JSON list of kernels */
  * changed. */
 void write_report_if_asked();
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -4,12 +4,7 @@
 
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static Site sites[MAX_SITES];
 static std::atomic<unsigned> known{1}; // 0 means no place
@@ -49,5 +44,4 @@ unsigned intern_site(Checker *checker, const void *pc, unsigned size, Kind kind,
     return number;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

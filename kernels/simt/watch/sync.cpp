@@ -5,12 +5,7 @@
 
 #include "block_signals.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 static void *reserve(size_t bytes) {
     void *memory = mmap(0, bytes, PROT_READ | PROT_WRITE,
@@ -305,8 +300,7 @@ void sync_at_access(Checker *checker, Fiber *self, const Access &access) {
         release(checker, me, variable + 4 * i, ordered ? &fence : 0);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 using namespace simt;
 

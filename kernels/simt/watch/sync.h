@@ -16,12 +16,7 @@
 
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 enum { WARPS = MAX_THREADS / WARP };
 
@@ -127,6 +122,5 @@ bool may_be_under_way(unsigned id);
 
 void settle_doubt(Checker *checker);
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -6,12 +6,7 @@
 
 #include <new>
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 /* ---- patterns ----------------------------------------------------------- */
 
@@ -238,5 +233,4 @@ void begin_tally(Tally *tally, unsigned launch) {
             step->threads = step->executions = 0;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS

@@ -6,12 +6,7 @@
 #include "report.h"
 #include "ubsan.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct OutOfBounds {
     Spot spot;
@@ -48,8 +43,7 @@ static void out_of_bounds(const OutOfBounds *data, uintptr_t handle,
     abandon(worker);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 #pragma GCC visibility push(default)
 extern "C" {

@@ -4,12 +4,7 @@
 #define SIMT_CHECK_UBSAN_H
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Type {
     uint16_t kind, info; /* kind 0 is an integer; its info is log2 of bits << 1
@@ -50,6 +45,5 @@ inline Found found_at(const Checker *checker, const Fiber *self,
     return found;
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 #endif

@@ -10,12 +10,7 @@
 #include "report.h"
 #include "ubsan.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Shift {
     Spot spot;
@@ -155,8 +150,7 @@ static void float_cast(const Conversion &data, uintptr_t handle,
         convert(data, __longlong_as_double((long long)handle), pc);
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
 
 #pragma GCC visibility push(default)
 extern "C" {

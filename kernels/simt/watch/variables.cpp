@@ -17,12 +17,7 @@
 #include "../api/cuda_heap.h"
 #include "check.h"
 
-namespace simt {
-#ifdef SIMT_UCONTEXT
-inline namespace ucontext_fibers {
-#else
-inline namespace asm_fibers {
-#endif
+namespace simt::SIMT_FIBERS {
 
 struct Variable {
     uintptr_t address;
@@ -254,5 +249,4 @@ const char *module_of(const void *pc, uintptr_t *offset) {
     return module->file.c_str();
 }
 
-} // namespace
-} // namespace simt
+} // namespace simt::SIMT_FIBERS
