@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
+import os
 import sys
 import threading
 import time
@@ -59,19 +61,19 @@ class Watchdog:
         self.seconds = seconds
         self.began = time.monotonic()
         self._ident = threading.get_ident()
-        self._over = threading.Event()
+        self._over = False
         self._fired = 0
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Watchdog:
         self._launch: FrameType | None = sys._getframe(1)
-        self._thread.start()
+        _watcher.add(self)
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         with self._lock:
-            self._over.set()
+            self._over = True
+        _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
             # It may be on its way. If it were taken back, the interpreter would look
@@ -80,30 +82,33 @@ class Watchdog:
                 for _ in range(50):
                     time.sleep(0.001)
 
+    @property
+    def due(self) -> float:
+        """The time at which the running block will have taken too long."""
+        return self.began + self.seconds
+
     def begin(self) -> None:
         """Restart the time as a block begins."""
         self.began = time.monotonic()
 
-    def _watch(self) -> None:
-        while True:
-            left = self.began + self.seconds - time.monotonic()
-            if left > 0:
-                if self._over.wait(left):
-                    return
-                continue
-            with self._lock:
-                if self._over.is_set():
-                    return
-                waits = self.seconds
-                inside, debugged = self._looked()
-                if not inside:  # it arrived in __exit__, and had no effect
-                    self._launch = None
-                    return
-                if not debugged:
-                    self._fired += 1
-                    _raise(self._ident, TooLong)
-                    waits = AGAIN
+    def end_late_launch(self) -> bool:
+        """End the launch if it is late; return whether it is still to be watched."""
+        if self.due > time.monotonic():
+            return True
+        with self._lock:
+            if self._over:
+                return False
+            waits = self.seconds
+            inside, debugged = self._looked()
+            if not inside:  # it arrived in __exit__, and had no effect
+                self._launch = None
+                return False
+            if not debugged:
+                self._fired += 1
+                _raise(self._ident, TooLong)
+                waits = AGAIN
             self.began = time.monotonic() + waits - self.seconds
+            return True
 
     def _looked(self) -> tuple[bool, bool]:
         """Return whether the thread is in the launch, and whether a debugger has it."""
@@ -114,3 +119,49 @@ class Watchdog:
             debugged |= frame.f_code.co_filename.endswith(_DEBUGGERS)
             frame = frame.f_back
         return inside, debugged
+
+
+class _Watcher:
+    """The thread that ends late launches, one for all: to start one takes longer
+    than a small launch. It sleeps until the first launch is due, so that most launches
+    begin and end without waking it."""
+
+    def __init__(self) -> None:
+        self.watches: set[Watchdog] = set()
+        self.alarm = math.inf  # when it wakes; infinity: whoever begins must wake it
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, watch: Watchdog) -> None:
+        """Watch a launch from now on."""
+        self.watches.add(watch)
+        if self._thread is None or not self._thread.is_alive():
+            with self._lock:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, daemon=True)
+                    self._thread.start()
+        if watch.due < self.alarm:
+            self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self.alarm = math.inf
+            self._wake.clear()
+            for watch in list(self.watches):
+                if not watch.end_late_launch():
+                    self.watches.discard(watch)
+            due = min((watch.due for watch in list(self.watches)), default=math.inf)
+            self.alarm = due
+            left = due - time.monotonic()
+            self._wake.wait(None if left == math.inf else max(left, 0))
+
+
+def _start_anew() -> None:
+    """Replace the watcher in a child process, which has none of the threads."""
+    global _watcher
+    _watcher = _Watcher()
+
+
+_watcher = _Watcher()
+os.register_at_fork(after_in_child=_start_anew)
