@@ -1,6 +1,7 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
 import fcntl
+import functools
 import gc
 import os
 import signal
@@ -26,6 +27,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as cores: tests wait for processes and for time."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + (cores + 1) // 2
 
 
 def pytest_collection_finish() -> None:
@@ -57,6 +65,7 @@ def device(target) -> torch.device:
     return torch.device(target)
 
 
+@functools.cache  # to find it again, every file that it is made of is read
 def zoo_library(op: str, target: str) -> native.Library:
     """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
     files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]
