@@ -1,5 +1,6 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
+import contextlib
 import fcntl
 import functools
 import gc
@@ -17,6 +18,7 @@ sys.modules.setdefault("rfc3987_syntax", None)
 
 import pytest
 import torch
+from _pytest.assertion import rewrite
 
 from weft.toolchain import build, native
 
@@ -34,6 +36,29 @@ def pytest_xdist_auto_num_workers() -> int:
     """Half as many workers again as cores: tests wait for processes and for time."""
     cores = len(os.sched_getaffinity(0))
     return cores + (cores + 1) // 2
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let the workers share a fresh checkout's work: each rewrites a part of the files.
+
+    Every worker collects every file. Where none is compiled yet, each would rewrite
+    the assertions of all of them, which takes longer than all else in the collection.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or sys.dont_write_bytecode:
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    # Functions of pytest that are not public: without them nothing is shared.
+    with contextlib.suppress(AttributeError, KeyError, OSError, TypeError):
+        state = session.config.stash[rewrite.assertstate_key]
+        for file in files[int(worker.removeprefix("gw")) :: count]:
+            folder = rewrite.get_cache_dir(file)
+            compiled = folder / f"{file.stem}{rewrite.PYC_TAIL}"
+            if rewrite._read_pyc(file, compiled) is None:
+                source, code = rewrite._rewrite_test(file, session.config)
+                folder.mkdir(parents=True, exist_ok=True)
+                rewrite._write_pyc(state, code, source, compiled)
 
 
 def pytest_collection_finish() -> None:
