@@ -31,7 +31,7 @@ mnist:
 lab:
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
-# The tests start hundreds of processes: Python must keep the modules it compiles.
+# The tests start hundreds of processes, which share the modules that Python compiles.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test: all

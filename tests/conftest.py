@@ -33,23 +33,23 @@ ZOO = Path(__file__).parent / "zoo"
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many workers again as cores: tests wait for processes and for time."""
+    """Return 1.5 workers per core, because many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0))
     return cores + (cores + 1) // 2
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let the workers share a fresh checkout's work: each rewrites a part of the files.
+    """Compile this worker's share of the test files, in a fresh checkout.
 
-    Every worker collects every file. Where none is compiled yet, each would rewrite
-    the assertions of all of them, which takes longer than all else in the collection.
+    Every worker collects all files. Otherwise each worker would rewrite the assertions
+    of all files, which takes more than half of the collection's time.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None or sys.dont_write_bytecode:
         return
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
     count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    # Functions of pytest that are not public: without them nothing is shared.
+    # These functions of pytest are private: without them, nothing is shared.
     with contextlib.suppress(AttributeError, KeyError, OSError, TypeError):
         state = session.config.stash[rewrite.assertstate_key]
         for file in files[int(worker.removeprefix("gw")) :: count]:
@@ -90,7 +90,7 @@ def device(target) -> torch.device:
     return torch.device(target)
 
 
-@functools.cache  # to find it again, every file that it is made of is read
+@functools.cache  # each lookup hashes all sources of the library
 def zoo_library(op: str, target: str) -> native.Library:
     """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
     files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]

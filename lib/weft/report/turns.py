@@ -215,7 +215,7 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-@functools.lru_cache(maxsize=64)  # a launch asks once per race that it has found
+@functools.lru_cache(maxsize=64)  # needed for each race that a launch finds
 def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
     """List the loops of a Python function, which must not change afterwards."""
     return tuple(_loops_below(tree, None))

@@ -92,7 +92,7 @@ class Watchdog:
         self.began = time.monotonic()
 
     def end_late_launch(self) -> bool:
-        """End the launch if it is late; return whether it is still to be watched."""
+        """End the launch if it is late; return False if its watch is over."""
         if self.due > time.monotonic():
             return True
         with self._lock:
@@ -122,19 +122,22 @@ class Watchdog:
 
 
 class _Watcher:
-    """The thread that ends late launches, one for all: to start one takes longer
-    than a small launch. It sleeps until the first launch is due, so that most launches
-    begin and end without waking it."""
+    """The thread that ends late launches.
+
+    All launches share it, because starting a thread takes longer than a small launch.
+    It sleeps until the earliest launch is due, so most launches begin and end without
+    waking it.
+    """
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        self.alarm = math.inf  # when it wakes; infinity: whoever begins must wake it
+        self.alarm = math.inf  # next look; infinity if a launch must wake it
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def add(self, watch: Watchdog) -> None:
-        """Watch a launch from now on."""
+        """Watch a launch until it ends."""
         self.watches.add(watch)
         if self._thread is None or not self._thread.is_alive():
             with self._lock:
@@ -158,7 +161,7 @@ class _Watcher:
 
 
 def _start_anew() -> None:
-    """Replace the watcher in a child process, which has none of the threads."""
+    """Replace the watcher in a forked child, which has only the forking thread."""
     global _watcher
     _watcher = _Watcher()
 
