@@ -31,6 +31,9 @@ mnist:
 lab:
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
+# The tests start hundreds of processes, which share the modules that Python compiles.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test: all
 	@$(RUN) -m pytest -n auto --dist worksteal -m "not slow" $(ARGS)
 

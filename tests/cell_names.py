@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import symtable
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -9,13 +10,18 @@ from IPython.core.inputtransformer2 import TransformerManager
 from weft.csource import signature
 
 
-def names(cell) -> tuple[set[str], set[str]]:
+def names(cell) -> tuple[frozenset[str], frozenset[str]]:
     """The global names that a cell assigns, and those that it uses."""
-    if cell.source.startswith("%%cuda"):
-        return {kernel.name for kernel in signature.parse(cell.source)}, set()
+    return _names_of(cell.source)
+
+
+@functools.cache  # many tests look at each cell
+def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    if source.startswith("%%cuda"):
+        return frozenset(kernel.name for kernel in signature.parse(source)), frozenset()
     assigned: set[str] = set()
     used: set[str] = set()
-    todo = [symtable.symtable(plain(cell), "cell", "exec")]
+    todo = [symtable.symtable(_plain_of(source), "cell", "exec")]
     while todo:
         table = todo.pop()
         todo += table.get_children()
@@ -26,9 +32,14 @@ def names(cell) -> tuple[set[str], set[str]]:
             written = symbol.is_assigned() or symbol.is_imported()
             if (top or symbol.is_declared_global()) and written:
                 assigned.add(symbol.get_name())
-    return assigned, used
+    return frozenset(assigned), frozenset(used)
 
 
 def plain(cell) -> str:
     """The cell as Python: its % and ! lines become calls of IPython."""
-    return TransformerManager().transform_cell(cell.source)
+    return _plain_of(cell.source)
+
+
+@functools.cache
+def _plain_of(source: str) -> str:
+    return TransformerManager().transform_cell(source)

@@ -1,6 +1,8 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
+import contextlib
 import fcntl
+import functools
 import gc
 import os
 import signal
@@ -16,6 +18,7 @@ sys.modules.setdefault("rfc3987_syntax", None)
 
 import pytest
 import torch
+from _pytest.assertion import rewrite
 
 from weft.toolchain import build, native
 
@@ -26,6 +29,36 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
+def pytest_xdist_auto_num_workers() -> int:
+    """Return 1.5 workers per core, because many tests wait for other processes."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + (cores + 1) // 2
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile this worker's share of the test files, in a fresh checkout.
+
+    Every worker collects all files. Otherwise each worker would rewrite the assertions
+    of all files, which takes more than half of the collection's time.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or sys.dont_write_bytecode:
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    # These functions of pytest are private: without them, nothing is shared.
+    with contextlib.suppress(AttributeError, KeyError, OSError, TypeError):
+        state = session.config.stash[rewrite.assertstate_key]
+        for file in files[int(worker.removeprefix("gw")) :: count]:
+            folder = rewrite.get_cache_dir(file)
+            compiled = folder / f"{file.stem}{rewrite.PYC_TAIL}"
+            if rewrite._read_pyc(file, compiled) is None:
+                source, code = rewrite._rewrite_test(file, session.config)
+                folder.mkdir(parents=True, exist_ok=True)
+                rewrite._write_pyc(state, code, source, compiled)
 
 
 def pytest_collection_finish() -> None:
@@ -57,6 +90,7 @@ def device(target) -> torch.device:
     return torch.device(target)
 
 
+@functools.cache  # each lookup hashes all sources of the library
 def zoo_library(op: str, target: str) -> native.Library:
     """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
     files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]

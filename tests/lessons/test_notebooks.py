@@ -74,12 +74,16 @@ def test_exercises_are_written_with_their_answers():
 
 @pytest.mark.slow
 @notebooks
-def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
+def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch):
     """The source with its answers; before each its stub, mistakes and spellings.
 
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
+    The first lesson has a process of its own, the others forks of one in which the lab
+    is imported, and nothing else has happened.
     """
+    if path != PATHS[0]:
+        warm_kernel.start_warm_kernels(monkeypatch)
     run_with_attempts(read(find_source(path)))
 
 

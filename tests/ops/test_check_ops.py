@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TARGETS, ZOO, zoo_library
+from tiers import first_of_each
 
 from weft import __main__ as command
 from weft import bench
@@ -28,7 +29,18 @@ RUNGS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
+def family(case: tuple[str, str, str]) -> tuple[str, ...]:
+    """Return the key of a rung's family: wmma_bf16, wmma_fp16 and wmma_tf32 are one.
+
+    Only the ladder of matmul has families.
+    """
+    op, rung, target = case
+    return op, rung.split("_")[0] if op == "matmul" else rung, target
+
+
+@pytest.mark.parametrize(
+    ("op", "rung", "target"), first_of_each(RUNGS, family, names=3)
+)
 def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
     (verdict,) = check_op(op, rung, target)
     assert verdict.runs >= len(list(cases.cases(op, 0, verdict.precision)))

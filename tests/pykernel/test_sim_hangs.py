@@ -3,8 +3,11 @@
 import ctypes
 import io
 import linecache
+import math
+import os
 import re
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -469,8 +472,54 @@ def test_a_launch_that_is_over_is_not_ended(monkeypatch):
 
     monkeypatch.setattr(watchdog, "AGAIN", 0.02)
     watch = launch()
-    watch._thread.join(5)  # TooLong would come here
-    assert not watch._thread.is_alive()
+    for _ in range(500):  # TooLong would come here
+        if watch not in watchdog._watcher.watches:
+            break
+        time.sleep(0.01)
+    assert watch not in watchdog._watcher.watches
+
+
+def test_most_launches_begin_and_end_without_waking_the_watcher(monkeypatch):
+    looked = []
+    monkeypatch.setattr(watchdog, "_watcher", watchdog._Watcher())
+    inside = watchdog.Watchdog.end_late_launch
+    monkeypatch.setattr(
+        watchdog.Watchdog,
+        "end_late_launch",
+        lambda watch: looked.append(watch) or inside(watch),
+    )
+    with watchdog.Watchdog(60):
+        while watchdog._watcher.alarm == math.inf:
+            time.sleep(0.001)
+        looked.clear()
+        for _ in range(20):
+            with watchdog.Watchdog(70):
+                time.sleep(0.001)
+    assert looked == []
+
+
+def test_a_short_launch_beside_a_long_one_is_ended_in_time():
+    expected = pytest.raises(watchdog.TooLong)
+    with watchdog.Watchdog(60), expected, watchdog.Watchdog(0.05):
+        while True:
+            pass
+
+
+def test_a_child_process_watches_its_launches_itself():
+    with watchdog.Watchdog(60):
+        pass  # the watcher of this process runs
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with watchdog.Watchdog(0.05):
+                while True:
+                    pass
+        except watchdog.TooLong:
+            status = 7
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 @pytest.mark.parametrize("trace", [True, False])

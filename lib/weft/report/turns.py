@@ -13,6 +13,7 @@ turn.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -210,9 +211,10 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-def find_python_loops(tree: ast.AST) -> list[SourceLoop]:
-    """List the loops of a Python function."""
-    return list(_loops_below(tree, None))
+@functools.lru_cache(maxsize=64)  # needed for each race that a launch finds
+def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
+    """List the loops of a Python function, which must not change afterwards."""
+    return tuple(_loops_below(tree, None))
 
 
 def _loops_below(node: ast.AST, outer: SourceLoop | None) -> Iterator[SourceLoop]:

@@ -1,9 +1,11 @@
-"""Stop a thread from within, or a launch that exceeds its time limit."""
+"""Stop a thread from inside, or a launch that runs for too long."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
+import os
 import sys
 import threading
 import time
@@ -13,12 +15,9 @@ from .record import AccessPlace
 
 
 class Stop(Exception):
-    """The exception that ends a thread.
+    """Ends a thread. kind: as in report/cures.py; text: with the numbers.
 
-    kind: kind of finding, as in report/cures.py.
-    text: message, including the numbers.
-    place: place of the access, if known.
-    array, index: the element that the thread was about to touch.
+    place: where, if known. array, index: the element that it was about to touch.
     """
 
     def __init__(
@@ -32,87 +31,87 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        # The linear number of the thread, if no frame has it.
-        self.thread: int | None = None
+        self.thread: int | None = None  # its linear number, if no frame has it
 
     def of(self, thread: int) -> Stop:
-        """Set the thread, if it is not the running one, and return this exception."""
+        """Make this about a thread other than the running one, and return it."""
         self.thread = thread
         return self
 
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-# A separate function object, since all code shares the argtypes of ctypes.pythonapi.
+# An own function object: ctypes.pythonapi's argtypes belong to everybody.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-# Seconds before another attempt. It is needed if the exception arrives in __del__ or in
-# the callback of a weak reference, where Python prints it and continues.
-AGAIN = 5.0
+AGAIN = 5.0  # seconds before another attempt: in the callback of a weak
+# reference, or in __del__, Python prints the exception and goes on
 
 
 class TooLong(Stop):
-    """The exception that the watchdog's thread raises in the running thread."""
+    """Raised in the running thread by another one."""
 
     def __init__(self) -> None:
         super().__init__("hang", "")
 
 
 class Watchdog:
-    """A context manager that stops a block `seconds` after its begin()."""
+    """`with Watchdog(seconds) as watch:`, and watch.begin() as each block begins."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.began = time.monotonic()
         self._ident = threading.get_ident()
-        self._over = threading.Event()
+        self._over = False
         self._fired = 0
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Watchdog:
         self._launch: FrameType | None = sys._getframe(1)
-        self._thread.start()
+        _watcher.add(self)
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         with self._lock:
-            self._over.set()
+            self._over = True
+        _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
-            # An exception may still be pending. If it were cancelled, the interpreter
-            # would keep checking for it at every turn of every loop. It arrives within
-            # milliseconds, if at all.
+            # It may be on its way. If it were taken back, the interpreter would look
+            # for it at every turn of every loop. It arrives at once, if at all.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
 
+    @property
+    def due(self) -> float:
+        """The time at which the running block will have taken too long."""
+        return self.began + self.seconds
+
     def begin(self) -> None:
-        """Restart the time limit as a block begins."""
+        """Restart the time as a block begins."""
         self.began = time.monotonic()
 
-    def _watch(self) -> None:
-        while True:
-            left = self.began + self.seconds - time.monotonic()
-            if left > 0:
-                if self._over.wait(left):
-                    return
-                continue
-            with self._lock:
-                if self._over.is_set():
-                    return
-                waits = self.seconds
-                inside, debugged = self._looked()
-                if not inside:  # the exception arrived in __exit__, without effect
-                    self._launch = None
-                    return
-                if not debugged:
-                    self._fired += 1
-                    _raise(self._ident, TooLong)
-                    waits = AGAIN
+    def end_late_launch(self) -> bool:
+        """End the launch if it is late; return False if its watch is over."""
+        if self.due > time.monotonic():
+            return True
+        with self._lock:
+            if self._over:
+                return False
+            waits = self.seconds
+            inside, debugged = self._looked()
+            if not inside:  # it arrived in __exit__, and had no effect
+                self._launch = None
+                return False
+            if not debugged:
+                self._fired += 1
+                _raise(self._ident, TooLong)
+                waits = AGAIN
             self.began = time.monotonic() + waits - self.seconds
+            return True
 
     def _looked(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether it is debugged."""
+        """Return whether the thread is in the launch, and whether a debugger has it."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:
@@ -120,3 +119,52 @@ class Watchdog:
             debugged |= frame.f_code.co_filename.endswith(_DEBUGGERS)
             frame = frame.f_back
         return inside, debugged
+
+
+class _Watcher:
+    """The thread that ends late launches.
+
+    All launches share it, because starting a thread takes longer than a small launch.
+    It sleeps until the earliest launch is due, so most launches begin and end without
+    waking it.
+    """
+
+    def __init__(self) -> None:
+        self.watches: set[Watchdog] = set()
+        self.alarm = math.inf  # next look; infinity if a launch must wake it
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, watch: Watchdog) -> None:
+        """Watch a launch until it ends."""
+        self.watches.add(watch)
+        if self._thread is None or not self._thread.is_alive():
+            with self._lock:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, daemon=True)
+                    self._thread.start()
+        if watch.due < self.alarm:
+            self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self.alarm = math.inf
+            self._wake.clear()
+            for watch in list(self.watches):
+                if not watch.end_late_launch():
+                    self.watches.discard(watch)
+            due = min((watch.due for watch in list(self.watches)), default=math.inf)
+            self.alarm = due
+            left = due - time.monotonic()
+            self._wake.wait(None if left == math.inf else max(left, 0))
+
+
+def _start_anew() -> None:
+    """Replace the watcher in a forked child, which has only the forking thread."""
+    global _watcher
+    _watcher = _Watcher()
+
+
+_watcher = _Watcher()
+os.register_at_fork(after_in_child=_start_anew)
