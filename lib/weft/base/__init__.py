@@ -1,4 +1,4 @@
-"""Modules that every other folder may use; they import nothing from the others.
+"""Modules that every other folder may use; they import from no other folder.
 
 paths       paths of the checkout, the kernels and the package
 device      the processor, GPUs by name, and facts from the CUDA driver

@@ -1,6 +1,6 @@
-"""The errors that a reader may catch: each one is a sentence, without a traceback.
+"""Errors that a reader may catch; each message is a sentence.
 
-Their base Short, from tracebacks.py, makes a notebook show the message alone.
+The base class Short, from tracebacks.py, shortens their tracebacks in notebooks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OutOfMemory(KernelError, MemoryError):
 
 
 class DeviceLost(KernelError):
-    """A kernel faulted and took the CUDA context with it: restart the kernel."""
+    """A fault destroyed the CUDA context; restart the notebook's kernel."""
 
 
 class BuildError(Short, RuntimeError):
@@ -31,7 +31,7 @@ class BuildError(Short, RuntimeError):
 
 
 class Mismatch(Short, AssertionError):
-    """A kernel gave a wrong answer or wrote memory that it must not.
+    """A kernel returned a wrong result or wrote to memory that it must not touch.
 
     check() also sets, where they are known: array, index, block, thread, got, want,
     sizes (by name), grid, launch_block, guess, wrong and total (numbers of elements),

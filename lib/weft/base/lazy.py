@@ -22,7 +22,7 @@ class Lazy(ModuleType):
         if name not in self._home:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         home = importlib.import_module(f".{self._home[name]}", self.__name__)
-        found = vars(home).get(name, home)  # weft.cuda is a module itself
+        found = vars(home).get(name, home)  # the public name weft.cuda is the module
         setattr(self, name, found)
         return found
 
@@ -39,9 +39,9 @@ class Lazy(ModuleType):
 
 
 def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Make `package` a Lazy one; return its public names, for __all__.
+    """Turn `package` into a Lazy package; return its sorted public names for __all__.
 
-    homes: each module with the names in it that the package exports.
+    homes: maps each module to the names that the package exports from it.
     """
     module = sys.modules[package]
     names = {name: home for home, names in homes.items() for name in names}
@@ -51,10 +51,10 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def callable_as(module: str, name: str, home: str) -> None:
-    """Make a module callable: module(...) calls `name` of its module `home`.
+    """Make a module callable: module(...) calls `name` from its submodule `home`.
 
     weft.bench holds the results of benchmarks, and weft.bench(f, x) times f(x). The
-    first call imports home.
+    first call imports `home`.
     """
 
     class Called(ModuleType):

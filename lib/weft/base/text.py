@@ -6,10 +6,10 @@ from typing import Any
 
 
 def shorten_repr(value: Any, most: int = 40) -> str:
-    """Return repr(value), cut to at most `most` characters."""
+    """Return repr(value), truncated to `most` characters."""
     try:
         text = repr(value)
-    except Exception:  # its own __repr__ fails
+    except Exception:  # the value's __repr__ failed
         text = object.__repr__(value)
     return text if len(text) <= most else text[: most - 3] + "..."
 
@@ -20,7 +20,7 @@ def write_thousands(number: float) -> str:
 
 
 def round_number(number: float) -> str:
-    """Format three digits, or all of a whole number: 0.125, 12.5, 2 565."""
+    """Format to three digits, or as a whole number from 1000 up: 0.125, 2 565."""
     return f"{number:.3g}" if number < 1000 else write_thousands(number)
 
 

@@ -1,7 +1,4 @@
-"""Errors as notebooks show them: cut at the reader's line, or the message alone.
-
-running_shell() returns the running IPython, which shows them.
-"""
+"""Short error displays for notebooks: cut at the reader's line, or only the message."""
 
 from __future__ import annotations
 
@@ -24,20 +21,20 @@ def running_shell() -> Any:
     return get_ipython()
 
 
-WIDE = 74  # letters per line; longer ones do not fit on an enlarged page
-_OURS = str(PACKAGE), "<launch of "  # the latter: from cells/gpu/launch.py
+WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
+_OURS = str(PACKAGE), "<launch of "  # the second: set by cells/gpu/launch.py
 
 
 class Short:
     """An exception whose traceback in IPython leaves out the frames of this package.
 
-    It drops only those below the reader's last frame. Python's own traceback, `%debug`
-    and a debugger keep all of them.
+    Only frames below the reader's last frame are left out. Python's own traceback,
+    `%debug` and a debugger keep all of them.
     """
 
     __traceback__: TracebackType | None
 
-    def _render_traceback_(self) -> list[str]:  # IPython's name for it
+    def _render_traceback_(self) -> list[str]:  # IPython calls this method
         from IPython import get_ipython
 
         shown = get_ipython().InteractiveTB.structured_traceback(
@@ -73,9 +70,9 @@ def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 def message_first(answer: Any, check: Any = None) -> Iterator[None]:
     """Make a notebook show an error raised inside as its message, without a traceback.
 
-    answer: the reader's function; the line at which it stopped follows the message.
-    check: the function that called it. Its line follows if the answer did not stop and
-    the message is empty or Python's own.
+    answer: the reader's function; the line where it stopped is added to the message.
+    check: the function that called `answer`. Its line is added if no line of `answer`
+    raised the error, unless the error is an AssertionError with a message.
     """
     try:
         yield
@@ -101,7 +98,7 @@ def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None
 def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, str]:
     """Return the number and the text of the line at which a function stopped.
 
-    It may be a line of a function called from the same cell or file, but not of `but`.
+    The line may be in any function of the same cell or file, except `but`.
     Return (0, "") if none of them raised the error or its cause.
     """
     code, other = (getattr(f, "__code__", None) for f in (function, but))
