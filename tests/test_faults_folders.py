@@ -144,7 +144,7 @@ pwd.getpwuid = unknown
     [
         (None, "", ""),
         pytest.param(
-            *(None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
+            *(None, NOBODY, r"in an unknown home folder \(HOME is not set\)"),
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -174,7 +174,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
     done = python(lab, tmp_path / "cache", "-c", script)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
-    assert "let WEFT_CACHE or TMPDIR name one of yours" in last
+    assert "let WEFT_CACHE or TMPDIR name a folder of yours" in last
 
 
 # ---- a full disk ---------------------------------------------------------------------

@@ -99,7 +99,7 @@ def _check_output_paths(args: argparse.Namespace) -> None:
         if path.is_dir():
             raise ValueError(f"--{option} {text}: that is a folder; want a file")
         if not os.access(path.parent, os.W_OK):
-            raise ValueError(f"--{option} {text}: you may not write in {path.parent}")
+            raise ValueError(f"--{option} {text}: you cannot write in {path.parent}")
         if option == "plot":
             from matplotlib.backend_bases import FigureCanvasBase
 

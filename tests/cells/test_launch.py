@@ -266,7 +266,7 @@ def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
     good, bad = x[start : start + 8], x[start + 1 : start + 9]
     for _ in range(2):
         kernel(good)
-        with pytest.raises(ArgumentError, match="no multiple of 16"):
+        with pytest.raises(ArgumentError, match="not a multiple of 16"):
             kernel(bad)
         with pytest.raises(ArgumentError, match="no whole number of float4"):
             kernel(good[:6])

@@ -388,7 +388,7 @@ def unwaited(y, x, n):
         (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
         (zoo.CUDA, IO, "10 kernels .*: say which"),
         (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
-        (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: told twice"),
+        (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: given twice"),
         (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* say terms="),
         (zoo.CUDA.c_add, IO | {"sizes": []}, "sizes is empty"),
         (zoo.CUDA.c_add, IO | {"sizes": [(1, 2)]}, r"gives 2 of 1 sizes \(n\)"),

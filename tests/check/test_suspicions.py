@@ -88,7 +88,7 @@ BACKWARDS = {"inout": {"x": "n"}, "sizes": [4, 9], "launch": lambda n: (1, n)}
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_a_mirror_in_place_is_told_to_read_before_a_barrier(kernel):
     said = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
-    assert "overwrites what another has still to read: read into a variable" in said
+    assert "overwrites what another must still read: read into a variable" in said
     assert "would not help" not in said
     check(mirror_through_a_variable, lambda x: x[::-1], **BACKWARDS)
 
@@ -310,9 +310,12 @@ __global__ void copy(float *y, const float *x, int n) {
 @pytest.mark.parametrize(
     "step, said",
     [
-        (7, "blockDim.x is due: with blocks of 5, no thread writes y[5]; it counts on"),
+        (
+            7,
+            "blockDim.x is needed: with blocks of 5, no thread writes y[5]; it counts",
+        ),
         (3, "of 5, two threads write y[3] and none y[8]; it counts on blocks of 3"),
-        ("gridDim.x", "gridDim.x where blockDim.x is due"),
+        ("gridDim.x", "gridDim.x where blockDim.x is needed"),
         (1, "blockIdx.x without blockDim.x: each block begins one element behind"),
     ],
 )

@@ -65,7 +65,10 @@ def compares_a_tuple(x):
 
 KERNELS = {
     huge_local: (FLOATS, r"4294967296 bytes: a thread has at most 524288 \(512 KB\)"),
-    mask_of_an_array: (FLOATS, r"cuda.syncwarp with what it cannot use.*\(line \d+\)"),
+    mask_of_an_array: (
+        FLOATS,
+        r"cuda.syncwarp with an unusable argument.*\(line \d+\)",
+    ),
     asks_an_array: (FLOATS, r"cuda.shfl_sync with what it cannot.*\(line \d+\)"),
     counts_an_array: (FLOATS, r"cuda.syncthreads_count with what.*\(line \d+\)"),
     calls_a_number: (FLOATS, "cuda.laneid is no function .leave out its brackets"),

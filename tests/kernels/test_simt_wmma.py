@@ -114,7 +114,7 @@ MISUSES = {
                 "32"),
     "own address": ((16, 0, 8, 0), 719, "the same address and ldm from all lanes of a "
                     "warp, lane 5 has others than lane 0"),
-    "lanes": ((16, 0, 0, 3), 719, "wants all 32 lanes of a warp, 29 came"),
+    "lanes": ((16, 0, 0, 3), 719, "needs all 32 lanes of a warp, 29 arrived"),
 }  # fmt: skip
 
 

@@ -283,7 +283,7 @@ def test_a_python_exception_keeps_its_type():
 @simulated
 def test_a_loop_that_does_not_end_is_ended():
     c = np.zeros(1)
-    with pytest.raises(KernelFault, match=r"longer than 0.3 s and was ended"):
+    with pytest.raises(KernelFault, match=r"longer than 0.3 s and was stopped"):
         numba_jit(spins, timeout=0.3)[1, 1](c)
     run(fill, c, 1, 1)
     assert c[0] == 1

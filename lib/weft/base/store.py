@@ -173,7 +173,7 @@ Records = dict[str, Any]
 def _say_not_lasting() -> None:
     here = cache_folder() / KEPT
     print(
-        f"weft: the cache folder cannot be written: what is solved or guessed is kept "
+        f"weft: the cache folder cannot be written: solutions and guesses are kept "
         f"in {here}, until this session ends",
         file=sys.stderr,
     )
@@ -253,7 +253,7 @@ class Kept:
         with contextlib.suppress(FileNotFoundError):  # another notebook did it first
             os.replace(self.path, aside)
             self._said = ""
-            self._say(f"is damaged: begun anew, what it held is in {aside.name}")
+            self._say(f"is damaged: started afresh, old contents in {aside.name}")
 
     def _forget(self, why: str) -> None:
         """Keep the records in memory from now on."""
@@ -399,7 +399,7 @@ def _check_folder(path: Path) -> Path:
     """Return `path` if only this user can write to it, else a temporary folder."""
     if path.parts[:1] == ("~",):  # the system does not know the user either
         return _make_temporary_folder(
-            path, "is in a home that nobody knows (HOME is not set)"
+            path, "is in an unknown home folder (HOME is not set)"
         )
     try:
         path = path.absolute()
@@ -425,7 +425,7 @@ def _make_temporary_folder(path: Path, why: str) -> Path:
     except OSError as error:
         raise CannotWrite(
             f"the cache folder {str(path)!r} {why}, and there is no temporary folder "
-            f"({error.strerror}): let WEFT_CACHE or TMPDIR name one of yours"
+            f"({error.strerror}): let WEFT_CACHE or TMPDIR name a folder of yours"
         ) from None
     _temporary = True
     atexit.register(_remove, made, os.getpid())

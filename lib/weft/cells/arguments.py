@@ -370,8 +370,8 @@ class Binder:
         if array.nbytes and array.address % kind.align:
             raise self._error(
                 param,
-                f"its address 0x{array.address:x} is no multiple of {kind.align}, as "
-                f"{kind.name} needs: pass a copy",
+                f"its address 0x{array.address:x} is not a multiple of {kind.align}, "
+                f"which {kind.name} requires: pass a copy",
             )
 
 
@@ -401,7 +401,7 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
             first.device_index,
         ):
             raise ArgumentError(
-                f"{kernel}: its arrays lie on two devices: {first}, but {array}; "
+                f"{kernel}: its arrays are on two devices: {first}, but {array}; "
                 f"move one of them with .to()"
             )
     return (first.device_type, first.device_index) if first else None

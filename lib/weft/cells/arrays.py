@@ -99,7 +99,7 @@ def describe(value: Any) -> Array | None:
             raise
         except _MALFORMED as error:
             raise ArgumentError(
-                f"{type(value).__name__} has a __cuda_array_interface__ that is none: "
+                f"{type(value).__name__} has an invalid __cuda_array_interface__: "
                 f"{type(error).__name__}: {error}"
             ) from None
     if hasattr(value, "__dlpack__"):
@@ -182,8 +182,8 @@ def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
 def _current_gpu(value: Any) -> int:
     if not torch.cuda.is_available():
         raise ArgumentError(
-            f"{type(value).__name__} says by __cuda_array_interface__ that it lies on "
-            f"a GPU, and there is none"
+            f"{type(value).__name__} reports by its __cuda_array_interface__ "
+            f"that it is on a GPU, but there is no GPU"
         )
     return torch.cuda.current_device()
 

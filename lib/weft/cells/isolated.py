@@ -202,7 +202,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
             if not process.pipe.poll(patience):
                 process.end()
                 raise KernelFault(
-                    f"{kernel}: it ran longer than {job.timeout:g} s and was ended, "
+                    f"{kernel}: it ran longer than {job.timeout:g} s and was stopped, "
                     f"with its process. Its arrays are as they were.",
                     kernel,
                 )

@@ -423,7 +423,7 @@ class Kernel:
             if wanted and found != wanted:
                 names = {"cpu": "the CPU", "cuda": "the GPU"}
                 raise ArgumentError(
-                    f"{self.__name__}: {self.params[i]} lies on {names[found]}, and "
+                    f"{self.__name__}: {self.params[i]} is on {names[found]}, and "
                     f"the cell was compiled for {names[wanted]}: move it, or leave "
                     f"the choice to the arrays"
                 )

@@ -64,7 +64,7 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
             continue
         elif flag in _GXX_PAIRS:
             if not todo:
-                raise ArgumentError(f"the flag {flag} wants a value after it")
+                raise ArgumentError(f"the flag {flag} needs a value after it")
             out += [flag, todo.pop(0)]
         elif re.fullmatch(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)", flag):
             raise ArgumentError(f"{flag}: on the CPU a cell is C++17 or later")

@@ -170,7 +170,7 @@ def _make_problem(
     names = [n for group in (*groups, values) for n in group]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise ArgumentError(f"{', '.join(twice)}: told twice, as input and as output?")
+        raise ArgumentError(f"{', '.join(twice)}: given twice, as input and as output?")
     if isinstance(runner, ReturningRunner):
         parameters: list[str] = []
         if not inputs:

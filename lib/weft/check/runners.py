@@ -58,8 +58,8 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
         yield
     except FunctionTooLong:
         raise FunctionTooLong(
-            f"{name} ran longer than {seconds:g} s and was ended: look for a loop that "
-            f"does not end, or allow it more with timeout="
+            f"{name} ran longer than {seconds:g} s and was stopped: look for a loop "
+            f"that does not end, or allow it more with timeout="
         ) from None
     finally:
         timer.cancel()

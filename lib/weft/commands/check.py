@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
     parser.add_argument(
         *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
-        help="so many random cases more, and large ones, where there are such",
+        help="number of extra random cases; adds large ones if there are any",
     )  # fmt: skip
     parser.add_argument(
         *("--sanitizer",), **{"nargs": "?", "const": ",".join(sanitizer.TOOLS)},
@@ -68,7 +68,7 @@ def _run_sanitizer(args: argparse.Namespace) -> int:
     print(table(shown, ["tool", "version", "device", "rungs", "errors", "seconds"]))
     for row in rows:
         for name in row["missing"]:
-            print(f"WRONG  {row['tool']}: {name} did not compute what it has to")
+            print(f"WRONG  {row['tool']}: {name} computed a wrong result")
     if args.json:
         write_json(args.json, rows, "cuda")
     return int(not all(map(sanitizer.is_clean, rows)))

@@ -258,7 +258,7 @@ def _examine_numba() -> list[Examination]:
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
-        value = "Numba's simulator, in a process of its own (no GPU, or told so)"
+        value = "Numba's simulator, in a separate process (no GPU, or requested)"
         return [Examination("numba_jit", value)]
     # Imported for this finding alone: doctor runs where this import fails.
     from ..pykernel.numba import gpu

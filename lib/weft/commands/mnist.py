@@ -118,7 +118,7 @@ def summarize_rows(result: Result) -> str:
         "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
     ]
     if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
-        notes.append("These CUDA kernels were simulated: their time here says nothing.")
+        notes.append("These CUDA kernels were simulated: ignore their times.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
             "vs: PyTorch's time over ours in the same precision, above 1 ours is "

@@ -110,7 +110,7 @@ def _unknown_name(message: str, line: str, source: str) -> str:
         return f"#include <{_HEADERS[name]}> declares it"
     functions = scanner.list_functions(scanner.blank_comments(source), scanner.DEVICE)
     if name in {function.name for function in functions}:
-        return f"{name} stands further down: C wants it before its first use"
+        return f"{name} is declared further down: C requires it before its first use"
     if "did you mean" in message:
         return (
             ""
@@ -135,7 +135,7 @@ def _hint_python(message: str, line: str, source: str) -> str:
     ):
         return "C writes comments with //"
     if line.startswith("%%"):
-        return "%%cuda is a cell's first line, and there is one of it"
+        return "%%cuda must be a cell's first line and occur only once"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
         return _PYTHON["range"]
     # `a = b // 2` contains a comment in C; g++ complains on this line or the next.
@@ -143,9 +143,11 @@ def _hint_python(message: str, line: str, source: str) -> str:
         if re.search(r"=[^;/]*[\w)\]]\s*//\s*[\w(]+\s*;?\s*$", one) and (
             "expected" in message
         ):
-            return "// begins a comment in C; / divides whole numbers without a rest"
+            return (
+                "// begins a comment in C; / divides whole numbers without a remainder"
+            )
     if re.search(r"^\s*(?:for|while|if)\b[^({]*:\s*$|^\s*else\s*:", line):
-        return "C wants ( ) around a condition, and { } instead of a colon"
+        return "C requires ( ) around a condition, and { } instead of a colon"
     return ""
 
 
@@ -209,7 +211,7 @@ def _hint_syntax(message: str, line: str, source: str) -> str:
     if "unterminated #" in message or "#endif for this directive" in message:
         return "its #endif is missing"
     if re.search(r"extended character|unrecognized token", message):
-        return "that character only looks like C's: write it anew, \" ' - and the like"
+        return "that character only looks like C's: retype it, \" ' - and the like"
     if re.search(r"expected '?(?:,' or ')?;'?|expected a \";\"", message):
         return "a statement ends with ;"
     if re.search(r"expected '}' at end|'{' is never closed", message):

@@ -54,7 +54,7 @@ class Config:
         if not 0 <= self.lr < float("inf"):
             raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
         if len(set(self.rungs)) < len(self.rungs):
-            raise ArgumentError(f"rung={self.rung}: one of them stands there twice")
+            raise ArgumentError(f"rung={self.rung}: one of them is listed twice")
 
     @property
     def rungs(self) -> list[str]:

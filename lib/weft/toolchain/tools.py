@@ -53,7 +53,7 @@ def run(
         said, wrong = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise BuildError(
-            f"{name} did not finish within {seconds:g} s and was ended "
+            f"{name} did not finish within {seconds:g} s and was stopped "
             f"(WEFT_COMPILE_SECONDS sets another limit): {command[0]}"
         ) from None
     finally:

@@ -260,7 +260,7 @@ class PlainCSource(CudaSource):
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
-            raise ArgumentError(f"{self.cell} is plain C: its arrays lie on a GPU")
+            raise ArgumentError(f"{self.cell} is plain C: its arrays are on a GPU")
         text, more = self._given(constants)
         made = load_c(text, self.options.name, [*self.flags, *more], self.cell)
         self.name = made.__name__

@@ -186,7 +186,7 @@ def nt_no_zeros(c, a, b, m, n, k):
         c[row * n + col] = acc
 
 
-@wrong("matmul_nt", says="one block is enough|global index is due")
+@wrong("matmul_nt", says="one block is enough|global index is needed")
 def nt_rows_of_b_from_the_first(c, a, b, m, n, k):
     a_s = cuda.shared.array((3, 3), float32)
     b_s = cuda.shared.array((3, 3), float32)

@@ -39,7 +39,7 @@ right_c(
 )
 
 
-@wrong("blocks", says="threadIdx where the global index is due")
+@wrong("blocks", says="threadIdx where the global index is needed")
 def local_index(out, a, b, n):
     i = cuda.threadIdx.x
     if i < n:
@@ -52,7 +52,7 @@ def blocks_without_a_guard(out, a, b, n):
     out[i] = a[i] - b[i]
 
 
-@wrong("blocks", says="blockIdx where the global index is due")
+@wrong("blocks", says="blockIdx where the global index is needed")
 def block_number_only(out, a, b, n):
     i = cuda.blockIdx.x
     if i < n:
@@ -80,7 +80,7 @@ def blocks_of_three(out, a, b, n):
         out[i] = a[i] - b[i]
 
 
-@wrong("blocks", says="gridDim.x where blockDim.x is due")
+@wrong("blocks", says="gridDim.x where blockDim.x is needed")
 def times_the_number_of_blocks(out, a, b, n):
     i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
     if i < n:

@@ -25,7 +25,7 @@ right_c(
 )
 
 
-@wrong("blocks2d", says="threadIdx where the global index is due")
+@wrong("blocks2d", says="threadIdx where the global index is needed")
 def local_2d(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y

@@ -80,7 +80,7 @@ right_c(
 )
 
 
-@wrong("argmax", says="choice among equals: .*the first of them is due")
+@wrong("argmax", says="choice among equals: .*the first of them is expected")
 def argmax_the_last_of_equals(out, a, cols):
     s = cuda.shared.array(32, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

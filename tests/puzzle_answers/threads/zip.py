@@ -22,7 +22,7 @@ right_c(
 )
 
 
-@wrong("zip", says="a read where b is due")
+@wrong("zip", says="a read where b is needed")
 def one_array_twice(out, a, b):
     i = cuda.threadIdx.x
     out[i] = a[i] + a[i]

@@ -72,7 +72,7 @@ def global_index_in_s(out, a, n):
         out[i] = s[i] * s[i] * s[i]
 
 
-@wrong("shared", says="global index is due")
+@wrong("shared", says="global index is needed")
 def local_index(out, a, n):
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
@@ -81,7 +81,7 @@ def local_index(out, a, n):
         out[t] = s[t] * s[t] * s[t]
 
 
-@wrong("shared", says="global index is due")
+@wrong("shared", says="global index is needed")
 def brings_the_first_four(out, a, n):
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x

@@ -174,16 +174,16 @@ class Operands:
         limit = error_limit(precision, self.size.k)
         if not rms <= limit:  # also true for NaN
             raise Mismatch(
-                f"not timed, since it is wrong: at {self.size} its error is {rms:.2g} "
-                f"of c (root mean square), at most {limit:.2g} is {precision}"
+                f"not timed, because it is wrong: at {self.size} its error is "
+                f"{rms:.2g} of c (root mean square), at most {limit:.2g} is {precision}"
             )
         bound = FARTHEST * limit * self.scale
         bad = ~(off.abs_() <= bound)
         if bad.any():
             at = tuple(bad.nonzero()[0].tolist())
             raise Mismatch(
-                f"not timed, since it is wrong: at {self.size} c{[*at]} is "
-                f"{float(c[at]):.6g}, has to be {float(self.want[at]):.6g} and at most "
+                f"not timed, because it is wrong: at {self.size} c{[*at]} is "
+                f"{float(c[at]):.6g}, must be {float(self.want[at]):.6g} and at most "
                 f"{float(bound[at]):.2g} off; {int(bad.sum())} of {bad.numel()} wrong"
             )
         return {"error_rms": rms, "error_max": worst}

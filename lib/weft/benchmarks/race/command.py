@@ -122,7 +122,7 @@ def note(rows: list[Row]) -> str:
         said = [table(lines, [*lines[0]]), *said]
         said.append("ratio: PyTorch's fastest time over ours")
     if any(row["target"] == "cpu" and row["impl"] == "weft" for row in rows):
-        said.append("On a CPU CUDA kernels are simulated: their time says nothing.")
+        said.append("CUDA kernels are simulated on a CPU: ignore their times.")
     return "\n".join(["", *said])
 
 

@@ -147,7 +147,7 @@ def plot_heats(
                     ax.plot(ms, values, "." if hot else "o", ms=5, ls="none", **look)
                     last = (ms[-1], float(np.median(values[-5:])))
                     kit.label_beside(ax, name, last, fontsize=9, color=colour)
-    for ax, what in zip(axes, ("TFLOP/s of a burst", "watts, as the card says")):
+    for ax, what in zip(axes, ("TFLOP/s of a burst", "watts, as reported by the card")):
         ax.set(xlabel="ms since the first burst", title="")
         ax.set_ylabel(what)
         ax.set_ylim(0)

@@ -90,7 +90,7 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
         TRAP: lambda: f"{who} called __trap()",
         EXCEPTION: lambda: fault.text,
         TIMEOUT: lambda: (
-            f"it ran longer than {scene.timeout:g} s and was ended: look for a loop "
+            f"it ran longer than {scene.timeout:g} s and was stopped: look for a loop "
             f"that does not end, or allow it more with timeout= (--timeout)"
         ),
         DEADLOCK: lambda: fault.text,

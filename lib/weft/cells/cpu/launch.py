@@ -265,7 +265,7 @@ class CpuLauncher:
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
         where = common_device(self.name, arrays + list_held_arrays(bound))
         if where and where[0] != "cpu":
-            raise ArgumentError(f"{self.name}: its arrays lie on {where[0]}, not here")
+            raise ArgumentError(f"{self.name}: its arrays are on {where[0]}, not here")
         found, written = None, self.written
         if self.binder.holds_addresses:
             found = reach_arrays(self.binder, bound)

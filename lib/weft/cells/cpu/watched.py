@@ -271,7 +271,7 @@ def _explain_fault(
         if "ran longer than the limit" in text:
             text = (
                 f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
-                f"and was ended: allow it more with timeout= (--timeout), or run it "
+                f"and was stopped: allow it more with timeout= (--timeout), or run it "
                 f"unwatched (--fast)"
             )
         said = _with_line(report, ending, f"{seen.kernel}: {text}")

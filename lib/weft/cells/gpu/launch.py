@@ -350,7 +350,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
     if where[0] != target.kind:
         array = next(filter(None, arrays))
         raise ArgumentError(
-            f"{kernel} is compiled for {target.kind}, its arrays lie elsewhere: {array}"
+            f"{kernel} is compiled for {target.kind}, its arrays are elsewhere: {array}"
         )
     return where[1] if target.kind == "cuda" else -1
 

@@ -307,11 +307,11 @@ def _without_ptxas(log: str) -> str:
 _SHORTER = (
     (
         r"A function without execution space annotations .* in JIT mode",
-        "a __host__ function: neither __device__ nor __global__ stands before it",
+        "a __host__ function: it is marked neither __device__ nor __global__",
     ),
     (
         r"A namespace scope variable without memory space annotations .* in JIT mode",
-        "a __host__ variable: neither __device__ nor __constant__ stands before it",
+        "a __host__ variable: it is marked neither __device__ nor __constant__",
     ),
 )
 
@@ -402,7 +402,7 @@ def _torch_cuda() -> int | None:
 def _read_version(lib: Any) -> tuple[int, int]:
     major, minor = ffi.new("int *"), ffi.new("int *")
     if lib.nvrtcVersion(major, minor):
-        raise BuildError("NVRTC does not tell its version")
+        raise BuildError("NVRTC does not report its version")
     return major[0], minor[0]
 
 

@@ -35,12 +35,12 @@ PATTERNS = {
     UPDATE: "looks like an update that threads make of one place at once: each reads "
     "the same old number, and one result undoes the other. A barrier alone would not "
     "help",
-    IN_PLACE: "looks like a thread that overwrites what another has still to read: "
+    IN_PLACE: "looks like a thread that overwrites what another must still read: "
     "read into a variable, wait at a barrier that all threads reach, and then write "
     "(with several blocks: into a second array)",
 }
 NO_COMMON_BARRIER = (
-    "looks like a block that overwrites what another has still to read: no barrier "
+    "looks like a block that overwrites what another must still read: no barrier "
     "holds for all blocks, so write into a second array"
 )
 
@@ -168,7 +168,7 @@ def _swap_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for a in s.inputs:
         for b in s.inputs:
             if a != b and s.inputs[a].shape == s.inputs[b].shape:
-                yield f"{a} read where {b} is due", s.inputs | {b: s.inputs[a]}
+                yield f"{a} read where {b} is needed", s.inputs | {b: s.inputs[a]}
 
 
 def _turn_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
@@ -214,13 +214,13 @@ def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
         if n > 1:
             yield (
-                f"a sum over {dim} without its last term: < where <= is due, or {dim} "
-                f"- 1 terms",
+                f"a sum over {dim} without its last term: < where <= is needed, "
+                f"or {dim} - 1 terms",
                 kept(0, n - 1),
             )
             yield f"a sum over {dim} without its first term", kept(1, n)
             yield (
-                f"only the last term of the sum over {dim}: = where += is due",
+                f"only the last term of the sum over {dim}: = where += is needed",
                 kept(n - 1, n),
             )
             yield (

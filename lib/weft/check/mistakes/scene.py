@@ -103,7 +103,7 @@ def guess_spacing(
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
         return (
-            "looks like gridDim.x where blockDim.x is due: blocks begin as many "
+            "looks like gridDim.x where blockDim.x is needed: blocks begin as many "
             "elements apart as there are blocks"
         )
     return ""
@@ -152,7 +152,7 @@ def _describe_literal(
     if step < run.threads:
         what = f"two threads write {at(step)} and none {missing}"
     return (
-        f"a literal {step} where blockDim.x is due: with blocks of {run.threads}, "
+        f"a literal {step} where blockDim.x is needed: with blocks of {run.threads}, "
         f"{what}; it counts on blocks of {step}"
     )
 
@@ -366,7 +366,6 @@ def _say_within(rules: list[_Rule]) -> str:
         return f"It is right only where {_join_names(each)}."
     return (
         f"It is right only as long as one block is enough for "
-        f"{_join_names([rule.name for rule in rules])}: does threadIdx stand "
-        "where the global "
-        f"index is due?"
+        f"{_join_names([rule.name for rule in rules])}: is threadIdx used "
+        "where the global index is needed?"
     )

@@ -118,8 +118,8 @@ def accumulated_on_start(s: WrongOutput) -> str | None:
         added &= ~s.unwritten if s.unwritten is not None else True
     if (added == s.bad).all():
         return (
-            "it reads the output before it has written it: what lies there at the "
-            "start (NaN, or an odd number, on purpose) comes into the result"
+            "it reads the output before it has written it: its initial contents "
+            "(NaN, or an odd number, on purpose) enter the result"
         )
     return None
 
@@ -220,8 +220,8 @@ def by_block(s: WrongOutput) -> str | None:
     index = np.arange(s.want.size)
     if s.fits(s.want[index % threads]):
         return (
-            "threadIdx where the global index is due: every block gives what belongs "
-            "to block 0"
+            "threadIdx where the global index is needed: every block gives what "
+            "belongs to block 0"
         )
     if s.fits(s.want[index // threads * threads]):
         return (
@@ -229,7 +229,7 @@ def by_block(s: WrongOutput) -> str | None:
             "the first of its block"
         )
     if s.fits(s.want[index // threads]):
-        return "blockIdx where the global index is due"
+        return "blockIdx where the global index is needed"
     return None
 
 

@@ -87,7 +87,7 @@ def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
     if wide < columns and high < rows and all_but(high, wide):
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
-            f"global index is due?): all but the first {high} rows of {wide} are"
+            f"global index is needed?): all but the first {high} rows of {wide} are"
         )
     if s.grid is None:
         return None
@@ -128,7 +128,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
             return f"the {many} from {at[0]} on are"  # There is no other block.
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
-            f"global index is due?): {many} from {at[0]} on are"
+            f"global index is needed?): {many} from {at[0]} on are"
         )
     if at.size == 1:
         return f"{EARLY}the last {one} is"
@@ -136,7 +136,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     if full and s.grid is None and length - at[0] <= side:
         return (
             f"a last block that is missing (n // block for a grid, where cdiv(n, "
-            f"block) is due): the {many} from {at[0]} on are"
+            f"block) is needed): the {many} from {at[0]} on are"
         )
     return f"the {many} from {at[0]} on are"
 
@@ -150,7 +150,7 @@ def _describe_threads(s: WrongOutput, first: int) -> str | None:
     if first == blocks > 1 and first != math.prod(s.block):
         return (
             f"one element for each block and no more (blockIdx where the global "
-            f"index is due?): the elements from {first} on are"
+            f"index is needed?): the elements from {first} on are"
         )
     return None
 
@@ -193,7 +193,7 @@ def guess_padding(s: WrongOutput) -> str | None:
     if not (bad & beyond).any() or not (beyond | _find_equal(s, x))[bad].all():
         return None
     return (
-        f"a place behind the end of the row: what stands there must lose against every "
+        f"a place behind the end of the row: the value there must lose against every "
         f"number of {name}, also against a {'positive' if least else 'negative'} one"
     )
 
@@ -233,17 +233,17 @@ def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
     bad, got = s.bad, s.got.astype(np.int64)
     if (got == _flatten_expected(s, x))[bad].all():
-        return "a place in the flat array, where the place in its row is due"
+        return "a place in the flat array, where the place in its row is needed"
     there = _take_numbers(x, s.want)
     if (got == there.astype(np.int64))[bad].all() and (bad.sum() > 1 or got.size < 3):
-        return "the number itself, where its place is due"
+        return "the number itself, where its place is needed"
     if not ((got >= 0) & (got < x.shape[-1]))[bad].all():
         return None
     if _find_equal(s, x)[bad].all():
         which = "the first" if (got > s.want)[bad].all() else "another"
         return (
             f"a wrong choice among equals: {name} has the same number at both places, "
-            f"and {which} of them is due"
+            f"and {which} of them is expected"
         )
     negative = (x < 0).all(axis=-1)
     if negative[bad].all() and not got[bad | negative].any():

@@ -120,7 +120,7 @@ class NumbaKernel:
         def launch(*args: Any, **named: Any) -> None:
             given = arguments.check_arguments(self.name, self.kernel.given(args, named))
             arguments.say_once(
-                "no GPU here: Numba's simulator runs this, in a process of its own and "
+                "no GPU here: Numba's simulator runs this, in a separate process and "
                 "slowly (0.4 ms a thread)"
             )
             if long:

@@ -51,8 +51,8 @@ def explain_unusable() -> str:
         return f"Numba is not usable ({_first_line(error)}): {cure}"
     if "simulator" in cuda.jit.__module__:
         return (
-            "numba.cuda is its simulator in this process, as NUMBA_ENABLE_CUDASIM was "
-            "set when it was imported: restart the kernel"
+            "numba.cuda is its simulator in this process, because "
+            "NUMBA_ENABLE_CUDASIM was set when it was imported: restart the kernel"
         )
     try:
         cuda.current_context()
@@ -295,7 +295,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
     if len(found) > 1:
         (one, first), (other, second), *_ = found.items()
         raise ArgumentError(
-            f"{kernel}: its arrays lie on two devices: {first} on cuda:{one}, {second} "
+            f"{kernel}: its arrays are on two devices: {first} on cuda:{one}, {second} "
             f"on cuda:{other}; move one of them with .to()"
         )
     return next(iter(found), torch.cuda.current_device())

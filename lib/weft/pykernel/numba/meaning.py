@@ -60,7 +60,7 @@ def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeTy
     code = next(c for c in made.co_consts if isinstance(c, types.CodeType))
     if code.co_varnames != old.co_varnames:
         raise ArgumentError(
-            f"{function.__name__} is not what its file says by now: import it again"
+            f"{function.__name__} no longer matches its file: import it again"
         )
     return code
 

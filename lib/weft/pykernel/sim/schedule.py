@@ -291,7 +291,7 @@ class Block:
 
     def unusable(self, number: int, got: tuple, error: Exception) -> Stop:
         """Return the Stop for a thread whose argument is not a usable number."""
-        text = f"calls cuda.{got[0]} with what it cannot use: {error}"
+        text = f"calls cuda.{got[0]} with an unusable argument: {error}"
         return Stop("exception", text, self.launch.places[got[1]]).of(number)
 
     def deadlock(self) -> Stop:

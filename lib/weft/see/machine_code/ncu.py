@@ -153,7 +153,7 @@ def _run_ncu(
             command, env=env, text=True, capture_output=True, timeout=timeout
         )
     except subprocess.TimeoutExpired:
-        raise NoCounters(f"ncu took more than {timeout:g} s and was ended") from None
+        raise NoCounters(f"ncu took more than {timeout:g} s and was stopped") from None
 
 
 _L1 = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
