@@ -67,14 +67,17 @@ def test_source_gives_one_c_function_with_its_comment():
     assert text.count("\nint ") == 0
     kernel = utils.source("kernels/matmul/01_naive.cu", "matmul_naive")
     assert kernel.startswith(
-        "/* c (m,n) = a (m,k) @ b (k,n), row-major. */\nstatic __global__"
+        "/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */\nstatic __global__"
     )
     assert "matmul_naive_general" not in kernel
 
 
 def test_source_gives_a_head_that_is_broken_before_the_name():
     text = utils.source("kernels/matmul/10_pipeline.cu", "matmul_pipeline")
-    head = ["/* c (m,n) = a (m,k) @ b (k,n), row-major. */", "template <class S>"]
+    head = [
+        "/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. */",
+        "template <class S>",
+    ]
     assert text.splitlines()[:2] == head
 
 

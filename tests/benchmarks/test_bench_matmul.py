@@ -170,7 +170,7 @@ def test_one_wrong_element_of_four_million_is_refused(kind):
     ids=["nothing", "zeros", "swapped", "tf32", "a NaN"],
 )
 def test_a_readers_wrong_product_is_refused(product):
-    with pytest.raises(Mismatch, match="not timed, since it is wrong: at 50"):
+    with pytest.raises(Mismatch, match="not timed, because it is wrong: at 50"):
         bench_matmul.time_mine(product, 50, device="cpu")
 
 

@@ -635,7 +635,7 @@ def test_host_memory_behind_the_interface_of_gpus_is_refused(k):
             **{"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
         }
 
-    with pytest.raises(ArgumentError, match="on a GPU, and there is none"):
+    with pytest.raises(ArgumentError, match="on a GPU, but there is no GPU"):
         k.add[1, 4](Claims(), floats(4), floats(4), 4)
 
 

@@ -69,8 +69,8 @@ KERNELS = {
         FLOATS,
         r"cuda.syncwarp with an unusable argument.*\(line \d+\)",
     ),
-    asks_an_array: (FLOATS, r"cuda.shfl_sync with what it cannot.*\(line \d+\)"),
-    counts_an_array: (FLOATS, r"cuda.syncthreads_count with what.*\(line \d+\)"),
+    asks_an_array: (FLOATS, r"cuda.shfl_sync with an unusable argument.*\(line \d+\)"),
+    counts_an_array: (FLOATS, r"cuda.syncthreads_count with an unusable.*\(line \d+\)"),
     calls_a_number: (FLOATS, "cuda.laneid is no function .leave out its brackets"),
     stores_text: (FLOATS, r"could not convert string to float: 'ab' \(line \d+\)"),
     third_side: (FLOATS, r"reads x.shape\[2\] at line \d+: tuple index out of"),
@@ -115,9 +115,9 @@ def speaks(**interface):
 
 
 ARGUMENTS = {
-    "typestr": ("y", speaks(typestr="?!"), "__cuda_array_interface__ that is none"),
-    "shape": ("y", speaks(shape=None), "__cuda_array_interface__ that is none"),
-    "address": ("y", speaks(data=None), "__cuda_array_interface__ that is none"),
+    "typestr": ("y", speaks(typestr="?!"), "has an invalid __cuda_array_interface__"),
+    "shape": ("y", speaks(shape=None), "has an invalid __cuda_array_interface__"),
+    "address": ("y", speaks(data=None), "has an invalid __cuda_array_interface__"),
     "bytes": ("a", np.array(b"abcd"), "float wants a number"),
     "a digit": ("a", np.array(b"1"), "float wants a number"),
     "a masked number": ("a", np.ma.masked, "float wants a number"),

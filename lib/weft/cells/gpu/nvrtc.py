@@ -303,11 +303,12 @@ def _without_ptxas(log: str) -> str:
     return text
 
 
+_HOST_FUNCTION = "a __host__ function"
 # The full messages would lead readers to an option that hides a missing __device__.
 _SHORTER = (
     (
         r"A function without execution space annotations .* in JIT mode",
-        "a __host__ function: it is marked neither __device__ nor __global__",
+        f"{_HOST_FUNCTION}: it is marked neither __device__ nor __global__",
     ),
     (
         r"A namespace scope variable without memory space annotations .* in JIT mode",
@@ -321,7 +322,7 @@ def _only_constexpr(log: str, source: str) -> bool:
     lines = source.splitlines()
     errors = re.findall(r"^.*?\((\d+)\): (?:catastrophic )?error: (.*)$", log, re.M)
     return bool(errors) and all(
-        "a __host__ function: neither" in message
+        _HOST_FUNCTION in message
         and int(line) <= len(lines)
         and "constexpr" in lines[int(line) - 1]
         for line, message in errors
