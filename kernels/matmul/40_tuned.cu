@@ -133,8 +133,7 @@ static double wmma_tf32_us(const struct product *q) {
     return tiles_us(q, 128, 128, 2, 1.0, 0.6, 0);
 }
 
-/* ---- the choice
- * ----------------------------------------------------------- */
+/* ---- the choice ---------------------------------------------------------- */
 
 /* The precisions that a rung may serve. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };

@@ -143,8 +143,7 @@ static int launch_copies(const struct copy *a, const struct copy *b,
         pack_both<T>, both);
 }
 
-/* ---- the operands to copy, and their places
- * ------------------------------- */
+/* ---- the operands to copy, and their places ------------------------------ */
 
 size_t matmul_element(const struct matmul_rung *rung) {
     // The names "fp16" and "bf16" end in the number of bits of an element.

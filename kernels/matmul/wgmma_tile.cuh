@@ -228,8 +228,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
     }
 };
 
-/* ---- a in registers, from a tile whose rows do not run along k
- * ------------ */
+/* ---- a in registers, from a tile whose rows do not run along k ----------- */
 
 /* Return the row, of a consumer's 64, that serves as row g of wgmma for warp
  * `warp`. Row g + 8 is four rows further on. */

@@ -65,8 +65,7 @@ int layer_linear_backward(const struct layer_ops *ops, float *dx,
                           const float *x, const float *weight, int n, int in,
                           int out, weft_stream stream);
 
-/* ---- the vendor's layers, in cudnn.cu
- * --------------------------------------- */
+/* ---- the vendor's layers, in cudnn.cu ------------------------------------ */
 
 /* Open the libraries; *vendor is NULL after a failure. */
 int vendor_create(struct vendor **vendor);

@@ -57,8 +57,7 @@ int fused_rehearse(struct fused_state *s, int batch) {
     return status;
 }
 
-/* ---- the graphs that are kept
- * --------------------------------------------- */
+/* ---- the graphs that are kept -------------------------------------------- */
 
 static void free_graph(struct fused_graph *g) {
     for (int i = 0; i < GRAPH_SIZES; i++)

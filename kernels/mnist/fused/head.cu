@@ -135,8 +135,7 @@ head_back(float dh[4], struct head_sums *sums, const float h[4],
     }
 }
 
-/* ---- the sums of a block
- * --------------------------------------------------- */
+/* ---- the sums of a block ------------------------------------------------- */
 
 /* A lane's sums in shared memory: rows of 32 lanes x 4, then the remaining
  * sums. */

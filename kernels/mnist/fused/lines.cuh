@@ -30,8 +30,7 @@ enum {
     GROUPS = (PIXELS3 + 7) / 8, /* 7; the last group has only one window */
 };
 
-/* ---- positions
- * ------------------------------------------------------------- */
+/* ---- positions ----------------------------------------------------------- */
 
 /* An image with CHANNELS numbers of type T per pixel. */
 template <class T, int CHANNELS> struct lines {
@@ -127,8 +126,7 @@ static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
                          (row / ROWS * ALL + channel_of<OUT>(row % ROWS)) * K);
 }
 
-/* ---- the numbers of a chunk
- * ----------------------------------------------- */
+/* ---- the numbers of a chunk ---------------------------------------------- */
 
 /* Load the numbers of a chunk as floats, or store them. */
 template <class T>

@@ -82,8 +82,7 @@ cudaError_t check_copy(const cudaMemcpy3DParms &c) {
     return check_side(c.srcPtr, c.srcPos, c.extent, side_of(c.kind, false));
 }
 
-/* ---- performing copies and fills
- * ------------------------------------------- */
+/* ---- performing copies and fills ----------------------------------------- */
 
 cudaError_t copy_now(const cudaMemcpy3DParms &c) {
     if (is_empty(c.extent)) return cudaSuccess;

@@ -10,8 +10,7 @@ using namespace simt;
 
 enum { CUDA_VERSION_LIKE = CUDART_VERSION };
 
-/* ---- the current device
- * ---------------------------------------------------- */
+/* ---- the current device -------------------------------------------------- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
     if (!count) return set_error(cudaErrorInvalidValue);

@@ -253,8 +253,7 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path,
                                    unsigned flags);
 #pragma GCC visibility pop
 
-/* ---- the same calls under other names, and as CUDA 13 declares them
- * -------- */
+/* ---- the same calls under other names, and as CUDA 13 declares them ------ */
 
 static inline cudaError_t
 cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,

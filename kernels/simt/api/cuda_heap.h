@@ -29,8 +29,7 @@ struct Allocation {
     size_t span;
 };
 
-/* ---- cuda_allocation.cpp: the bytes of one allocation
- * ---------------------- */
+/* ---- cuda_allocation.cpp: the bytes of one allocation -------------------- */
 
 /* The size in bytes from which memory is poisoned only when touched. */
 enum : size_t { LARGE = 1 << 20 };

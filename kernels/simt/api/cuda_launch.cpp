@@ -6,8 +6,7 @@
 
 #include "cuda_graph_private.h"
 
-/* ---- the kernels that pointers refer to
- * ------------------------------------ */
+/* ---- the kernels that pointers refer to ---------------------------------- */
 
 namespace simt {
 

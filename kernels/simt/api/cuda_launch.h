@@ -97,8 +97,7 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes,
                                                       int block_size);
 #pragma GCC visibility pop
 
-/* ---- the same functions with the kernel itself
- * ------------------------------ */
+/* ---- the same functions with the kernel itself --------------------------- */
 
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,

@@ -198,8 +198,7 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T *pointer,
     return cudaStreamAttachMemAsync(stream, (void *)pointer, size, flags);
 }
 
-/* ---- symbols: a __constant__ or __device__ variable is an ordinary variable
- * - */
+/* ---- symbols: __constant__ and __device__ variables are ordinary ones ---- */
 
 namespace simt {
 template <class T> struct SizeOf {

@@ -12,8 +12,7 @@
 #define SIMT_DEVICE_MATH_H
 #include "../runtime/engine.h"
 
-/* ---- functions of the C library
- * --------------------------------------------- */
+/* ---- functions of the C library ------------------------------------------ */
 
 #define SIMT_C1(name)             \
     double name(double) noexcept; \
@@ -68,8 +67,7 @@ long long llabs(long long) noexcept;
 }
 // clang-format on
 
-/* ---- functions of CUDA
- * ----------------------------------------------------- */
+/* ---- functions of CUDA --------------------------------------------------- */
 
 #define SIMT_C extern "C" inline __attribute__((always_inline))
 

@@ -128,8 +128,7 @@ SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     return simt::match_all(mask, bits, same);
 }
 
-/* ---- functions from before CUDA 9
- * ------------------------------------------ */
+/* ---- functions from before CUDA 9 ---------------------------------------- */
 
 #define SIMT_GONE(name, now) \
     __attribute__((error(#name "() is gone since CUDA 13: write " now)))

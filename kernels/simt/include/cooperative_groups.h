@@ -68,8 +68,7 @@ SIMT_INLINE unsigned some_of(unsigned mask, unsigned first, unsigned count) {
 
 namespace cooperative_groups {
 
-/* ---- any group, as functions receive it
- * ------------------------------------- */
+/* ---- any group, as functions receive it ---------------------------------- */
 
 class thread_group {
   protected:

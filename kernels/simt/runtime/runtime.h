@@ -116,8 +116,7 @@ struct Worker : Block {
                            * rounding */
     bool asked;           /* whether a thread of the block has issued an
                            * operation (asynchronous.h) */
-    unsigned long long blocks;            /* number of blocks that it has begun
-                                           * to run */
+    unsigned long long blocks;            /* blocks that have begun */
     struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
     Bulk *bulks;                          /* copies of the block, in order */
 

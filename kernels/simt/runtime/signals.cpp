@@ -205,8 +205,7 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
     redirect(context, (uintptr_t)fiber_at(at), land);
 }
 
-/* ---- the alternate stack for handlers
- * -------------------------------------- */
+/* ---- the alternate stack for handlers ------------------------------------ */
 
 /* The alternate stack of a thread's handlers, since a fault may mean that the
  * thread's stack is full. */

@@ -123,8 +123,7 @@ void land_stopped() {
     abandon(worker);
 }
 
-/* ---- the worker's reaction to a poke
- * -------------------------------------- */
+/* ---- the worker's reaction to a poke ------------------------------------- */
 
 static void on_poke(int, siginfo_t *info, void *raw);
 static Hook poke_hook = {SIGURG, on_poke, {}, {}, false, false};
@@ -170,8 +169,7 @@ static void on_poke(int, siginfo_t *info, void *raw) {
     errno = before;
 }
 
-/* ---- the thread that checks
- * ------------------------------------------------ */
+/* ---- the thread that checks ---------------------------------------------- */
 
 /* Return a number that changes when the worker's block makes progress. */
 __attribute__((no_sanitize("thread"))) static uint64_t

@@ -86,8 +86,7 @@ void checked_bulk(Later *later, const void *barrier) {
     later_bulk(later, barrier);
 }
 
-/* ---- performing the operations
- * -------------------------------------------- */
+/* ---- performing the operations ------------------------------------------- */
 
 /* Record one access to shared memory, attributed to the line that requested
  * `later`. */

@@ -131,8 +131,7 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
     return cost;
 }
 
-/* ---- atomics that count as plain accesses
- * ---------------------------------- */
+/* ---- atomics that count as plain accesses -------------------------------- */
 
 static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind that a site
                                                // counts as; 0: its actual kind

@@ -55,8 +55,7 @@ void note_first_write(Checker *checker, const Fiber *self,
  * now. */
 void tell_blanks(Checker *checker, Space space);
 
-/* ---- the slow path
- * --------------------------------------------------------- */
+/* ---- the slow path ------------------------------------------------------- */
 
 /* Return whether all bytes may be accessed and have been written. */
 template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {

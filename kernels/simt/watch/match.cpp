@@ -21,8 +21,7 @@ struct Lanes {
     int lane[WARP];       /* indices of the lanes in the mask */
 };
 
-/* ---- lanes on the same path
- * ------------------------------------------------- */
+/* ---- lanes on the same path ---------------------------------------------- */
 
 /* Return whether entry `k` of each lane differs from the first lane's by the
  * given distance. There are no branches, since this runs for every access. */
@@ -93,8 +92,7 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
     return end;
 }
 
-/* ---- lanes on different paths
- * ------------------------------------------------ */
+/* ---- lanes on different paths -------------------------------------------- */
 
 /* Lanes that are on the same path from some entry on. */
 struct Group {

@@ -103,7 +103,7 @@ def impl_of(rung: str) -> str:
 
 
 def list_ladder(device: Device, batch: int) -> list[str]:
-    """Return every rung of ours that runs there, in table order; see rungs_of()."""
+    """Return our rungs that run on the device, in table order; see rungs_of()."""
     found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
     return [rung.name for rung in rungs(device.type) if rung.name in found]
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 STAIRCASE = Path(__file__).with_name("sums.cu")
 EVERY = (16, 32, 64, 128, 512, 0)
-STEPS = 9  # of the staircase, quarters of the last bit of 1
+STEPS = 9  # steps of the staircase, each a quarter of the last bit of 1
 SIZES = {  # by target: sides of c, and k
     "cuda": (256, (256, 1024, 4096, 16384)),
     "cpu": (32, (64, 256)),

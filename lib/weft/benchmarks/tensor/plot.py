@@ -4,8 +4,8 @@
         plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
 
 Full marks were measured here; hollow ones were measured elsewhere and came with the
-lab. rows: of a GPU or of a CPU, whose simulated tensor cores round where a GPU's
-truncate. A chart without any measurement explains how to make one.
+lab. The rows come from a GPU or a CPU. A CPU's simulated tensor cores round their sums;
+a GPU's truncate them. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations

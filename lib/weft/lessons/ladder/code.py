@@ -1,4 +1,4 @@
-"""The files of the rungs, what one changes in the other, and drawings of tile orders.
+"""The files of the rungs, the differences between two rungs, and the orders of tiles.
 
 Drawings of lesson 08b: when tiles are loaded, and in which order they are made.
 """

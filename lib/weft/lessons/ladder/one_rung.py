@@ -35,7 +35,7 @@ _TABLE = """\
 #define MATMUL_LADDER(RUNG) RUNG({name})
 #include "matmul/matmul.cu"
 """
-# What rungs call besides: copies of operands, sums of parts; and each other.
+# Files that several rungs use: copies of operands, and sums of parts.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
     r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
