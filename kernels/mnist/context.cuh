@@ -50,7 +50,7 @@ struct weft_cnn {
 
 /* The state of a call. During the call, the context's device is current, its
  * work follows the last call's work (which may be on another stream), and on
- * the CPU Ctrl-C is watched. */
+ * the CPU the call watches for Ctrl-C. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;

@@ -78,7 +78,7 @@ template <enum precision P_> struct back_shape {
 
 /* ---- the data gradient --------------------------------------------------- */
 
-/* Store a warp's sums in its place of `scratch` (ADDING,10,IN). */
+/* Store a warp's sums in the warp's part of `scratch` (ADDING,10,IN). */
 template <class S>
 static __device__ __forceinline__ void
 put_sums(float *scratch, float sums[SUMS], int lane, int warp) {

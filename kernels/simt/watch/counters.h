@@ -51,7 +51,7 @@ struct Cost {
 struct Pattern {
     unsigned mask;        /* mask of the lanes */
     unsigned lanes;       /* number of lanes */
-    uint64_t delta[WARP]; /* difference of lane i's entry to the first lane's */
+    uint64_t delta[WARP]; /* lane i's entry minus the first lane's */
     unsigned met;         /* number of phases that have hits */
     uint64_t hits[SECTOR];
     Cost cost[SECTOR];

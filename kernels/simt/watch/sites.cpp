@@ -1,4 +1,4 @@
-/* sites.cpp -- small numbers for the places of a program that access memory. */
+/* sites.cpp -- number the places in a program that access memory. */
 #include <mutex>
 #include <unordered_map>
 

@@ -3,7 +3,7 @@
     with figure(9, 4) as ax:
         plot_transposes(ax, rows, load_elsewhere("transpose"))
 
-Full marks were measured here; hollow ones were measured elsewhere and came with the
+Filled marks were measured here; hollow ones were measured elsewhere and came with the
 lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are not meaningful. A
 chart without any measurement explains how to make one.
 """

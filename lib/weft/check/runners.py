@@ -128,7 +128,7 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """A Python kernel on the simulator, whose findings also refuse the kernel."""
+    """Runs a Python kernel on the simulator, and rejects one that has findings."""
 
     orders = ORDERS
     most = SLOW

@@ -135,7 +135,7 @@ TEXT_METADATA = {  # of a source: for Jupyter, which opens it as a notebook, too
 
 
 def read_source(path: Path) -> NotebookNode:
-    """The lesson of a source as a notebook, without what `make notebooks` adds."""
+    """Return a source file as a notebook, without what `make notebooks` adds."""
     notebook = jupytext.reads(path.read_text(encoding="utf-8"), "md:myst")
     name_cells(notebook.cells)
     return notebook

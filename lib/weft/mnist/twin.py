@@ -253,7 +253,7 @@ class TwinTrainer:
         return self._captured
 
     def order(self, order: np.ndarray) -> torch.Tensor:
-        """Return an order of images in the form for step() and train()."""
+        """Return an order of images in the form that step() and train() take."""
         return torch.from_numpy(order.astype(np.int64)).to(self.device)
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
     with figure(9, 4) as ax:
         plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
 
-Full marks were measured here; hollow ones were measured elsewhere and came with the
+Filled marks were measured here; hollow ones were measured elsewhere and came with the
 lab. The rows come from a GPU or a CPU. A CPU's simulated tensor cores round their sums;
 a GPU's truncate them. A chart without any measurement explains how to make one.
 """

@@ -331,7 +331,7 @@ class CpuLauncher:
             raise faults.make_stray_fault(address, launch.scene)
 
     def _check_sizes(self) -> list[int]:
-        """Check g++'s sizes of the parameters against Python's, and return them."""
+        """Compare g++'s parameter sizes with Python's, and return them."""
         room = len(self.params)
         out = ffi.new("unsigned[]", room + 1)
         count = self.C.weft_sizes(self.number, out, room)

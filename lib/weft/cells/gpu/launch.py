@@ -356,7 +356,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """Keep the memory of tensors that Python frees until the other stream is done."""
+    """If Python frees a tensor, keep its memory until the other stream is done."""
     other = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):

@@ -62,7 +62,7 @@ class Model:
 class Run:
     """The result of a replay. warps: number of resident warps; cycles: total time.
 
-    spans: for each place of a warp on the multiprocessor, a list of (state, from, to)
+    spans: for each warp slot of the multiprocessor, a list of (state, from, to)
     up to the cycle `until`. slots: the number of instructions issued in each cycle, up
     to the same cycle.
     """
