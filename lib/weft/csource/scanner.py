@@ -231,7 +231,7 @@ def find_open(code: str, end: int) -> int:
 
 
 def find_outside(code: str, start: int, marks: str) -> int:
-    """Return the offset of the next character of `marks` outside brackets, or the end."""
+    """Return the offset of the next of `marks` that is outside brackets, or the end."""
     at = start
     while at < len(code) and code[at] not in marks:
         at = find_close(code, at) + 1 if code[at] in "([{" else at + 1
@@ -262,7 +262,7 @@ _BRACE = re.compile(
 
 
 def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]]:
-    """Yield the offset of each brace, and a list of the scopes around the code after it.
+    """Yield the offset of each brace, and the scopes around the code that follows it.
 
     A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
     same list is modified for the next brace.

@@ -56,7 +56,7 @@ _HEAP = (
 )
 HEAP_LINK = tuple(f"-Wl,--wrap={name}" for name in _HEAP)
 CHECK_LINK = (*HEAP_LINK, *(f"-Wl,--wrap=mem{name}" for name in ("cpy", "move", "set")))
-CHECK_SMS = ("75", "80", "90a", "100")  # targets that are compiled without a GPU
+CHECK_SMS = ("75", "80", "90a", "100")  # targets that nvcc must accept without a GPU
 
 
 @dataclass(frozen=True)

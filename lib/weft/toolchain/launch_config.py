@@ -60,7 +60,7 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
 
 
 def is_whole(key: Any) -> bool:
-    """Return whether a key that equals a key accepted by parse() contains only integers.
+    """Return whether a key, equal to one that parse() accepted, contains only integers.
 
     The check is necessary because 4.0 equals 4, even as the key of a dictionary.
     """

@@ -43,7 +43,7 @@ class Rung:
 
 @functools.cache
 def _make_ffi(header: str) -> FFI:
-    """Return one shared FFI per text, since types of different FFIs are incompatible."""
+    """Return one FFI per text, since types of different FFIs are incompatible."""
     parsed = FFI()
     parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
     return parsed
@@ -250,7 +250,7 @@ def mark_lost(message: str) -> None:
 
 
 def convert_int(name: str, value: Any) -> int:
-    """Return `value` as a C int; raise ArgumentError if it is not an int or too big."""
+    """Return `value` as a C int; raise ArgumentError if that is impossible."""
     if type(value) is int and -(2**31) < value < 2**31:
         return value
     with contextlib.suppress(TypeError, ValueError, OverflowError):
