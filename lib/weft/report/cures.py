@@ -136,8 +136,7 @@ def in_python(one: Finding) -> str:
 def in_c(one: Finding, space: str, waits: bool = False) -> str:
     """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
-    space: the array's memory, "global" or "shared". waits: whether the kernel has
-    barriers.
+    space: the array's memory, "global" or "shared". waits: whether there are barriers.
     """
     if "a null pointer" in one.text:
         return _NULL

@@ -25,8 +25,7 @@ from pathlib import Path
 class Frame:
     """A place in the source. line, column: from 1 (0: unknown); columns in bytes.
 
-    function: C++ name of the function ("" if unknown). file: path that the compiler
-    recorded.
+    function: C++ name of the function ("" if unknown). file: path from the compiler.
     """
 
     function: str
