@@ -5,14 +5,14 @@
 # make test-slow  run the tests that take minutes
 # make format     run ruff and clang-format
 # make fuzz       run tens of thousands of random inputs: half an hour
-# make mutants    put a slip into each published answer; the checks must refuse it
-# make baseline   record the results that must not change when code moves, or compare
+# make mutants    add a mistake to each published answer; the checks must refuse it
+# make baseline   record, or compare, results that must not change in a refactoring
 # make notebooks  write the lessons from their sources
 #
-# PYTHON=...    another interpreter; it keeps its packages
-# PIP_ARGS=...  options of pip, e.g. --index-url https://download.pytorch.org/whl/cpu
+# PYTHON=...    another interpreter, whose installed packages are kept
+# PIP_ARGS=...  options for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
 #               --extra-index-url https://pypi.org/simple for a torch without CUDA
-# ARGS=...      options of the program: make mnist ARGS="--epochs 1",
+# ARGS=...      options for the program: make mnist ARGS="--epochs 1",
 #               make test ARGS="-k conv"
 
 # Prepares the environment, then runs python in it.

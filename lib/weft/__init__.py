@@ -1,23 +1,23 @@
-"""Weft: a GPU kernel lab. `import weft` gives the ops and the ways to run them.
+"""Weft: a GPU kernel lab. `import weft` provides the ops and the ways to run them.
 
-Each folder imports only from those above it in this list.
+Each folder imports only from the folders above it in this list.
 
     base/        paths, errors, devices, caches, colours: used by every folder
-    csource/     the one reader of CUDA C: parses a source, translates it for the CPU
+    csource/     the parser of CUDA C, and its translation for the CPU
     report/      faults and costs of a launch, on the lines of its source
     toolchain/   compilers, and the libraries that they build from kernels/
     timing/      timers, and the rows of every measurement
     cells/       CUDA C from a string: load_cuda(), %%cuda
     programs/    whole CUDA programs on the CPU: `weft run`
     cuda         the names for writing a Python kernel
-    pykernel/    its runners: the simulator, Numba, a translation to CUDA C
-    ops/         kernels/ for torch, with their checks and gradients
-    check/       compares the reader's kernel with a reference, guesses its mistake
+    pykernel/    runners of Python kernels: simulator, Numba, translation to CUDA C
+    ops/         the kernels in kernels/ as torch ops, with checks and gradients
+    check/       comparison of the reader's kernel with a reference, and hints
     see/         machine code, pictures of launches, timelines
     mnist/       the CNN, in C, NumPy, Python and PyTorch
-    tune/        the fastest of a kernel's compile-time constants
+    tune/        the search for a kernel's fastest compile-time constants
     puzzles/     exercises for the reader
-    benchmarks/  measurements of all of it
+    benchmarks/  measurements of everything above
     lessons/     the course: its notebooks, exercises, widgets, the matmul ladder
     commands/    the commands of python -m weft COMMAND (__main__)
 """
@@ -29,8 +29,8 @@ from .base.lazy import make_lazy
 
 _CASES = Path(__file__).with_name("ops") / "cases"  # each file there is an op
 
-# The module of each public name, imported on the name's first use. Importing PyTorch
-# takes a second, which commands and training without it should not spend.
+# The module of each public name, imported when the name is first used. Importing
+# PyTorch takes a second, which commands and training without PyTorch need not spend.
 __all__ = make_lazy(
     __name__,
     {
@@ -63,12 +63,12 @@ __all__ = make_lazy(
 
 def load_ipython_extension(shell) -> None:
     """Register %%cuda and %%cuda_header, for %load_ext weft."""
-    # Only IPython needs it.
+    # Imported lazily, since only IPython needs it.
     from .commands import magic
 
     magic.register(shell)
 
 
-# In a notebook `import weft` is enough.
+# In a notebook, `import weft` alone registers the magics.
 if "IPython" in sys.modules and sys.argv[:1] != ["-m"]:
     load_ipython_extension(None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .base.errors import BuildError
 
-# Imported only when called: `doctor` must run where half of the others cannot.
+# Imported only when called: `doctor` must run where other commands cannot.
 COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
@@ -42,7 +42,7 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit status.
 
-    The user's errors are one sentence on stderr, without a traceback.
+    A user's error is reported as one sentence on stderr, without a traceback.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 def parse_arguments(module, parser: argparse.ArgumentParser, words: list[str]):
     """Parse the words after the command's name.
 
-    `run` has a parse() of its own: argparse cannot read nvcc's options.
+    `run` has a separate parse(), since argparse cannot parse nvcc's options.
     """
     if hasattr(module, "parse"):
         return module.parse(words)
@@ -112,7 +112,7 @@ def _check_output_paths(args: argparse.Namespace) -> None:
 
 
 def list_expected_errors() -> tuple[type[BaseException], ...]:
-    # Importing it would parse weft.h, which `run` does not need.
+    # Not imported: that would parse weft.h, which `run` does not need.
     native = sys.modules.get("weft.toolchain.native")
     more = (native.KernelError,) if native else ()
     return BuildError, ValueError, OSError, *more

@@ -1,8 +1,8 @@
-"""The language of kernels, in Numba's spelling: `from weft import cuda`.
+"""The language of kernels, with Numba's names: `from weft import cuda`.
 
-These names have a meaning only inside a kernel, which a runner starts once per thread:
-sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Anywhere else they
-raise an ArgumentError that explains this. A kernel may also use numbers, NumPy's types
+These names work only inside a kernel, which a runner executes once per thread:
+sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Elsewhere, they raise
+an ArgumentError that explains this. A kernel may also use numbers, NumPy's types
 (float32, int32 ...) and the functions of math. Of Python's own functions, it may use
 range, min, max, abs, len, int, float, bool and print. Inside a kernel, `numba.cuda`
 means the same as this module.
@@ -20,14 +20,14 @@ warpsize = 32  # threads that run together as a warp
 
 
 def outside(name: str) -> NoReturn:
-    """Raise ArgumentError for a name that is used outside of a kernel."""
+    """Raise ArgumentError for a name that is used outside a kernel."""
     raise ArgumentError(
         f"cuda.{name} exists inside a kernel: sim(kernel)[grid, block](...) runs one"
     )
 
 
 def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a kernel function raise; keep its signature and its docstring."""
+    """Return a function that raises, with the same signature and docstring."""
     name = function.__qualname__
 
     @functools.wraps(function)
@@ -103,10 +103,10 @@ class shared:
     @staticmethod
     @_inside
     def array(shape: Any, dtype: Any) -> Any:
-        """Return an uninitialised array of the block. shape: constant.
+        """Return an uninitialised array of the block. shape: a constant.
 
-        With shape 0, the array is as long as the bytes that the launch gives, [grid,
-        block, stream, bytes]. All such arrays of a kernel begin at the same place.
+        With shape 0, the array has the size given at launch, [grid, block, stream,
+        bytes]. All arrays with shape 0 in a kernel begin at the same address.
         """
 
 
@@ -116,16 +116,16 @@ class local:
     @staticmethod
     @_inside
     def array(shape: Any, dtype: Any) -> Any:
-        """Return an uninitialised array of this thread. shape: constant."""
+        """Return an uninitialised array of this thread. shape: a constant."""
 
 
 class const:
-    """Memory that no thread writes."""
+    """Read-only memory."""
 
     @staticmethod
     @_inside
     def array_like(array: Any) -> Any:
-        """Return a NumPy array from outside of the kernel as read-only memory."""
+        """Return a NumPy array from outside the kernel as read-only memory."""
 
 
 class atomic:
@@ -212,7 +212,7 @@ def syncthreads() -> None:
 
 @_inside
 def syncthreads_count(predicate: Any) -> int:
-    """Wait for the block; return how many of its threads have a true `predicate`."""
+    """Wait for the block; return the number of threads with a true `predicate`."""
 
 
 @_inside
@@ -260,12 +260,12 @@ def shfl_sync(mask: int, value: Any, lane: int) -> Any:
 
 @_inside
 def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` below, or this lane's own if missing."""
+    """Return the value of the lane `delta` below, or this lane's value if missing."""
 
 
 @_inside
 def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` above, or this lane's own if missing."""
+    """Return the value of the lane `delta` above, or this lane's value if missing."""
 
 
 @_inside
@@ -305,7 +305,7 @@ def match_all_sync(mask: int, value: Any) -> tuple[int, bool]:
 
 @_inside
 def activemask() -> int:
-    """Return a mask of the warp's lanes that are active here."""
+    """Return a mask of the warp's currently active lanes."""
 
 
 @_inside

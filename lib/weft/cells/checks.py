@@ -1,7 +1,7 @@
-"""Rules that a cell must obey on both targets, checked before any compiler runs.
+"""Rules that a cell must follow on both targets, checked before any compiler runs.
 
-g++ does not distinguish host functions from device functions, and accepts much that
-NVRTC refuses. Where both compilers refuse, neither explains why.
+g++ does not distinguish host functions from device functions, and accepts much code
+that NVRTC refuses. Where both compilers refuse the code, neither explains the reason.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _no_kernel(code: str) -> Diagnostic:
     return _make_diagnostic(code, 0, text)
 
 
-# ---- errors to NVRTC, but not to g++ ---------------------------------------------
+# ---- errors in NVRTC, but not in g++ ---------------------------------------------
 
 
 def _check_language(code: str) -> Iterator[Diagnostic]:

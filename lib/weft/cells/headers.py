@@ -1,4 +1,4 @@
-"""Headers of a cell: those of the session, and those included implicitly.
+"""Headers for cells: the session's headers, and headers included implicitly.
 
 All cells of a session can include a header written by %%cuda_header name.cuh.
 
@@ -69,7 +69,7 @@ def follow_includes(
 ) -> dict[str, str]:
     """Return the headers, by name, that `source` includes, directly or indirectly.
 
-    read: returns the text of a header from its bracket, " or <, and its name, or None
+    read: function that takes a bracket (" or <) and a name; returns the text or None
     """
     found: dict[str, str] = {}
     todo = [source]
@@ -152,7 +152,7 @@ _EMPTY = [
 ]
 
 
-# The functions in <cmath> that both compilers have for float and double.
+# The <cmath> functions that both compilers support for float and double.
 _MATH = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt"),
     *("ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1"),
@@ -174,7 +174,7 @@ template <class T> __host__ __device__ constexpr const T &max(const T &a, const 
 }
 """
 
-# Headers whose names are from std under g++, and from cuda::std under NVRTC.
+# Headers that declare names in std under g++, and in cuda::std under NVRTC.
 _STD = (
     *("array", "bit", "concepts", "initializer_list", "limits", "numeric", "optional"),
     *("ratio", "span", "tuple", "type_traits", "utility", "variant"),
@@ -190,7 +190,7 @@ _HEADER_OF = {
 def std_headers(code: str) -> list[str]:
     """List the headers that declare the std:: names in `code` ("std::move": utility).
 
-    code: a source without comments and strings. Unknown names are assumed to be in
+    code: a source text without comments and strings. Unknown names are assumed to be in
         <type_traits>.
     """
     names = re.findall(r"(?<!cuda::)\bstd::(\w+)", code)

@@ -1,10 +1,10 @@
 """C types of a cell's parameters: scalars, dtypes, and structs with their members.
 
-StructLayout has the offsets of a struct's members, and which of them are addresses.
+StructLayout lists the offsets of a struct's members, and marks the addresses.
 
-Like scanner.py, this reads declarations and not C++. A struct with an unsupported
-part (a base, a union, bit fields, an array of unknown length) has no layout, and is
-then passed from Python as bytes. The compilers' sizes decide.
+Like scanner.py, this module reads declarations rather than all of C++. A struct with an
+unsupported part (a base, a union, bit fields, an array of unknown length) has no layout
+and is passed from Python as bytes. The compilers' sizes take precedence.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class CScalar:
 
 
 def find_scalar(name: str) -> CScalar | None:
-    """Return the type called `name`; None for a struct, an enum or an unknown type."""
+    """Return the scalar type `name`; None for a struct, an enum or an unknown type."""
     return _make_table().get(name)
 
 
@@ -190,8 +190,8 @@ def _add_vector(table: dict[str, CScalar], name: str, base: str, count: int) -> 
 class Member:
     """One member of a struct.
 
-    extents: lengths of an array's dimensions, () for one value.
-    kind: scalar type of an element; inner: layout of an element that is a struct.
+    extents: lengths of an array's dimensions; () for a single value.
+    kind: scalar type of an element. inner: layout of an element that is a struct.
     """
 
     param: Param
@@ -352,7 +352,7 @@ def _make_layout(
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
-# Stands for a member of unknown type; the struct then has no layout.
+# Represents a member of unknown type; its struct has no layout.
 _UNKNOWN = ("?", "", "?", "")
 _STRANGE = re.compile(
     r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"
@@ -363,7 +363,7 @@ _METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # precedes the brace of a metho
 
 
 def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (base type, stars, name, [extents]) of each member; skip functions."""
+    """Yield (base type, stars, name, [extents]) for each member; skip functions."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for text in _split_statements(body):
         if re.match(r"\s*(?:static|using|typedef|friend|enum)\b", text):

@@ -34,10 +34,10 @@ class Variable:
     """One variable, as the source declares it.
 
     scope: enclosing namespaces, such as "outer::".
-    extents: lengths of an array's dimensions, () for one value. A length is None if it
-        could not be read as a number.
+    extents: lengths of an array's dimensions; () for a single value. A length is None
+        if it could not be evaluated.
     const: whether the variable is declared const.
-    text: source and headers, in which structs are looked for.
+    text: source and headers, which may define its struct.
     """
 
     param: Param
@@ -93,7 +93,7 @@ class Variable:
         return b"".join(self._element(one) for one in self._elements(value, shape))
 
     def decode(self, data: bytes) -> Any:
-        """Decode C's bytes as a number, or as a read-only NumPy array."""
+        """Decode the variable's bytes as a number or a read-only NumPy array."""
         shape = self._shape(len(data))
         if self.layout:
             found = np.frombuffer(data, _struct_dtype(self.layout)).reshape(shape)
@@ -149,7 +149,7 @@ class Variable:
             raise self._error(f"wants shape {wanted}, this has {given}")
 
     def _elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the elements of nested lists, row by row; one value unchanged."""
+        """Yield the elements of nested lists row by row; a single value unchanged."""
         if not shape:
             yield value
             return
@@ -281,7 +281,7 @@ def _list_variables(source: str, whole: str) -> Iterator[Variable]:
             yield Variable(param, scope, extents, const, whole)
 
 
-# ---- of a cell -------------------------------------------------------------------
+# ---- state of a cell ---------------------------------------------------------------
 
 
 class VariableState:
@@ -297,7 +297,7 @@ class VariableState:
         self._given: dict[str, bytes] = {}
 
     def reload(self) -> None:
-        """Read the variables of a changed source, and forget the values kernels stored.
+        """Parse the variables of a changed source; forget values stored by kernels.
 
         Values that Python has set are kept.
         """
@@ -320,7 +320,7 @@ class VariableState:
         return {name: where.read(name) for name in known if where.size(name)}
 
     def restore(self, values: Mapping[str, bytes]) -> None:
-        """Set variables to a result of contents()."""
+        """Set the variables to values that contents() returned."""
         where = self._place()
         for name, data in values.items():
             if where.size(name) == len(data):
@@ -340,7 +340,7 @@ class VariableState:
         self._given[variable.qualified] = data
 
     def unknown(self, name: str) -> AttributeError:
-        """Return the error for a name that no variable has."""
+        """Return the error for an unknown variable name."""
         cell = self._cell
         if name in cell.signatures:
             return AttributeError(f"{name} is a kernel, no variable: it cannot be set")
@@ -350,7 +350,7 @@ class VariableState:
         )
 
     def near(self, name: str) -> str:
-        """Return a hint in parentheses at the name probably meant, or ""."""
+        """Return a hint in parentheses with the name probably meant, or ""."""
         known = [*self._cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, known, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""
@@ -366,7 +366,7 @@ class VariableState:
         return variable
 
     def _place(self) -> Any:
-        """Return the library with the values: the last launch's, or the next one's."""
+        """Return the library that holds the values: the last or next launch's."""
         if self._where is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))

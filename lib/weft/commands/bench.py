@@ -1,4 +1,4 @@
-"""python -m weft bench WHAT: an op's rungs beside PyTorch's, or a benchmark."""
+"""python -m weft bench WHAT: time an op's rungs and PyTorch's, or run a benchmark."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import importlib
 from ..base import device as devices
 from ..timing import STATISTIC, table, write_json
 
-# The benchmarks that are not ops (ops.py). Each module has rows(), which returns a list
-# of rows, or rows_of(arguments). It may also have: SHOWN, the columns to print;
-# note(rows), the text below them; status(rows), the exit status; merged(path, rows),
-# the rows to write if that file already has some.
+# The benchmarks other than ops (ops.py). Each module defines rows() or
+# rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns
+# to print; note(rows), the text below them; status(rows), the exit status; and
+# merged(path, rows), the rows to write to a file that already contains rows.
 BENCHMARKS = {
     "bodies": "weft.benchmarks.bodies",
     "simt": "weft.benchmarks.simt",
@@ -30,7 +30,7 @@ BENCHMARKS = {
     "tensor": "weft.benchmarks.tensor.command",
 }
 
-# Those with options of their own: TITLE, add_arguments().
+# Benchmarks with additional options, which define TITLE and add_arguments().
 OPTIONS = ("mnist", "matmul")
 
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run a benchmark, print its rows and write them."""
+    """Run a benchmark; print its rows and, if requested, write them to a file."""
     # `bench --help` works without PyTorch.
     from ..benchmarks import ops
 

@@ -1,4 +1,4 @@
-"""python -m weft check: every rung against float64, with poisoned outputs."""
+"""python -m weft check: compare every rung with float64, with poisoned outputs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run_sanitizer(args: argparse.Namespace) -> int:
-    """Run the check under compute-sanitizer: one line per tool; 1 for a finding."""
+    """Run the check under each compute-sanitizer tool; return 1 if one has findings."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise ArgumentError(
             "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
@@ -85,7 +85,7 @@ def _check_each(
 
 
 def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
-    """Return the rungs of that name, or all, that run on `target`."""
+    """Return the rungs on `target` that are called `rung`, or all if it is None."""
     here = native.library(op, target).here()
     return [r for r in here if target in r.targets and rung in (None, r.name)]
 

@@ -1,4 +1,4 @@
-"""This machine's equipment, what runs on it, and the cure for what does not.
+"""Examine this machine: its equipment, the parts that run, and cures for the others.
 
 python -m weft doctor
 """
@@ -39,9 +39,9 @@ class Examination:
 
 
 def examine(rungs: bool = True) -> list[Examination]:
-    """Examine everything; no part raises an error if the machine lacks something.
+    """Examine everything; missing equipment raises no error.
 
-    rungs: also build every op and list what runs, which may take a minute.
+    rungs: whether to build every op and list its rungs, which may take a minute.
     """
     looks: list[Callable[[], list[Examination]]] = [
         *[
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the findings; return exit status 1 if something needed is missing."""
+    """Print the results; return exit status 1 if something necessary is missing."""
     findings = examine()
     width = max(len(f.name) for f in findings)
     for f in findings:
@@ -204,7 +204,7 @@ def _examine_toolkit() -> list[Examination]:
 
 
 def _examine_cells() -> list[Examination]:
-    """Examine the compilers and readers of %%cuda cells."""
+    """Examine the compilers and disassemblers for %%cuda cells."""
     # Imported for this finding alone: doctor runs where this import fails.
     from ..cells.gpu import nvrtc
 
@@ -221,7 +221,7 @@ def _examine_cells() -> list[Examination]:
 
 
 def _examine_ptxas() -> Examination:
-    """Examine the needs of sass() and occupancy() for Numba and whole programs."""
+    """Examine ptxas: sass() and occupancy() need it for Numba and whole programs."""
     # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import compilation
 
@@ -232,7 +232,7 @@ def _examine_ptxas() -> Examination:
 
 
 def _examine_ncu() -> Examination:
-    """Examine the reader of the GPU's counters for profile(kernel)."""
+    """Examine ncu, which reads the GPU's counters for profile(kernel)."""
     # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import ncu
 
@@ -300,7 +300,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, and the others with the reason."""
+    """List the rungs that run on a target, and why the other rungs do not."""
     sm = 0
     if target == "cuda":
         import torch

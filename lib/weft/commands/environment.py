@@ -1,13 +1,13 @@
-"""Prepare the Python that the lab runs in, then run it. Needs only python3.
+"""Prepare the lab's Python environment, then run Python in it. Needs only python3.
 
     python3 lib/weft/commands/environment.py -m weft doctor
 
-It uses the Python that PYTHON names, else that of an active conda or virtual
-environment, else the notebook machine's own (Colab, Kaggle), else .venv, which it
-creates. The packages come from environment.yml. .venv gets exactly the versions listed;
-elsewhere installed packages stay, torch above all, and only missing ones are added.
-PIP_ARGS is passed to pip. Every Jupyter of the user gets a kernel named Weft, which is
-this Python; a hosted notebook keeps its own kernel.
+It uses the first of these: the interpreter named by PYTHON, an active conda or virtual
+environment, the Python of a hosted notebook (Colab, Kaggle), or .venv, which it
+creates. environment.yml lists the packages. .venv gets exactly the listed versions.
+Elsewhere, installed packages (above all torch) remain, and only missing ones are added.
+PIP_ARGS is passed to pip. The user's Jupyter installations get a kernel named Weft that
+runs this Python; a hosted notebook keeps its existing kernel.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv"
-PYTHONS = ((3, 11), (3, 13))  # oldest and newest
+PYTHONS = ((3, 11), (3, 13))  # oldest and newest supported versions
 
 
 class Missing(Exception):
-    """Something must be installed first; the message names it in a sentence."""
+    """Raised if something must be installed first; the message names it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def choose() -> tuple[str, bool]:
-    """Return the interpreter to use, and whether it is our own .venv."""
+    """Return the interpreter to use, and whether it is the lab's .venv."""
     if named := os.environ.get("PYTHON"):
         found = shutil.which(named)
         if not found:
@@ -64,12 +64,12 @@ def choose() -> tuple[str, bool]:
 
 
 def is_hosted() -> bool:
-    """Return whether this is the machine of a hosted notebook."""
+    """Return whether this machine runs a hosted notebook."""
     return "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
 def prepare(python: str, ours: bool) -> None:
-    """Install what is missing, unless the last run left nothing to do."""
+    """Install missing packages, unless nothing has changed since the last run."""
     for tool in ("g++",):
         if not shutil.which(os.environ.get("CXX", tool)):
             raise Missing(
@@ -96,11 +96,11 @@ def list_requirements() -> list[str]:
 
 
 def list_missing(python: str, wanted: list[str]) -> list[str]:
-    """List those of `wanted` that the interpreter lacks in any version.
+    """List the packages in `wanted` of which the interpreter has no version at all.
 
-    A version that is pinned for .venv is not forced on a user's environment: installed
-    packages stay, and missing ones are installed as listed. NVIDIA's packages of CUDA
-    12 have other names, and belong to a torch that was built with it.
+    Versions pinned for .venv are not forced on a user's environment: installed packages
+    remain, and missing packages are installed as listed. NVIDIA's packages for CUDA 12
+    have different names, and belong to a torch built with CUDA 12.
     """
     names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
     script = (
@@ -126,7 +126,7 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
 
 
 def install(python: str, packages: list[str]) -> None:
-    """Install the packages with pip, and weft itself in place."""
+    """Install the packages with pip, and weft itself as an editable package."""
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     extra = shlex.split(os.environ.get("PIP_ARGS", ""))
     if packages:  # not -q: torch downloads gigabytes
@@ -136,16 +136,16 @@ def install(python: str, packages: list[str]) -> None:
 
 
 def name_kernel(python: str) -> None:
-    """Register the interpreter with every Jupyter of this user, as the kernel Weft."""
+    """Register the interpreter with the user's Jupyter as the kernel Weft."""
     try:
         kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
-    except RuntimeError:  # the system has no home for this user
+    except RuntimeError:  # this user has no home folder
         return
-    with contextlib.suppress(OSError, ValueError, LookupError):  # none, or broken
+    with contextlib.suppress(OSError, ValueError, LookupError):  # missing or broken
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
     named = ["--user", "--name", "weft", "--display-name", "Weft"]
-    # A read-only home is no reason to stop: `make lab` needs no kernel name.
+    # A read-only home must not stop the run: `make lab` works without the kernel name.
     with contextlib.suppress(subprocess.CalledProcessError):
         run([python, "-m", "ipykernel", "install", *named])
 
@@ -172,7 +172,7 @@ def make_venv() -> None:
     try:
         run([base, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # A half-made one has a python but no pip, and the next make would fail on it.
+        # An incomplete .venv has python but no pip, and would make the next run fail.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise
@@ -181,7 +181,7 @@ def make_venv() -> None:
 
 
 def base_python() -> str:
-    """Return an interpreter of a version that the lab supports."""
+    """Return an interpreter whose version the lab supports."""
     low, high = PYTHONS
     names = [f"python3.{minor}" for minor in range(high[1], low[1] - 1, -1)]
     for name in [sys.executable, *filter(None, map(shutil.which, names))]:

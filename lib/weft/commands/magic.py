@@ -1,11 +1,11 @@
-"""%%cuda and %%cuda_header: CUDA C in a notebook's cell.
+"""The magics %%cuda and %%cuda_header, for CUDA C in notebook cells.
 
     %%cuda --time
     __global__ void add(float *out, const float *a, const float *b, int n) { ... }
 
     add[grid, block](out, a, b, n)          in the next cell
 
-Each kernel of the cell becomes a name of the notebook. `from utils import *`,
+Each kernel in the cell becomes a variable of the notebook. `from utils import *`,
 `import weft` in IPython and `%load_ext weft` register the magics.
 """
 
@@ -38,7 +38,7 @@ _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 
 
 class UsageError(ArgumentError):
-    """The line after %%cuda is invalid."""
+    """Raised if the options after %%cuda are invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,7 +75,7 @@ def _make_parser() -> _Parser:
 
 @contextlib.contextmanager
 def _short_errors() -> Iterator[None]:
-    """Show errors from inside in red and without a traceback: the cell is CUDA C."""
+    """Show errors in red without a Python traceback, since the cell is CUDA C."""
     try:
         yield
     except (BuildError, KernelError) as error:
@@ -86,7 +86,7 @@ def _short_errors() -> Iterator[None]:
 
 @_short_errors()
 def cuda(line: str, cell: str) -> None:
-    """Compile the cell, CUDA C; each of its kernels becomes a name of the notebook.
+    """Compile the cell's CUDA C; each kernel becomes a variable of the notebook.
 
         %%cuda --time
         __global__ void add(float *out, const float *a, const float *b, int n) {
@@ -94,46 +94,46 @@ def cuda(line: str, cell: str) -> None:
             if (i < n) out[i] = a[i] + b[i];
         }
 
-    and in the next cell
+    In the next cell, launch the kernels:
 
         add[cdiv(n, 256), 256](out, a, b, n)         grid, block
         add[grid, block, bytes, stream](...)         dynamic shared memory, stream
-        fill["float", 16][grid, block](...)          a template's arguments first
+        fill["float", 16][grid, block](...)          template arguments first
 
-    Arrays are contiguous torch tensors, NumPy arrays, or support DLPack or
-    __cuda_array_interface__; numbers are converted to the parameter's type, a
-    float4 is a tuple, NULL is None. A struct is a tuple of its members, (x, y, n) with
-    arrays among them, or one element of a structured NumPy array, which may contain
-    arrays' addresses; a float ** is a list of arrays. The %%cuda line with its options
-    comes first in the cell:
+    Arrays are contiguous torch tensors, NumPy arrays, or objects that support DLPack or
+    __cuda_array_interface__. Numbers are converted to the parameter's type. Pass a
+    float4 as a tuple, NULL as None, and a float ** as a list of arrays. Pass a struct
+    as a tuple of its members, such as (x, y, n), or as one element of a structured
+    NumPy array; either may refer to arrays. The %%cuda line with its options must come
+    first in the cell:
 
-    --gpu, --cpu     the target to compile for; by default a launch's arrays decide
-    --fast           on the CPU, do not watch launches. Without it they run under the
+    --gpu, --cpu     the target to compile for; by default, a launch's arrays decide
+    --fast           on the CPU, do not watch launches. By default, they run under the
                      watch build, about 20 times slower: accesses out of bounds, races,
-                     reads of unwritten memory and the like are reported below the
-                     cell, and kernel.report has the cost of each line
-    --time           after each launch, time it on copies of its arrays; without --check
-                     the time is marked as that of an unchecked kernel
-    --check          before each launch, run it under the watch build in three orders
-                     of its threads, report the findings, and refuse it if the result
+                     reads of unwritten memory and similar faults are reported below
+                     the cell, and kernel.report has the cost of each line
+    --time           after each launch, time it on copies of its arrays; without
+                     --check, the time is marked as that of an unchecked kernel
+    --check          before each launch, run it under the watch build with three thread
+                     orders, report the findings, and refuse the launch if the result
                      depends on the order
-    --ptx, --sass    show the cell as PTX, as the GPU's instructions. Without a GPU,
-                     --gpu with one of them, or with --time, only compiles
-    --arch SM        the GPU's architecture for these, sm_80 for example
-    --save PATH      write the cell to kernels/x.cu of the checkout, once it compiles;
-                     it never replaces a file that no cell wrote
-    --flags "..."    for the compiler: -DTILE=16, -I folder, --use_fast_math
-    --timeout S      seconds that a launch may take on the CPU (60, with --fast 20;
-                     0: no limit)
-    --inplace        on the CPU, work on the arrays themselves and not on fenced
-                     copies: faster for large ones, and nothing is watched
-    --isolated       launch in a process of its own, which can be ended: on a GPU the
-                     only cure for an endless loop. Nothing is watched on the CPU. Not
-                     together with --inplace
-    --help           show this
+    --ptx, --sass    show the cell as PTX or as GPU instructions. Without a GPU, --gpu
+                     with --ptx, --sass or --time only compiles
+    --arch SM        the GPU architecture for --ptx and --sass, such as sm_80
+    --save PATH      write the cell to kernels/x.cu in the checkout after it compiles;
+                     only files that a cell wrote are replaced
+    --flags "..."    compiler flags: -DTILE=16, -I folder, --use_fast_math
+    --timeout S      time limit in seconds for a launch on the CPU (default: 60, with
+                     --fast 20; 0: no limit)
+    --inplace        on the CPU, work on the arrays themselves, not on fenced copies:
+                     faster for large arrays, but nothing is watched
+    --isolated       launch in a separate process, which can be stopped: on a GPU, the
+                     only cure for an endless loop. CPU launches are not watched. Cannot
+                     be combined with --inplace
+    --help           show this help
 
-    A cell runs native code with your rights. Headers that cells share:
-    %%cuda_header name.cuh. The same as a function: weft.cells.load_cuda().
+    A cell runs native code with your permissions. To share headers between cells, use
+    %%cuda_header name.cuh. The function weft.cells.load_cuda() does the same as %%cuda.
     """
     shell = tracebacks.running_shell()
     options = _parse_arguments(line)
@@ -144,7 +144,7 @@ def cuda(line: str, cell: str) -> None:
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     only = _compile_only(options)
     loaded = only(cell, name) if only else _load_cell(options, cell, name)
-    module = loaded._cell  # works for any kernel names
+    module = loaded._cell  # unlike attributes, independent of kernel names
     shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:
@@ -177,7 +177,7 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 
 
 def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
-    """Return a compiler for an absent GPU, if the cell is to be shown or timed."""
+    """Return a compiler for an absent GPU if the cell will be shown or timed."""
     wanted = options.ptx or options.sass or options.time
     if options.target != "cuda" or not wanted or native.explain_lost():
         return None
@@ -192,13 +192,13 @@ def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] |
 
 @_short_errors()
 def cuda_header(line: str, cell: str) -> None:
-    """Keep the cell as a header: later cells may contain #include "name.cuh".
+    """Keep the cell as a header that later cells can include: #include "name.cuh".
 
         %%cuda_header tiles.cuh
         __device__ float twice(float x) { return 2 * x; }
 
-    Run it again after an edit: the cells that include it are recompiled at their next
-    launch.
+    Run the cell again after an edit. Cells that include the header are recompiled at
+    their next launch.
     """
     words = shlex.split(line)
     if len(words) != 1:
@@ -209,8 +209,8 @@ def cuda_header(line: str, cell: str) -> None:
 def save(where: str, cell: str) -> Path:
     """Write a cell's source under the checkout; return the path.
 
-    Raises UsageError for a path outside the checkout, and for a file that no cell
-    wrote: files in kernels/ are somebody's work.
+    Raises UsageError for a path outside the checkout, and for an existing file that no
+    cell wrote, to protect the files in kernels/.
     """
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
@@ -232,7 +232,7 @@ def _show(listing: str, loaded: Any, arch: str | None) -> None:
 
 
 def register(shell: Any = None) -> None:
-    """Register the magics in an IPython session; without a session do nothing."""
+    """Register the magics in an IPython session, if there is one."""
     shell = shell or tracebacks.running_shell()
     if shell is None:
         return
@@ -244,8 +244,8 @@ def register(shell: Any = None) -> None:
 def _tell_gpu_fault(result: Any) -> None:
     """Report a kernel's fault on the GPU below the cell that launched it.
 
-    Launches are only queued. Otherwise a later cell would be blamed, or torch would
-    report first, without the advice to restart.
+    Launches are only queued. Without this check, a later cell would be blamed, or torch
+    would report the fault first, without the advice to restart.
     """
     gpu = sys.modules.get("weft.cells.gpu.loader")
     if gpu is None or native.explain_lost() or not gpu.is_used():

@@ -1,4 +1,4 @@
-"""python -m weft mnist: train, compare, print a table, draw the picture."""
+"""python -m weft mnist: train, compare, print a table, and draw the picture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run, print the table and write the requested files."""
+    """Run the training, print the table and write the requested files."""
     names = [field.name for field in dataclasses.fields(Config)]
     chosen = {name: value for name, value in vars(args).items() if name in names}
     result = run(Config(**chosen))
@@ -73,10 +73,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Load committed results of our Python rungs that did not run here.
+    """Load committed results of the Python rungs that did not run on this machine.
 
-    They need a GPU: without one, the picture shows their time on another machine's,
-    with the same batch.
+    These rungs need a GPU. Without one, the picture shows their time on another
+    machine's GPU, with the same batch size.
     """
     # matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
@@ -95,7 +95,7 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summarize_rows(result: Result) -> str:
-    """Format the rows as a table, with what could not run, and the method."""
+    """Format the rows as a table, with the method and a list of skipped rungs."""
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]

@@ -1,8 +1,8 @@
-"""python -m weft puzzles: lists them, shows one's task, and checks a file's solution.
+"""python -m weft puzzles: list the puzzles, show a task, or check a solution.
 
-weft puzzles                        every puzzle by lesson, with mark and minutes
-weft puzzles guards                 its task and its stub; --cuda: the stub in CUDA C
-weft puzzles check mine.cu guards   also mine.py; exit status 1 unless it is solved
+weft puzzles                        list every puzzle by lesson, with mark and minutes
+weft puzzles guards                 show the task and stub; --cuda: the CUDA C stub
+weft puzzles check mine.cu guards   check a .cu or .py file; exit status 1 if unsolved
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _check(path: Path, puzzle: Puzzle) -> int:
 
 
 def _stub_names() -> dict[str, Any]:
-    """Return the names that a notebook provides for a stub: it is printed alone."""
+    """Return the names that a notebook provides, since a stub is printed alone."""
     import math
 
     import numpy as np
@@ -86,7 +86,7 @@ def _stub_names() -> dict[str, Any]:
 
 
 def _load_answer(path: Path, puzzle: Puzzle) -> Any:
-    """Return the kernel of a file; refuse a file without one for this puzzle."""
+    """Return the kernel in a file; refuse a file without a kernel for this puzzle."""
     if path.suffix == ".cu":
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":

@@ -1,7 +1,7 @@
 """Parse CUDA C, and translate it to C++.
 
-scanner      which characters are code, and which brackets match
-signature    the kernels of a source: names, parameters, templates
-diagnostics  compilers' messages, on the reader's own lines, with a hint
-rewriter/    CUDA C to C++ for the CPU, line for line
+scanner      finds the characters that are code, and matching brackets
+signature    reads the kernels of a source: names, parameters, templates
+diagnostics  moves compiler messages to the reader's own lines, and adds a hint
+rewriter/    rewrites CUDA C as C++ for the CPU, line by line
 """

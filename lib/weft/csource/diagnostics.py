@@ -1,9 +1,9 @@
-"""Compilers' messages on the reader's own lines, with a caret and one hint.
+"""Compiler messages on the reader's own lines, with a caret and one hint.
 
-The module first finds hints for common mistakes in a cell. It then converts the
-messages of g++, which sees the rewritten cell, and of NVRTC, which sees the cell
-itself, to the same form. A message of g++ about the code around a cell (simt's headers,
-the launcher) is moved to the line of the cell that led there.
+The module first finds hints for common mistakes in a cell. It then converts messages
+from g++, which reads the rewritten cell, and from NVRTC, which reads the cell itself,
+to one form. A g++ message about code around the cell (simt's headers, the launcher) is
+moved to the line of the cell that caused it.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _PTX = (
 
 
 def find_hint(message: str, line: str, source: str) -> str:
-    """Return a hint about the probable mistake; "" if there is none.
+    """Return a hint about the probable mistake; "" if there is no hint.
 
-    message: the compiler's message. line: the line that it is about. source: the whole
-    cell.
+    message: the compiler's message. line: text of the line that the message is about.
+    source: text of the whole cell.
     """
     if message.startswith("inline PTX"):
         return _PTX
@@ -79,7 +79,7 @@ def find_hint(message: str, line: str, source: str) -> str:
 
 
 def find_near_name(name: str, source: str = "") -> str:
-    """Return the name of CUDA or of the source that `name` probably should be."""
+    """Return the CUDA name, or the name in `source`, that `name` probably misspells."""
     squeezed = name.strip("_").lower()
     for known in _CUDA:
         if known.strip("_").lower() == squeezed and known != name:
@@ -222,14 +222,14 @@ def _hint_syntax(message: str, line: str, source: str) -> str:
 
 
 CELL = "weft-cell"  # the cell's name for g++
-LIMIT = 4  # diagnostics shown; later ones are rarely news
+LIMIT = 4  # number of diagnostics shown; later ones seldom help
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message. line and column count from 1; column 0: unknown.
+    """One compiler message. line, column: counted from 1; column 0 means unknown.
 
-    file: "" for the cell itself, else a header's name
+    file: "" for the cell itself, otherwise the name of a header
     severity: error, warning or note
     """
 
@@ -243,7 +243,7 @@ class Diagnostic:
 class CompileError(BuildError):
     """Raised for a cell that does not compile; its message shows the errors.
 
-    `diagnostics` has the parsed messages, and `log` the compiler's own output.
+    `diagnostics` holds the parsed messages, and `log` the compiler's original output.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class CompileError(BuildError):
         super().__init__(render(errors or diagnostics, source, name) or log.strip())
 
     def _render_traceback_(self) -> list[str]:
-        """Return the lines that IPython shows: in red, without frames of ours."""
+        """Return the lines that IPython shows: in red, without the lab's own frames."""
         return colour_red(str(self)).splitlines()
 
 
@@ -282,11 +282,11 @@ _VIA = re.compile(
 
 
 def parse_gcc(text: str) -> list[Diagnostic]:
-    """Parse g++'s messages (without its carets); file is as g++ gives it.
+    """Parse g++'s messages, without its carets; keep file names as g++ prints them.
 
-    A message that is not about one of the cell's own lines is moved to the line of the
-    cell that led there, if g++ names it. It does so before the message (`required
-    from`) or in a note after it.
+    A message about code outside the cell is moved to the line of the cell that caused
+    it, if g++ names that line. g++ does so before the message (`required from`) or in a
+    note after it.
     """
     found: list[Diagnostic] = []
     via: tuple[int, int] | None = None
@@ -320,7 +320,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
 
 
 def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
-    """Parse NVRTC's messages: `cell(3): error: ...`, the line, a caret below it."""
+    """Parse NVRTC's messages: `cell(3): error: ...`, the line, and a caret below it."""
     lines = text.splitlines()
     found = []
     pattern = re.compile(
@@ -346,7 +346,7 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
 
 
 def parse_rewriter(text: str) -> list[Diagnostic]:
-    """Parse the `name:line: message` of rewrite.RewriteError."""
+    """Parse the text of a RewriteError: `name:line: message`."""
     match = re.match(r"^(.*?):(\d+): (.*)$", text, re.S)
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
@@ -367,7 +367,7 @@ def diagnose_undefined(name: str, source: str) -> Diagnostic:
 def in_source(
     found: Iterable[Diagnostic], source: str, rewritten: str
 ) -> list[Diagnostic]:
-    """Convert g++'s diagnostics of the rewritten cell to those of the cell."""
+    """Convert g++'s diagnostics for the rewritten cell to diagnostics for the cell."""
     lines, theirs = source.split("\n"), rewritten.split("\n")[2:]
     out: list[Diagnostic] = []
     found = list(found)
@@ -381,7 +381,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or own:
-                continue  # not about the reader's code, or only a consequence
+                continue  # It is not about the reader's code, or only a consequence.
             told = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last_line(lines), column=0, message=told)
         if one not in out:
@@ -390,7 +390,7 @@ def in_source(
 
 
 def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
-    """Return `found`, with the compiler's first error if it contains no error."""
+    """Return `found`; if it contains no error, add the first error in `log`."""
     if any(one.severity == "error" for one in found):
         return found
     first = re.search(r"(?:error|undefined|cannot)\b.*", log)
@@ -399,9 +399,9 @@ def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
 
 
 def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Give the reason for a misfit of template arguments, as in `t["flaot"]`.
+    """Add the reason to an error about template arguments, as in `t["flaot"]`.
 
-    g++ reports the reason in an earlier message than the misfit itself.
+    g++ reports the reason in a separate message before the error.
     """
     out: list[Diagnostic] = []
     reason = ""
@@ -418,7 +418,7 @@ def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def dump(found: Iterable[Diagnostic]) -> str:
-    """Write the diagnostics as text for load()."""
+    """Serialise the diagnostics as text, which load() can read."""
     return json.dumps([asdict(one) for one in found])
 
 
@@ -472,12 +472,12 @@ def _show_line(one: Diagnostic, lines: list[str], source: str, name: str) -> str
 
 
 def _is_foreign(file: str) -> bool:
-    """Return whether the file is one of ours or the system's, not the reader's."""
+    """Return whether the file belongs to the lab or the system, not to the reader."""
     return file.startswith("/") or file in ("weft-launcher", "<command-line>")
 
 
 def _clean(message: str) -> str:
-    """Return g++'s message without the parts that only the rewritten text has."""
+    """Return g++'s message without the parts that occur only in the rewritten text."""
     message = message.replace("‘", "'").replace("’", "'")
     message = re.sub(r"simt::[xyz]\((\w+)\)", r"\1", message)
     message = re.sub(r"::<lambda\(\)>", "", message)

@@ -1,8 +1,8 @@
 """Scan CUDA C as text: find its code, brackets, scopes, functions and directives.
 
-This is the only reader of CUDA C. The functions take `code`, a text whose comments and
-strings are blank, and return offsets into it. They read declarations rather than all of
-C++, and leave the rest to the compiler.
+Only this module scans CUDA C. Its functions take `code`, a source text with comments
+and strings blanked out, and return offsets into that text. They read declarations, and
+leave the rest of C++ to the compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .rewriter import preprocess
 
 
 class RewriteError(ValueError):
-    """The source cannot run on the CPU; the message gives place, reason and cure."""
+    """Raised for a source that cannot run on the CPU; gives place, reason and cure."""
 
 
 BLANK = "\x01"  # replaces characters that are not code; never occurs in code
@@ -39,7 +39,7 @@ DEFINE = re.compile(
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
-# A word such as __global__ or __launch_bounds__(256), which is not part of a type.
+# Matches a word such as __global__ or __launch_bounds__(256): it is not part of a type.
 SPECIFIER = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
@@ -48,10 +48,10 @@ _IF_NOT_NVCC = re.compile(rf"\s*!\s*defined\s*\(?\s*{_NVCC_ONLY}\s*\)?\s*")
 
 
 class ScannedText:
-    """A source, and a copy in which everything but code is blanked out.
+    """A source text, and a copy with everything except code blanked out.
 
-    Both have the same length and the same newlines, so offsets into one are valid in
-    the other.
+    Both texts have the same length and the same newlines, so an offset into one text is
+    valid in the other.
     """
 
     def __init__(self, raw: str, path: str) -> None:
@@ -99,17 +99,17 @@ class ScannedText:
 
 
 def blank_comments(source: str) -> str:
-    """Replace comments, strings and `#if 0` parts by as many spaces."""
+    """Replace each character of comments, strings and `#if 0` parts by a space."""
     return _blank_skipped(_blank_out(NOT_CODE, source), " ")
 
 
 def blank_directives(code: str) -> str:
-    """Replace preprocessor directives by as many spaces."""
+    """Replace each character of preprocessor directives by a space."""
     return _blank_out(DIRECTIVE, code)
 
 
 def fill(text: str, blank: str = " ") -> str:
-    """Replace each character but the newlines by `blank`."""
+    """Replace each character except newlines by `blank`."""
     return "\n".join(blank * len(line) for line in text.split("\n"))
 
 
@@ -120,10 +120,10 @@ def _blank_out(pattern: re.Pattern[str], text: str, blank: str = " ") -> str:
 def _blank_skipped(code: str, blank: str) -> str:
     """Blank out the code under `#if 0`.
 
-    With BLANK, code that only nvcc sees is blanked out too: g++ will skip it.
+    If `blank` is BLANK, also blank out code that only nvcc compiles: g++ skips it.
     """
     out, end = [], 0
-    skipped: list[bool | None] = []  # per open #if: True, False, None: unknown
+    skipped: list[bool | None] = []  # one entry per open #if; None: unknown
     for match in DIRECTIVE.finditer(code):
         word, rest = match.groups()
         part = code[end : match.start()]
@@ -160,7 +160,7 @@ def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
 
 
 def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
-    """Replace each [start, end) by its string; edits must not overlap."""
+    """Replace the text at each [start, end) by its string; edits must not overlap."""
     out, done = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         out += [text.raw[done:start], new]
@@ -169,7 +169,7 @@ def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
 
 
 def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
-    """Return the code without comments and line breaks, and the line breaks."""
+    """Return the code joined to one line without comments, and its line breaks."""
     code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
     breaks = "".join(re.findall(r"\\?\n", code))
     return re.sub(r"\\?\n", " ", code), breaks
@@ -231,7 +231,7 @@ def find_open(code: str, end: int) -> int:
 
 
 def find_outside(code: str, start: int, marks: str) -> int:
-    """Return the offset of the next of `marks` outside of brackets, or the end."""
+    """Return the offset of the next of `marks` that is outside brackets, or the end."""
     at = start
     while at < len(code) and code[at] not in marks:
         at = find_close(code, at) + 1 if code[at] in "([{" else at + 1
@@ -265,7 +265,7 @@ def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]
     """Yield the offset of each brace, and the scopes around the code that follows it.
 
     A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
-    list is changed by the next step.
+    same list is modified for the next brace.
     """
     around: list[str | None] = []
     for match in _BRACE.finditer(code, 0, len(code) if end is None else end):
@@ -277,7 +277,7 @@ def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]
 
 
 def scope_at(code: str, end: int) -> str | None:
-    """Return the namespaces around an offset, as `outer::`; None in anything else."""
+    """Return the namespaces around an offset, as `outer::`; None in any other scope."""
     *_, (_, around) = [(0, []), *_list_scopes(code, end)]
     return None if None in around else "".join(f"{name}::" for name in around if name)
 
@@ -295,8 +295,8 @@ def function_depths(code: str) -> Callable[[int], bool]:
 
 
 def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield each text at namespace scope up to its ; or {, its offset, and the text
-    that the { encloses."""
+    """Yield, for each declaration at namespace scope, its text up to ; or {, the text's
+    offset, and the text between the braces."""
     code, start = blank_directives(code), 0
     for match in re.finditer(r"[{};]", code):
         at = match.start()
@@ -322,13 +322,13 @@ def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
 
 @dataclass(frozen=True)
 class Function:
-    """A function's declaration, in offsets.
+    """A function's declaration, as offsets into the code.
 
-    start:   the start of the specifier that it was found by
-    name_at: the start of its name
-    opening, closing: the parentheses around its parameters
-    brace:   the { of its body, or None
-    is_specialised: whether template arguments follow its name
+    start:   start of the specifier, such as __global__
+    name_at: start of the function's name
+    opening, closing: parentheses around the parameters
+    brace:   the { of the body, or None
+    is_specialised: whether template arguments follow the name
     """
 
     name: str
@@ -343,7 +343,7 @@ class Function:
 _HEAD = re.compile(r"[^;{}()]*?\b(?P<name>\w+)\s*(?P<arguments><[^();]*>)?\s*\(")
 
 
-# Unlike find_body(), this finds the body of a function whose head has one ) too many.
+# Unlike find_body(), this pattern finds the body even if the head has an extra ).
 _BODY = re.compile(r"[^;{}]*\{")
 DEVICE = "__(?:global|device)__"  # the specifiers of device code
 
@@ -351,7 +351,7 @@ DEVICE = "__(?:global|device)__"  # the specifiers of device code
 def list_functions(code: str, specifier: str) -> Iterator[Function]:
     """Yield the functions declared with a specifier, such as `__global__`.
 
-    specifier: a regular expression
+    specifier: regular expression that matches the specifier
     """
     for match in re.finditer(rf"\b{specifier}\b", code):
         at = match.end()
@@ -371,7 +371,7 @@ def list_functions(code: str, specifier: str) -> Iterator[Function]:
 
 
 def find_body(code: str, start: int) -> int | None:
-    """Return the { of the function declared at `start`; None if it has no body."""
+    """Return the offset of the { of the function declared at `start`, or None."""
     depth = 0
     for match in re.compile(r"[(){};=]").finditer(code, start):
         c = match.group()
@@ -386,7 +386,7 @@ def find_body(code: str, start: int) -> int | None:
 
 
 def find_definition(code: str, name: str) -> tuple[int, int] | None:
-    """Return the braces of the function `name`; None if it is not defined."""
+    """Return the offsets of the braces of the function `name`, or None if undefined."""
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", code):
         closing = find_close(code, match.end() - 1)
         brace = None if closing < 0 else find_body(code, closing + 1)
@@ -398,7 +398,7 @@ def find_definition(code: str, name: str) -> tuple[int, int] | None:
 def read_body(source: str, name: str) -> str | None:
     """Return a function's body without its braces, comments and strings.
 
-    It is None if the source does not define the function (a header may).
+    Return None if the source does not define the function; a header may define it.
     """
     code = blank_comments(source)
     found = find_definition(code, name)

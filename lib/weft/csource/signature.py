@@ -1,7 +1,7 @@
 """Parse the kernels of a cell: their names, parameters and templates.
 
 Declared types decide how Python's arguments are converted: 2.0 becomes a float where
-`float` is declared. This module follows `typedef`, `using` and `#define` of one type.
+`float` is declared. The module resolves `typedef`, `using` and `#define` of a type.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from . import scanner
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter. `const float *__restrict__ a` has type float, const, pointer.
+    """One parameter; `const float *__restrict__ a` is a const pointer of type float.
 
-    type:  without const and without the last *; "float *" for a float **
+    type:  the C type without const and without the last *; "float *" for a float **
     const: whether a pointer's target is read-only (False for values)
-    text:  the parameter as written
+    text:  the parameter as written in the source
     """
 
     type: str
@@ -39,9 +39,9 @@ class Param:
 
 @dataclass(frozen=True)
 class TemplateParam:
-    """A parameter of a template: `class T` or `int TILE = 16`.
+    """A template parameter: `class T` or `int TILE = 16`.
 
-    kind: "" for a type, or the type of a value, such as int.
+    kind: "" if the parameter is a type, otherwise the value's type, such as int
     """
 
     kind: str
@@ -51,7 +51,7 @@ class TemplateParam:
 
 @dataclass(frozen=True)
 class Signature:
-    """A __global__ function that the source defines; line counts from 1."""
+    """A __global__ function defined in the source. line: its line, counted from 1."""
 
     name: str
     params: tuple[Param, ...]
@@ -64,11 +64,11 @@ class Signature:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
     def instantiate(self, args: Sequence[Any]) -> tuple[str, tuple[Param, ...]]:
-        """Return the C++ name with these template arguments, and its parameters.
+        """Return the instance's C++ name and its parameters.
 
-        args: strings of C++, ints, bools, NumPy or torch dtypes, the types int, float
-        and bool. Arguments with a default may be omitted. ArgumentError is raised if
-        they do not fit the template.
+        args: template arguments: strings of C++, ints, bools, NumPy or torch dtypes, or
+        the types int, float and bool. Arguments with a default may be omitted. Raises
+        ArgumentError if the arguments do not fit the template.
         """
         values = [_template_argument(self, arg) for arg in args]
         for param, arg in zip(self.template, args):
@@ -91,7 +91,7 @@ class Signature:
 
 
 def parse(source: str) -> list[Signature]:
-    """Return the kernels that `source` defines, in their order.
+    """Return the kernels that `source` defines, in source order.
 
     Declarations without a body and code under `#if 0` are omitted.
     """
@@ -149,7 +149,7 @@ def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
 
 
 def declare(kind: str, name: str, aliases: dict[str, str]) -> Param:
-    """Return a Param for a type as written, following typedefs."""
+    """Return a Param for a type as written, with typedefs resolved."""
     for _ in range(8):
         resolved = _substitute(kind, aliases)
         if resolved == kind:

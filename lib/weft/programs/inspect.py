@@ -1,7 +1,7 @@
-"""python -m weft inspect: a whole CUDA program on the CPU, watched.
+"""python -m weft inspect: run a whole CUDA program on the CPU, watched.
 
-The program runs as under `weft run`. When it has ended, in any way, stderr reports the
-faults of its kernels and their cost.
+The program runs as under `weft run`. However it ends, a report of its kernels' faults
+and costs is then written to stderr.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FOUND = 1  # the exit status if there are findings
 
 @dataclass
 class InspectOptions:
-    """The options of the command line. json: "" for none."""
+    """The command-line options. json: path for a JSON report; "" for none."""
 
     run: run.Options
     json: str = ""
@@ -86,7 +86,7 @@ def main(options: InspectOptions) -> int:
             "WEFT_CHECK_REPORT": str(file),
         }
         if limit := options.run.timeout:
-            # So a launch that takes this long is reported before the program is ended.
+            # A launch that exceeds this limit is reported before the program is ended.
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(
@@ -99,7 +99,7 @@ def main(options: InspectOptions) -> int:
         else _describe_nothing(report)
     )
     print(colour_report(told) if sys.stderr.isatty() else told, file=sys.stderr)
-    if status < 0 and not report.ok:  # otherwise it is visible: we end like it
+    if status < 0 and not report.ok:  # otherwise end_like() shows the signal
         run.report_progress(
             f"the program itself was ended by {signal.Signals(-status).name}"
         )
@@ -129,7 +129,7 @@ def _take(words: list[str], option: str) -> str:
 def _report(file: Path, options: InspectOptions) -> ProgramReport:
     name = options.run.program.sources[0]
     report = ProgramReport(name)
-    with contextlib.suppress(OSError, ValueError):  # none, or half of one
+    with contextlib.suppress(OSError, ValueError):  # missing or incomplete
         report = program_report(file.read_text(errors="replace"), Files(), name)
     report.listing = options.listing
     return report

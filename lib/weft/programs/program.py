@@ -1,12 +1,12 @@
 """Build executables for the CPU from whole CUDA programs, cached, with nvcc's messages.
 
-rewrite_messages() turns g++'s messages about a rewritten program into nvcc's form: one
+rewrite_messages() converts g++'s messages about a rewritten program to nvcc's form: one
 place, one message, the line and a caret. Errors that g++ finds in kernels/simt or the
-standard library appear at the program's own line that led there.
+standard library are reported at the line of the program that caused them.
 
-Every .cu is preprocessed, rewritten and compiled by g++ on kernels/simt; .cpp and .c
-files are compiled as they are. The cache finds a program by its options and by the
-time, size and text of every file that was read for it.
+Every .cu file is preprocessed, rewritten and compiled by g++ with kernels/simt; .cpp
+and .c files are compiled unchanged. The cache identifies a program by its options and
+by the time, size and text of every file that was read for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..csource.rewriter.unsupported import (
 from ..csource.scanner import RewriteError, ScannedText
 from ..toolchain import build, keys, tools
 
-LIMIT = 8  # errors shown; those after the first are rarely new
+LIMIT = 8  # number of errors shown; later ones seldom help
 _SAID = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
     r"(?P<severity>fatal error|error|warning|note|sorry, unimplemented): "
@@ -50,12 +50,12 @@ _REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively)
 def rewrite_messages(said: str, simt: str, rewritten: str = "") -> str:
     """Return the errors in g++'s output `said`, on the lines of the program's files.
 
-    simt: the folder of kernels/simt, whose files are not the program's
-    rewritten: the text that g++ read, for the columns
+    simt: path of kernels/simt, whose files do not belong to the program
+    rewritten: the text that g++ read, needed to map columns
     """
     errors: list[list] = []  # file, line, column, message
-    way = ""  # the program's line that led g++ here
-    foreign = None  # an error that is nowhere in the program, so far
+    way = ""  # the program's line that led g++ to this place
+    foreign = None  # an error not yet traced to a line of the program
     for row in said.splitlines():
         if found := _WAY.match(row) or _REQUIRED.match(row):
             way = way if way or _is_foreign(found["at"], simt) else found["at"]
@@ -93,7 +93,7 @@ def _is_foreign(file: str, simt: str) -> bool:
 
 
 def _map_lines(text: str) -> dict[tuple[str, int], str]:
-    """Return the lines of the text that g++ read, by their original file and line."""
+    """Return the lines of g++'s input, keyed by original file and line number."""
     lines: dict[tuple[str, int], str] = {}
     file, number = "", 0
     for row in text.split("\n") if text else ():
@@ -133,13 +133,13 @@ class Program:
 
     sources: list[str] = field(default_factory=list)
     preprocess: list[str] = field(default_factory=list)  # -I -D -U -isystem -include
-    compile: list[str] = field(default_factory=list)  # -fopenmp and the like
+    compile: list[str] = field(default_factory=list)  # -fopenmp and similar flags
     link: list[str] = field(default_factory=list)  # -L -l
     std: str = "gnu++17"
     optimise: str = "2"
     arch: int = 900  # __CUDA_ARCH__
     all_cuda: bool = False  # -x cu
-    check: bool = False  # whether its kernels call the hooks of the watch build
+    check: bool = False  # whether kernels call the hooks of the watch build
 
     def is_cuda(self, source: str) -> bool:
         """Return whether nvcc would compile this file as CUDA C."""
@@ -150,8 +150,8 @@ class Program:
 def build_executable(program: Program) -> Path:
     """Return the path of the executable; build it if it does not exist yet.
 
-    Raises BuildError (g++'s own diagnostics, on the program's lines) or RewriteError (a
-    feature that the CPU lacks, and its line).
+    Raises BuildError with g++'s diagnostics on the program's lines, or RewriteError
+    with the line that uses a feature the CPU lacks.
     """
     manifest = store.cache_folder("programs") / f"{_make_key(program)}.json"
     if found := _from_manifest(manifest):
@@ -166,7 +166,7 @@ def build_executable(program: Program) -> Path:
 
 
 def _make_key(program: Program) -> str:
-    """Return the name of a program's manifest: a hash of all but its files' text."""
+    """Return the name of a program's manifest: a hash of everything but file texts."""
     surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
     parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
     text = "\0".join(parts).encode(errors="surrogateescape")
@@ -180,7 +180,7 @@ def _file_state(name: str) -> list[int | str]:
 
 
 def _from_manifest(manifest: Path) -> Path | None:
-    """Return the executable, unless a file that was read for it has changed."""
+    """Return the executable, or None if a file that was read for it has changed."""
     try:
         found = json.loads(manifest.read_text())
         for name, (time, size, digest) in found["files"].items():
@@ -202,8 +202,8 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 
 def _build(program: Program) -> tuple[Path, list[str]]:
-    """Build it; return the executable and every file that was read."""
-    # A sanitizer is for our own code, and must be in the process from its start.
+    """Build the program; return the executable and every file that was read."""
+    # A sanitizer is meant for the lab's code, and must be loaded at process start.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
@@ -257,7 +257,7 @@ def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
 
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
-    """Compile a .cpp or .c file, which nvcc, too, passes to the host's compiler."""
+    """Compile a .cpp or .c file, which nvcc also passes to the host compiler."""
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
@@ -279,14 +279,14 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
-    command.append("-fcheck-new")  # in a kernel new returns NULL
+    command.append("-fcheck-new")  # in a kernel, new may return NULL
     command.append("-fwrapv")  # an overflowing int wraps, as on a GPU
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
     return [*command, *_QUIET, *program.compile]
 
 
-# nvcc does not report these either. A missing return does matter.
+# nvcc does not report the disabled warnings either. A missing return is a real fault.
 _QUIET = ["-Wreturn-type", "-Wno-unused-result", "-Wno-write-strings"]
 _QUIET += ["-Wno-deprecated-declarations", "-Wno-attributes", "-Wno-pragmas"]
 _QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
@@ -304,7 +304,7 @@ def _list_macros(program: Program) -> list[str]:
 
 
 def _preprocess(program: Program, source: str):
-    """Return the source as nvcc's two passes see it, see preprocess.merge()."""
+    """Return the source as read by nvcc's two passes; see preprocess.merge()."""
     host = _one_pass(program, source, [])
     if not _mentions_arch(host.files):
         return host
@@ -339,7 +339,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     if missing:
         file, line, header = missing.groups()
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
-    # A header of kernels/simt that names a feature which the CPU lacks.
+    # Headers of kernels/simt use #error for features that the CPU lacks.
     ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
     where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
@@ -354,12 +354,12 @@ def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
     command = [build.find_tool("g++"), "-pthread", *program.compile]
-    if ":" in str(runtime.parent):  # the system's loader would split it at the colon
+    if ":" in str(runtime.parent):  # the system loader would split at the colon
         raise BuildError(
             f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
             f"a folder with ':' in its name: rename it"
         )
-    # Not -Wl,: a folder's name may contain a comma.
+    # -Wl would split a folder's name that contains a comma.
     rest = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
     rest += [*program.link, "-lm"]
     rest += build.CHECK_LINK if program.check else build.HEAP_LINK
@@ -367,7 +367,7 @@ def _link(
         build._run([*command, *objects, *rest], path)
     except BuildError as error:
         twice = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
-        # Without -rdc every file has device functions and variables of its own.
+        # Without -rdc, device functions and variables are local to each file.
         if not twice or not all(re.findall(r"\w+", t)[0] in device for t in twice):
             said = _without_main(program, str(error)) or _link_message(str(error))
             raise BuildError(said) from None
@@ -378,7 +378,7 @@ def _link(
 
 
 def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
-    """Return the objects, with those names made local to each."""
+    """Return the objects, with the symbols called `names` made local to each object."""
     found = []
     for i, file in enumerate(objects):
         symbols = _list_symbols(file, names)
@@ -395,7 +395,7 @@ def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
 
 
 def _list_symbols(file: str, names: set[str]) -> list[str]:
-    """List the symbols that the object defines under these (demangled) names."""
+    """List the symbols that the object defines with these demangled names."""
     columns = []
     for more in ([], ["--demangle"]):
         command = ["nm", "--defined-only", "--no-sort", *more, file]
@@ -405,7 +405,7 @@ def _list_symbols(file: str, names: set[str]) -> list[str]:
 
 
 def _without_main(program: Program, said: str) -> str:
-    """Return one line if no file has a main(); "" if something else is missing."""
+    """Return a one-line message if no file has a main(), otherwise ""."""
     if "undefined reference to `main'" not in said:
         return ""
     files = ", ".join(program.sources)

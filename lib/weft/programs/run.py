@@ -1,10 +1,10 @@
-"""python -m weft run: a whole CUDA program on the CPU, as if nvcc had built it.
+"""python -m weft run: run a whole CUDA program on the CPU, as if nvcc had built it.
 
     python -m weft run prog.cu [more.cu more.cpp more.c] [options] [-- arguments]
 
-The program replaces this process, so it keeps its own exit status, signals, terminal
-and folder. The command accepts common options of nvcc, and ignores those that only
-concern a GPU.
+The program replaces this process, so exit status, signals, terminal and folder are the
+program's. The command accepts nvcc's common options, and ignores options that affect
+only a GPU.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ _CUDA_LIBRARIES = re.compile(
     r"cuda|cudart(?:_static)?|cudadevrt|cublas\w*|curand\w*|cufft\w*|cusparse\w*|"
     r"cusolver\w*|cudnn\w*|nvrtc\w*|nccl|nvidia-ml|npp\w*|nvToolsExt|culibos|nvtx3"
 )
-# Those options for the host's compiler that may change the program.
+# Options for the host compiler that may change the program's behaviour.
 _HOST_FLAGS = re.compile(r"-(?:fopenmp|fexceptions|fno-\S+|fpermissive|ffast-math)")
 
 
 @dataclass
 class RunOptions:
-    """The options of the command line: the program, and how to run it."""
+    """The command-line options: the program, and how to run it."""
 
     program: programs.Program
     words: list[str] = field(default_factory=list)  # the whole command line
@@ -138,7 +138,7 @@ def parse(words: Sequence[str]) -> RunOptions:
 
 
 def main(options: RunOptions) -> int:
-    """Build the program if necessary, and become it."""
+    """Build the program if necessary, and replace this process with it."""
     path = build_program(options)
     if options.build:
         shutil.copy(path, options.build)
@@ -165,7 +165,7 @@ def build_program(options: RunOptions) -> Path:
 
 
 def program_words(options: RunOptions) -> list[str]:
-    """Return the program's own command line."""
+    """Return the command line with which the program is started."""
     name = options.name or f"./{Path(options.program.sources[0]).stem}"
     return [name if "/" in name else f"./{name}", *options.arguments]
 
@@ -174,7 +174,7 @@ def program_words(options: RunOptions) -> list[str]:
 
 
 class _Words:
-    """The words of a command line, taken one by one."""
+    """The words of a command line, consumed one by one."""
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
@@ -189,7 +189,7 @@ class _Words:
 
 
 def _parse_option(rest: _Words, options: RunOptions) -> None:
-    """Take one option or file with its value."""
+    """Parse one option with its value, or one file."""
     word = rest.take()
     program = options.program
     if not word.startswith("-"):
@@ -291,9 +291,9 @@ def _host_flags(text: str, program: programs.Program) -> None:
 
 
 def run_child(path: Path, argv: list[str], environment: dict, seconds: float) -> int:
-    """Run the program as a child, and end it after so many seconds (0: never).
+    """Run the program as a child process; stop it after `seconds` seconds (0: never).
 
-    Return its exit status, -n if signal n ended it, TIMED_OUT if we did.
+    Returns its exit status, -n if signal n ended it, or TIMED_OUT if it was stopped.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
     try:
@@ -314,8 +314,8 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 
 def end_like(status: int) -> int:
-    """Return the exit status; end by the same signal as the child, if one ended it."""
-    if status < 0:  # die by the same signal, so that our caller sees it
+    """Return the child's exit status, or end by the signal that ended the child."""
+    if status < 0:  # so that the caller sees the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status

@@ -3,12 +3,12 @@
 The Python simulator and the watch build of CUDA C fill the same report. Counters follow
 the definitions of Nsight Compute (ncu); each counter's documentation gives ncu's name.
 
-    model        a report, its findings and sources; the report of a whole program
-    cures        the kinds of findings, and the usual cure for each
-    places       lines, indices, and the column where an access begins
-    costs        the cost of a launch, by place in the source, by line and by array
-    turns        loops, and the loop turns in which a race's accesses happened
-    text, html   a report for a terminal, for a page, and below a cell
+    model        defines reports of launches and of whole programs, and findings
+    cures        defines the kinds of findings, and the usual cure for each
+    places       finds lines, indices, and the column where an access begins
+    costs        sums the cost of a launch by place in the source, line and array
+    turns        finds loops, and the loop turns in which a race's accesses happened
+    text, html   write a report for a terminal, for a page, and below a cell
     raw          converts the watch build's JSON to reports on the reader's lines
     symbols      maps an offset in a library to a line of the source
 """

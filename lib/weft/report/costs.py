@@ -1,7 +1,7 @@
 """The cost of a launch by place, line and array, with sentences that explain it.
 
-The definitions are those of Nsight Compute (ncu), whose names are given with each. The
-second half annotates a source text with the cost of each line.
+Each counter is defined as in Nsight Compute (ncu), and its documentation gives ncu's
+name. The second half of the module annotates a source text with the cost of each line.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 @dataclass
 class Sums:
-    """Counts for one place in the source, for a line, or for several.
+    """Counts for one or more places in the source.
 
-    accesses: by threads. requests: by warps (an instruction that a warp executes).
-    sectors: of 32 bytes, of global memory; ncu has l1tex__t_sectors_pipe_lsu_mem_
+    accesses: accesses by threads. requests: memory instructions executed by warps.
+    sectors: 32-byte sectors of global memory. ncu: l1tex__t_sectors_pipe_lsu_mem_
     global_op_{ld,st,red,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
-    An atomic takes a sector once for each lane that names the same element of it. (If
-    an integer's address is the same for all lanes, nvcc may let one lane act for its
-    warp; ncu then counts 1.) wavefronts: of shared memory,
-    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum; an atomic takes one
+    An atomic counts a sector once for each lane that updates the same element. If all
+    lanes use the same integer address, nvcc may let one lane act for its warp, and ncu
+    then counts 1. wavefronts: passes through shared memory. ncu:
+    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum. An atomic takes one
     for each lane that uses the same bank, whether or not the word is the same.
     conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
     """
@@ -33,7 +33,7 @@ class Sums:
     conflicts: int = 0
 
     def add(self, other: Sums) -> None:
-        """Add the other's sums to these."""
+        """Add the counts of `other` to these counts."""
         for name in ("accesses", "requests", "sectors", "wavefronts", "conflicts"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -55,11 +55,11 @@ class Sums:
 
 @dataclass
 class CostPlace(Sums):
-    """Counts for the accesses of one place in the source to an array.
+    """Counts for the accesses to one array from one place in the source.
 
     kind: "read", "write", "atomic" or "step"; a step accesses no array. space:
-    "global", "shared", "local" or "". size: bytes per element. line, last: the first
-    line and (for a step) the last.
+    "global", "shared", "local" or "". size: bytes per element. line: the first line.
+    last: the last line of a step.
     """
 
     kind: str = "read"
@@ -82,13 +82,13 @@ class CostPlace(Sums):
 class Line:
     """Counts for one line of the source.
 
-    places: its accesses, and the steps that include it.
+    places: counts of the line's accesses, and of the steps that include the line.
     """
 
     places: list[CostPlace] = field(default_factory=list)
 
     def of(self, space: str = "", kind: str = "") -> Sums:
-        """Sum the accesses to a space and of a kind ("" matches any)."""
+        """Sum the accesses of one kind to one memory space; "" matches any."""
         return _sum(
             p
             for p in self.places
@@ -134,11 +134,11 @@ class Line:
 class Counters:
     """The cost of a launch by place in the source; properties give it by array.
 
-    blocks, threads, warps: launched. barriers: how often blocks reached one. copied:
-    bytes that cp.async copied. copied_past: for each of these bytes, the barriers that
-    its block passed during the copy, summed. shared: bytes of static shared memory per
-    block. (The simulator of Python kernels leaves these three at 0.) file: the file
-    that contains the kernel.
+    blocks, threads, warps: numbers launched. barriers: number of times that a block
+    reached a barrier. copied: bytes copied by cp.async. copied_past: sum over these
+    bytes of the barriers that the block passed during the copy. shared: bytes of static
+    shared memory per block. The simulator of Python kernels leaves the last three at 0.
+    file: the file that contains the kernel.
     """
 
     blocks: int = 0
@@ -168,22 +168,22 @@ class Counters:
 
     @property
     def reads_per_thread(self) -> dict[str, float]:
-        """Mean reads per launched thread, by array."""
+        """Mean number of reads per launched thread, by array."""
         return self._each_thread(self.reads)
 
     @property
     def writes_per_thread(self) -> dict[str, float]:
-        """Mean writes per launched thread, by array."""
+        """Mean number of writes per launched thread, by array."""
         return self._each_thread(self.writes)
 
     @property
     def atomics_per_thread(self) -> dict[str, float]:
-        """Mean atomic updates per launched thread, by array."""
+        """Mean number of atomic updates per launched thread, by array."""
         return self._each_thread(self.atomics)
 
     @property
     def requests(self) -> dict[str, int]:
-        """Warp-level requests by array."""
+        """Memory requests by warps, by array."""
         return self._by_array("requests")
 
     @property
@@ -213,7 +213,7 @@ class Counters:
 
     @property
     def wavefronts(self) -> dict[str, int]:
-        """Wavefronts that requests took, by array in shared memory."""
+        """Wavefronts taken by requests, by array in shared memory."""
         return self._by_array("wavefronts", space="shared")
 
     @property
@@ -225,8 +225,8 @@ class Counters:
     def copies_ahead(self) -> float:
         """Mean number of barriers that a block passes during one cp.async copy.
 
-        For a ring with one barrier per tile, this is how many tiles ahead the copy
-        runs. It is 0 if each copy is waited for before the next barrier.
+        For a ring with one barrier per tile, this is the number of tiles by which the
+        copy runs ahead. It is 0 if each copy ends before the next barrier.
         """
         return self.copied_past / self.copied if self.copied else 0.0
 
@@ -234,20 +234,20 @@ class Counters:
     def active_lanes(self) -> float | None:
         """Mean active threads per warp instruction, of 32; None without steps.
 
-        ncu: smsp__thread_inst_executed_per_inst_executed.ratio. Here an instruction is
-        a straight piece of the source. sim(kernel, steps=True) and every picture record
-        steps; accesses alone do not reveal a branch that touches no array.
+        ncu: smsp__thread_inst_executed_per_inst_executed.ratio. A step counts as one
+        instruction. sim(kernel, steps=True) and every picture record steps, because
+        accesses alone do not reveal a branch that accesses no array.
         """
         steps = [p for p in self.places if p.kind == "step"]
         return _sum(steps).lanes if steps else None
 
     @property
     def lines(self) -> dict[int, Line]:
-        """Line counts by line number, for the kernel's own file."""
+        """Counts of each line by line number, for the file with the kernel."""
         return self.lines_of(self.file)
 
     def lines_of(self, file: str) -> dict[int, Line]:
-        """Return the counts of each line; a step counts for all of its lines."""
+        """Return the counts of each line of `file`; a step counts for all its lines."""
         found: dict[int, Line] = {}
         for place in self.places:
             if place.file == file:
@@ -289,9 +289,9 @@ def _sum(some: Iterable[Sums]) -> Sums:
 
 WARP = 32
 SECTOR = 32  # bytes
-HOT = 0.12  # heat from which a cell is marked
-WASTED = 2.0  # ratio to the minimum cost from which a remark is made
-# Reasons why atomics take more than the minimum.
+HOT = 0.12  # minimum heat for marking a cell
+WASTED = 2.0  # minimum ratio of cost to lowest possible cost for a remark
+# Reasons why atomics cost more than the minimum.
 TURNS = {
     "global": "lanes that update one address go one after the other, and addresses "
     "that lie apart take a sector each",
@@ -311,7 +311,7 @@ COLUMNS = {
 
 @dataclass
 class CostCell:
-    """A number in a row; heat: 0 (fine) to 1 (it hurts); why, in a sentence."""
+    """A number in a row. heat: from 0 (fine) to 1 (it hurts). why: the explanation."""
 
     text: str = ""
     heat: float = 0.0
@@ -320,7 +320,7 @@ class CostCell:
 
 @dataclass
 class LineCost:
-    """A line of the source and its numbers by column."""
+    """A line of the source and its numbers, by column name."""
 
     number: int
     text: str
@@ -348,7 +348,7 @@ def select_columns(rows: list[LineCost]) -> list[str]:
 def select_near(
     rows: list[LineCost], wanted: Callable[[LineCost], bool], around: int = 1
 ) -> list[LineCost]:
-    """Return the wanted rows, with `around` rows before and after each."""
+    """Return the wanted rows, with `around` rows before and after each of them."""
     at = [i for i, row in enumerate(rows) if wanted(row)]
     kept = {j for i in at for j in range(i - around, i + around + 1)}
     return [row for i, row in enumerate(rows) if i in kept]
@@ -357,7 +357,7 @@ def select_near(
 def list_remarks(counters: Counters, most: int = 3) -> list[str]:
     """List the costs worth a remark, the worst first, in one sentence each.
 
-    At most `most` remarks are returned. They name the file if there are several.
+    At most `most` remarks are returned. They name the file if several files occur.
     """
     several = len({place.file for place in counters.places if place.file}) > 1
     found = []
@@ -371,24 +371,24 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
 
 
 def sectors_needed(place: CostPlace) -> float:
-    """Return the sectors that one request needs if its threads touch neighbours."""
+    """Return the sectors per request if threads access neighbouring elements."""
     return max(1.0, place.lanes * place.size / SECTOR)
 
 
 def turns_needed(place: Sums) -> float:
-    """Return the wavefronts that one request needs without bank conflicts."""
+    """Return the wavefronts per request without bank conflicts."""
     return place.needed / place.requests if place.requests else 1.0
 
 
 def write_short(number: float) -> str:
-    """Write a number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
+    """Format a number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def _list_wastes(place: CostPlace) -> list[tuple[float, str]]:
-    """List the wastes of a place as pairs of ratio to the minimum and sentence."""
+    """List the avoidable costs of a place: (ratio to the minimum, sentence)."""
     if not place.requests or place.space not in ("global", "shared"):
         return []
     if place.space == "global":
@@ -431,7 +431,7 @@ def _make_cells(line: Line) -> dict[str, CostCell]:
 
 
 def _memory_cell(line: Line, space: str) -> CostCell:
-    """Return a line's cost in a space: the ratios of its arrays, and the worst heat."""
+    """Return a line's cost in a memory space: its arrays' ratios and the worst heat."""
     places = [
         p
         for p in line.places

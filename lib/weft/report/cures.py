@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .model import Finding
 
 
-UPDATE = "update"  # race: each thread reads one element and writes it back
+UPDATE = "update"  # a race in which each thread reads one element and writes it back
 
-IN_PLACE = "in place"  # race: one statement reads what another thread overwrites
+IN_PLACE = "in place"  # a race in which one statement both reads and overwrites
 
 KINDS = {
     "bounds": "an access outside of an array",
@@ -136,7 +136,7 @@ def in_python(one: Finding) -> str:
 def in_c(one: Finding, space: str, waits: bool = False) -> str:
     """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
-    space: of its array, "global" or "shared". waits: whether the kernel has barriers.
+    space: the array's memory, "global" or "shared". waits: whether there are barriers.
     """
     if "a null pointer" in one.text:
         return _NULL
@@ -160,10 +160,10 @@ def in_c(one: Finding, space: str, waits: bool = False) -> str:
 def guard(
     array: str, parts: Sequence[str], at: Sequence[int], lines: str, form: str
 ) -> str:
-    """Return a cure for an access outside of an array; "" if there is nothing to add.
+    """Return a cure for an access outside an array; "" if there is nothing to add.
 
     parts: the indices as written. at: their values. lines: the source up to the access.
-    form: of an if, "if ({})" or "if {}:".
+    form: template of an if statement, "if ({})" or "if {}:".
     """
     if not parts or len(parts) != len(at):
         return ""
@@ -183,7 +183,7 @@ def guard(
 
 
 def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; keep one_warp only if all races are within a warp."""
+    """Return the findings; clear one_warp unless all races are within a warp."""
     races = [one for one in findings if one.kind == "race" and one.thread is not None]
     if all(one.one_warp for one in races):
         return list(findings)
@@ -191,7 +191,7 @@ def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
-    """Describe where the missing barrier of a block's race belongs; "" if anywhere."""
+    """Describe the place for the barrier that prevents a block's race; "" if any."""
     if one.one_warp:
         return _WARP.format(warp=of_warp)
     turns = one.turns
@@ -204,7 +204,7 @@ def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
 
 
 def _of_pattern(one: Finding, add: str, barrier: str) -> str:
-    """Return the cure for a race whose two sides form a known pattern."""
+    """Return the cure for a race with a known pattern."""
     if one.pattern == UPDATE:
         return _ONE_STEP.format(add=add)
     assert one.pattern == IN_PLACE

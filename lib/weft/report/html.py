@@ -1,9 +1,9 @@
-"""Write a report as HTML, and show it below the cell that made it.
+"""Write a report as HTML, and show it below the cell that produced it.
 
 The page must be legible on light and dark backgrounds. Plain text therefore keeps the
-colour of its page, and each colour of the lab accompanies a word or a mark. Only
-elements and inline styles are used, so that every front end shows them. Outside a
-notebook, the report goes to stderr.
+page's colour, and every other colour accompanies a word or a mark. Only elements and
+inline styles are used, so that every front end can show them. Outside a notebook, the
+report is written to stderr.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 
 def highlight_text(text: str, language: str = "cuda") -> str:
-    """Return the text in colour. language: "cuda", "python", "ptx" or "diff"."""
+    """Return the text as coloured HTML. language: "cuda", "python", "ptx" or "diff"."""
     inside = colour_text(text.strip("\n") + "\n", language)
     return f'<pre style="{style.PRE}">{inside}</pre>'
 
 
 def with_code(sentence: str) -> str:
-    """Return a sentence as HTML; text between two backticks becomes code."""
+    """Return a sentence as HTML, with text between two backticks as code."""
     code = rf'<code style="{style.PRE};padding:0">\1</code>'
     return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 
 def colour_text(text: str, language: str = "cuda") -> str:
-    """Return the highlighted text without an enclosing element; a line stays a line."""
+    """Return the highlighted text line for line, without an enclosing element."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES
 
@@ -95,7 +95,7 @@ def write_html(report: Report) -> str:
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
-    """Return the first findings, and the number of further ones."""
+    """Return the first findings, and the number of the remaining ones."""
     parts = [_write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         more = len(report.findings) - SHOWN
@@ -104,12 +104,12 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 
 
 def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
-    """Return a source text with its lines' counters, folded below a title."""
+    """Return a source text with the counters of its lines, folded below a title."""
     rows = annotate_lines(text, first, lines)
     shown = select_columns(rows)
     if not shown:
         return ""
-    heads = {c: c.replace("/", "\n/") for c in shown}  # two lines: room for the source
+    heads = {c: c.replace("/", "\n/") for c in shown}  # saves width for the source
     look = f"{BOLD}vertical-align:bottom;"
     head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in shown]
     body = [_write_row(row, shown) for row in rows]
@@ -129,7 +129,7 @@ def write_top(report: Report | ProgramReport, name: str, said: list[str]) -> str
 
 
 def write_title(name: str, said: list[str], more: str = "") -> str:
-    """Return the name of a launch or program, with more HTML, above its cost."""
+    """Return the name of a launch or program, followed by `more` and its cost."""
     costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;{BOLD}">'
@@ -152,7 +152,7 @@ def _write_finding(report: Report | ProgramReport, one: Finding) -> str:
 
 
 def _write_excerpt(report: Report | ProgramReport, one: Finding) -> str:
-    """Return the finding's line with a caret, and the other thread's line."""
+    """Return the finding's source line with a caret, and the other thread's line."""
     rows = {one.line: report.line(one.file, one.line)} if one.line else {}
     if one.other_line and not one.other_file:
         rows[one.other_line] = report.line(one.file, one.other_line)
@@ -176,7 +176,7 @@ def _number_lines(number: int, text: str) -> str:
 
 
 def write_remark(said: str, word: str = "slow") -> str:
-    """Return a sentence about an avoidable cost, or one that deserves attention."""
+    """Return a sentence about an avoidable cost, as HTML, marked with `word`."""
     return (
         f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
         f'margin:4px 0"><b>{word}</b> {escape(said)}</div>'
@@ -184,7 +184,7 @@ def write_remark(said: str, word: str = "slow") -> str:
 
 
 def write_listings(report: Report | ProgramReport) -> list[str]:
-    """Return each source with the cost of its lines, open if a line is worth seeing."""
+    """Return each source with the cost of its lines, open if any line is marked."""
     assert report.counters
     shown = []
     for source in report.sources:
@@ -212,7 +212,7 @@ def _warm_colour(one: CostCell) -> str:
 
 
 def make_page(parts: list[str]) -> str:
-    """Join the parts of a view into one piece of a page."""
+    """Join the parts of a view into one HTML element."""
     inside = "\n".join(parts)
     return (
         f'<div style="color:inherit;font-size:13px;line-height:1.5;max-width:920px">'
@@ -238,7 +238,7 @@ def make_cell(
 ) -> str:
     """Return a cell for make_table().
 
-    look: additional CSS. hint: text shown while the mouse is over the cell.
+    look: additional CSS. hint: text shown while the pointer is over the cell.
     """
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
@@ -246,7 +246,7 @@ def make_cell(
 
 
 def show(report: Any) -> None:
-    """Show a Report or ProgramReport below its cell, or on stderr."""
+    """Show a Report or ProgramReport below its cell; outside notebooks, on stderr."""
     running = running_shell()
     if not hasattr(running, "kernel"):
         text = str(report)

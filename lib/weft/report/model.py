@@ -1,4 +1,4 @@
-"""Reports, findings and sources: of launches, and of a whole program.
+"""Reports, findings and sources for launches and for whole programs.
 
 Report covers the launches of one kernel, and ProgramReport all kernels of a program.
 CellSource maps the files that a compiler names to a notebook's cell and its headers.
@@ -21,7 +21,7 @@ from .turns import Turns
 
 
 class Source(Protocol):
-    """A piece of source text: its file, the number of its first line, its lines."""
+    """A piece of source text: its file, its first line's number, and its lines."""
 
     file: str
     first: int
@@ -44,12 +44,12 @@ class Finding:
     kind: one of KINDS. text: one sentence with the numbers. file, line, column: the
     place (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
     block, thread: (x, y, z). other: the second thread of a race (the second block, if
-    the race is between blocks); other_line: its line. count: number of occurrences.
-    cure: the usual cure, if more is known than the kind; or "". pattern: the pattern
-    that both sides of a race form: UPDATE, IN_PLACE, or "". kernel: the kernel with the
-    fault; "" if that is clear. other_file: the file of other_line, if different. turns:
-    the loop turns of a race's two sides, if known. one_warp: whether all such races of
-    the launch are within a warp.
+    the race is between blocks). other_line: the second thread's line. count: number of
+    occurrences. cure: a more specific cure than the kind's usual one, or "". pattern:
+    a race's pattern, UPDATE, IN_PLACE, or "". kernel: the faulty kernel's name; "" if
+    the report has only one. other_file: the file of other_line, if different. turns:
+    the loop turns of a race's two accesses, if known. one_warp: whether all such races
+    of the launch are within a warp.
     """
 
     kind: str
@@ -82,11 +82,11 @@ class Finding:
 class Report:
     """The faults and cost of a launch, and its trace if one was kept.
 
-    For several launches of a kernel, it has their sums and the shape of the last.
+    A report of several launches contains their sums and the shape of the last launch.
 
-    seconds: of the launch. sources: the texts to show, the kernel's own first; lines of
-    other files come from Python's linecache. cell: the number of the notebook's cell
-    that has already shown the report, if any.
+    seconds: duration of the launch. sources: the texts to show, beginning with the
+    kernel's; lines of other files come from Python's linecache. cell: the number of the
+    notebook cell that has already shown the report, if any.
     """
 
     kernel: str
@@ -110,7 +110,7 @@ class Report:
         return not self.findings
 
     def verify(self) -> Report:
-        """Return this report; raise Mismatch with its text if it has findings."""
+        """Return this report; raise Mismatch with the report's text on findings."""
         if not self.ok:
             raise Mismatch(self.text())
         return self
@@ -147,7 +147,7 @@ class Report:
         return html.write_html(self)
 
     def _ipython_display_(self) -> None:
-        """Show nothing if the report is the last value of a cell that has shown it."""
+        """Show nothing in the cell that has already shown this report."""
         running = running_shell()
         if running is None or running.execution_count != self.cell:
             raise NotImplementedError  # makes IPython request the HTML
@@ -185,9 +185,9 @@ LISTINGS = ("all", "hot", "none")
 class ProgramReport:
     """The faults and cost of a program's kernels, each summed over its launches.
 
-    findings: of all kernels, in the order in which they were made. kernels: one Report
-    each, without findings. sources: the program's files with findings or costs.
-    listing: which lines the text shows with their costs: "all", "hot" ones, "none".
+    findings: findings of all kernels, in order of occurrence. kernels: one Report per
+    kernel, without findings. sources: the program's files with findings or costs.
+    listing: the lines to show with their costs: "all", "hot" or "none".
     """
 
     program: str

@@ -1,8 +1,8 @@
 """Places in a source: lines, indices, and the column where an access begins.
 
-The compiler's columns are those of the rewritten line. They point at a bracket of x[i]
-or at the `=` of an assignment, but a reader looks for the x. This module therefore
-finds the column in the reader's line at which an access, or a shift, begins.
+The compiler's columns refer to the rewritten line. They point at a bracket of x[i] or
+at the `=` of an assignment, but a reader looks for the x. This module therefore finds
+the column in the reader's line at which an access, or a shift, begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Index = tuple[int, ...]
 
 
 def find_line(sources: Sequence[Source], file: str, number: int) -> str:
-    """Return a line of one of these sources, or of a file that is not among them."""
+    """Return a line of a file, from `sources` or, if absent there, from linecache."""
     for source in sources:
         lines = source.text.splitlines()
         if source.file == file and 0 <= number - source.first < len(lines):
@@ -32,20 +32,20 @@ def find_line(sources: Sequence[Source], file: str, number: int) -> str:
 
 
 def text_before(source: str, column: int) -> str:
-    """Return the text of a line before a column, which counts bytes of UTF-8."""
+    """Return the text of a line before a column, counted in bytes of UTF-8."""
     return source.encode()[:column].decode(errors="ignore")
 
 
 def unflatten(number: int, shape: Index) -> Index:
-    """Return the (x, y, z) of a linear number; x runs fastest."""
+    """Return the (x, y, z) of a linear number; x varies fastest."""
     x, y = shape[0], shape[1]
     return number % x, number // x % y, number // (x * y)
 
 
 def write_index(index: Index, shape: Index) -> str:
-    """Write a thread or block as a person would: 4, (1,2) or (0,1,2).
+    """Format the index of a thread or block: 4, (1,2) or (0,1,2).
 
-    shape: of its block or grid; trailing sides of 1 are left out.
+    shape: shape of the enclosing block or grid; trailing dimensions of 1 are omitted.
     """
     sides = max([n for n, side in enumerate(shape, 1) if side > 1], default=1)
     return str(index[0]) if sides == 1 else f"({','.join(map(str, index[:sides]))})"
@@ -58,8 +58,8 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
     """Return the column (from 0, in bytes) at which an access begins.
 
     compiled: the compiler's column (from 1, in bytes; 0: unknown). array: the accessed
-    array, by the reader's name. callee: the inlined function that makes the access; ""
-    if the line makes it itself.
+    array, by the reader's name. callee: the inlined function that makes the access, or
+    "" if the line accesses the array directly.
     """
     at = original_offset(line, compiled)
     called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
@@ -78,7 +78,7 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
 
 
 def only_array(line: str, column: int) -> str:
-    """Return the array with a single index at a column (from 0, in bytes), or "".
+    """Return the array that has a single index at a column (from 0, in bytes), or "".
 
     The result is "" if there is no index, or if there are several: s[i][j].
     """
@@ -89,7 +89,7 @@ def only_array(line: str, column: int) -> str:
 
 
 def find_element(line: str, column: int) -> str:
-    """Return the x[i] that begins at a column (from 0, in bytes), or "".
+    """Return the expression x[i] that begins at a column (from 0, in bytes), or "".
 
     Only the first index is included.
     """
@@ -99,7 +99,7 @@ def find_element(line: str, column: int) -> str:
 
 
 def split_subscript(line: str, column: int, array: str) -> list[str]:
-    """Return the indices of array[i][j] at a column; [] if it does not begin there."""
+    """Return the indices of array[i][j] if it begins at a column, otherwise []."""
     rest = line.encode()[column:].decode(errors="ignore")
     if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
         return []
@@ -145,7 +145,7 @@ def _is_named(line: str, start: int, array: str) -> bool:
 
 
 def _start(line: str, at: int) -> int:
-    """Return where the expression begins whose bracket or assignment is at `at`."""
+    """Return the start of the expression whose bracket or assignment is at `at`."""
     if line[at] == "]":
         return _find_lvalue(line, at + 1)
     if line[at] == "[":  # within a template
@@ -158,12 +158,12 @@ def _start(line: str, at: int) -> int:
 
 
 def _find_lvalue(line: str, end: int) -> int:
-    """Return where the x[i], s[i][j], p->x or *p begins that ends before `end`."""
+    """Return the start of the x[i], s[i][j], p->x or *p that ends before `end`."""
     at = end
     while at > 0:
         last = line[at - 1]
         if last in ")]":
-            at = max(find_open(line, at - 1), 0)  # 0: it is on an earlier line
+            at = max(find_open(line, at - 1), 0)  # 0: the bracket is on an earlier line
         elif last.isalnum() or last == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
@@ -183,7 +183,7 @@ _BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")
 
 
 def one_way(text: str, line: str, compiled: int) -> str:
-    """Select the sentence for the reader's shift; return any other text unchanged.
+    """Keep the sentence for the reader's shift, << or >>; else return `text` unchanged.
 
     compiled: the compiler's column (from 1, in bytes; 0: unknown).
     """

@@ -1,8 +1,8 @@
 """Convert the watch build's JSON to reports on the reader's lines.
 
-kernels/simt/watch/simt_check.h documents the JSON. Its places are offsets in libraries,
-which symbols.py turns into lines. That takes a few milliseconds, so it is done only
-when a report is viewed.
+kernels/simt/watch/simt_check.h documents the JSON. It gives places as offsets in
+libraries, which symbols.py maps to lines. The mapping takes a few milliseconds, so it
+is done only when a report is viewed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from .places import (
 from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
-# A function of these files is one instruction: only its caller counts.
+# Functions of these files count as one instruction, so costs belong to their callers.
 _INSTRUCTIONS = {
     *(str(COMMON / name) for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h")),
     str(KERNELS / "matmul" / "wgmma.cuh"),
 }
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
-_LONGEST = 1 << 12  # bytes of a basic block
-_NEAR = 40  # lines above an access in which its guard is searched
+_LONGEST = 1 << 12  # maximum bytes of a basic block
+_NEAR = 40  # number of lines above an access that are searched for its guard
 
 
 class Readers(Protocol):
@@ -53,14 +53,14 @@ class Readers(Protocol):
         ...
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
-        """Return the texts of these files, as far as they are known."""
+        """Return the texts of those files that are known."""
         ...
 
 
 class Files:
-    """The files of a program: all but the system's, kernels/simt's and PTX's.
+    """Selects a program's files: all except the system's, kernels/simt's and PTX's.
 
-    Their names are paths relative to the working folder.
+    File names are paths relative to the working folder.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -103,7 +103,7 @@ def launch_report(
 ) -> Report:
     """Return the report of one launch of a cell's kernel.
 
-    shape: its grid and block. more: findings that the text does not have.
+    shape: grid and block of the launch. more: findings in addition to those in `text`.
     """
     whole = _Raw(text, readers)
     counters = Counters()
@@ -120,7 +120,7 @@ def launch_report(
 
 
 def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
-    """Return the report of a program, with each kernel summed over its launches."""
+    """Return the report of a program, with each kernel's launches summed."""
     whole = _Raw(text, readers)
     findings = whole.findings()
     kernels = []
@@ -150,7 +150,7 @@ def list_findings(text: str) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Where:
-    """A place in a reader's file.
+    """A place in one of the reader's files.
 
     compiled: the compiler's column. callee: the inlined function that made the access.
     """
@@ -190,7 +190,7 @@ class _Raw:
         return [(site[0], site[1]) for site in every if site]
 
     def where(self, site: Sequence[int] | None) -> _Where:
-        """Return the innermost place of a site that is in the reader's own source."""
+        """Return the innermost place of a site within the reader's source."""
         frames = self._frames.get((site[0], site[1]), []) if site else []
         inner = ""
         for depth, frame in enumerate(frames):
@@ -201,7 +201,7 @@ class _Raw:
         return _Where()
 
     def line(self, where: _Where) -> str:
-        """Return the reader's line."""
+        """Return the text of the reader's line."""
         return find_line(self._listings(where.file), where.file, where.line)
 
     def _listings(self, file: str) -> list[Listing]:
@@ -216,7 +216,7 @@ class _Raw:
     # ---- findings
 
     def findings(self) -> list[Finding]:
-        """Merge findings at one place: the compiler may have duplicated the access."""
+        """Return the findings, merged by place, since the compiler duplicates code."""
         known: dict[Any, Finding] = {}
         for raw in self.raw["findings"]:
             one = self._finding(raw)
@@ -237,8 +237,8 @@ class _Raw:
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
         where, array = self.where(raw.get("site")), raw.get("array") or ""
         if raw["kind"] == "stack" and not where.line and raw.get("site"):
-            # A large frame overflows at its first call, which is not in the reader's
-            # source.
+            # A function with a large frame overflows the stack at its first call, which
+            # is outside the reader's source.
             module, start = raw["site"]
             where = self._first(module, start, start + _LONGEST)
         other = self.where(raw.get("other_site"))
@@ -283,7 +283,7 @@ class _Raw:
         return one
 
     def _cured(self, one: Finding) -> Finding:
-        """Return a finding with its usual cure."""
+        """Return the finding with its usual cure added."""
         cure = self._guard(one) if one.kind == "bounds" and one.line else ""
         if not cure:
             waits = self._barriers(one.kernel)
@@ -312,7 +312,7 @@ class _Raw:
         return find_turns(loops, left, one.line, one.other_line)
 
     def _guard(self, one: Finding) -> str:
-        """Return the guard for an access outside of an array; "" if there is none."""
+        """Return the guard against an access outside an array; "" if there is none."""
         if "since the launch gave" in one.text:
             return ""
         line = self.line(_Where(one.file, one.line))
@@ -326,12 +326,12 @@ class _Raw:
         )
 
     def _barriers(self, kernel: str) -> bool:
-        """Return whether a kernel has waited at any barrier."""
+        """Return whether a kernel has reached any barrier."""
         every = self.raw["kernels"]
         return any(one.get("barriers") and one["name"] == kernel for one in every)
 
     def _pattern(self, one: Finding, other: _Where) -> str:
-        """Return the pattern of both sides of a race: s[0] += 1, or x[i] = x[i + 1]."""
+        """Return a race's pattern: UPDATE (s[0] += 1), IN_PLACE (x[i] = x[i + 1])."""
         if one.other_file or not other.line:
             return ""
         ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
@@ -360,7 +360,7 @@ class _Raw:
     # ---- counters
 
     def counters(self, kernel: Mapping[str, Any]) -> Counters:
-        """Return a kernel's counters, by place in the reader's source."""
+        """Return a kernel's counters by place in the reader's source."""
         places: dict[Any, CostPlace] = {}
         for raw in kernel.get("sites", ()):
             _gather(places, self._place(raw))
@@ -381,8 +381,8 @@ class _Raw:
     def _steps(self, sites: Sequence[Sequence[int]]) -> list[_Where]:
         """Return the places of steps.
 
-        A kernel's first step begins in the code that calls the kernel. Its place is the
-        first one in the reader's source before the next step.
+        A kernel's first step begins in the code that calls the kernel. The step's place
+        is therefore the first place in the reader's source before the next step.
         """
         ends = sorted((site[0], site[1]) for site in sites if site)
         found = []
@@ -428,9 +428,9 @@ class _Raw:
 
 
 def _is_moving(line: str, array: str) -> bool:
-    """Return whether a line sets an element of an array from another: x[i] = x[i + 1].
+    """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
-    If the rewriter changed the line much, both columns may belong to the same element.
+    If the rewriter changed the line much, both columns may belong to one element.
     """
     named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: name.start()].encode()) for name in named]
@@ -441,7 +441,7 @@ def _is_moving(line: str, array: str) -> bool:
 
 
 def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
-    """Add a place to the known ones; the compiler may duplicate a source place."""
+    """Add the counts of a place to `places`; the compiler may have duplicated code."""
     key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
     if key in places:
         places[key].add(one)
@@ -452,7 +452,7 @@ def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
 def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
-    """Return the files in the findings and counters, the most frequent first."""
+    """Return the files named in findings and counters, the most frequent first."""
     every = [one.file for one in findings]
     every += [place.file for one in counters if one for place in one.places]
     known = dict.fromkeys(file for file in every if file)
@@ -460,7 +460,7 @@ def _rank_files(
 
 
 def _parse_indices(value: int | Sequence[int] | None) -> Index | None:
-    """Convert an index into an array: a number, or several."""
+    """Return an array index from JSON, one number or several, as a tuple."""
     return (value,) if isinstance(value, int) else _parse_index(value)
 
 

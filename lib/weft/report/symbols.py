@@ -1,11 +1,11 @@
 """Map an offset in a library to the line and column of its source.
 
-addr2line (it comes with g++) takes a few milliseconds for all offsets of a library. It
+addr2line, installed with g++, takes a few milliseconds for all offsets of a library. It
 returns files, lines and inlined calls, but no columns. This module reads the columns
-from the library's line table, which costs as much again. (pyelftools can do both;
-importing it takes ten times as long.)
+from the library's line table, which takes equally long. pyelftools can do both, but
+importing it takes ten times as long.
 
-The format is that of the DWARF standard, versions 4 and 5, section 6.2.
+The DWARF standard, versions 4 and 5, section 6.2, defines the format of the table.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Frame:
-    """A place in the source. line, column: from 1, 0: unknown; column in bytes.
+    """A place in the source. line, column: from 1 (0: unknown); columns in bytes.
 
-    function: its name as in C++ ("" if unknown). file: as the compiler recorded it.
+    function: C++ name of the function ("" if unknown). file: path from the compiler.
     """
 
     function: str
@@ -47,23 +47,23 @@ _aliases: dict[str, str] = {}
 
 
 def note_alias(opened: str, path: str) -> None:
-    """Record that the library opened as `opened`, a file since deleted, is `path`."""
+    """Record that `opened`, a library file since deleted, was a copy of `path`."""
     _aliases[opened] = path
 
 
 def find_places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
     """Return the frames of each offset, the innermost (inlined last) first.
 
-    module: the path of a library or executable. Any byte of a call identifies it, but
-    its return address does not. Unknown offsets have no frames. A file that is not a
-    library, or has no line table, raises no error.
+    module: the path of a library or executable. offsets: any byte of a call instruction
+    identifies the call, but its return address does not. Unknown offsets have no
+    frames. A file that is not a library, or has no line table, raises no error.
     """
     known = _libraries.setdefault(module, _Library())
     offsets = list(offsets)
     missing = sorted({at for at in offsets if at not in known.frames})
     if missing:
         path = _aliases.get(module, module)
-        # One update, so that no other thread sees an offset before its frames.
+        # A single update ensures that no other thread finds an offset without frames.
         found = {at: [] for at in missing} | _find_frames(path, missing, known)
         known.frames.update(found)
     return {at: known.frames[at] for at in offsets}
@@ -134,7 +134,7 @@ def _parse_frame(function: str, place: str) -> Frame:
 def _with_column(
     at: int, frames: list[Frame], rows: list[tuple[int, int, int]]
 ) -> list[Frame]:
-    """Return the frames with the innermost one's column from the line table."""
+    """Return the frames, with the innermost frame's column from the line table."""
     i = bisect.bisect_right(rows, (at, 1 << 60, 0)) - 1
     if not frames or i < 0 or rows[i][1] != frames[0].line:
         return frames
@@ -156,7 +156,7 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
         rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
-    rows = sorted(rows, key=lambda row: row[0])  # stable: an address's last row counts
+    rows = sorted(rows, key=lambda row: row[0])  # stable sort: the last row counts
     return rows
 
 
@@ -181,7 +181,7 @@ def read_section(data: bytes, name: bytes) -> bytes:
 
 
 class _ByteReader:
-    """Takes numbers from the front of some bytes."""
+    """A reader that decodes numbers from bytes, one after another."""
 
     def __init__(self, data: memoryview) -> None:
         self.data, self.at = data, 0
@@ -222,7 +222,7 @@ def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
 
 @dataclass
 class _Head:
-    """The header of a line number program, with the standard's names."""
+    """The header of a line number program; fields are named as in the standard."""
 
     minimum_instruction_length: int
     line_base: int
@@ -231,12 +231,12 @@ class _Head:
 
     @property
     def opcode_base(self) -> int:
-        """The first opcode that moves both address and line."""
+        """The first opcode that changes both address and line."""
         return len(self.standard_opcode_lengths) + 1
 
 
 def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows of one line number program. wide: bytes per offset."""
+    """Yield the rows of one line number program. wide: size of an offset in bytes."""
     version = reader.number(2)
     if not 2 <= version <= 5:
         return
@@ -246,8 +246,8 @@ def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]
     program = reader.at + length
     least = reader.number(1)
     if version >= 4:
-        reader.at += 1  # operations of a VLIW instruction
-    reader.at += 1  # default for where statements begin
+        reader.at += 1  # maximum operations per VLIW instruction
+    reader.at += 1  # default of is_stmt
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
     counts = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
@@ -255,7 +255,7 @@ def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]
 
 
 def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows that the operations of a program produce."""
+    """Yield the rows that a line number program produces."""
     first, least = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):

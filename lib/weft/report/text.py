@@ -1,4 +1,4 @@
-"""Write a report as text: one line if all is well, findings with their source lines.
+"""Write a report as text: one line if all is well, else findings with source lines.
 
 In a terminal, faults are red and slow places are yellow.
 """
@@ -27,7 +27,7 @@ from .places import text_before, write_index
 if TYPE_CHECKING:
     from .model import Finding, ProgramReport, Report
 
-SHOWN = 8  # findings shown; later ones are rarely news
+SHOWN = 8  # number of findings shown; later ones seldom help
 
 
 def write_text(report: Report) -> str:
@@ -39,7 +39,7 @@ def write_text(report: Report) -> str:
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
-    """Return the first findings, and the number of further ones."""
+    """Return the first findings, and the number of the remaining ones."""
     parts = [write_finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
@@ -47,10 +47,10 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 
 
 def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
-    """Return a source text with its lines' counters; hot numbers have a mark.
+    """Return a source text with the counters of its lines; mark the hot numbers.
 
     lines: the counts of each line by number, as Counters.lines_of returns them. hot:
-    whether to show only the hot lines with their neighbours; "" if there are none.
+    show only hot lines and their neighbours, or return "" if there are none.
     """
     rows = annotate_lines(text, first, lines)
     shown = select_columns(rows)
@@ -80,7 +80,7 @@ def _mark_number(cell: CostCell | None) -> str:
 
 
 def write_summary(report: Report) -> str:
-    """Return one line: the launch, its verdict, and each thread's memory accesses."""
+    """Return one line: the launch, the verdict, and the memory accesses per thread."""
     parts = [write_head(report), write_verdict(report)]
     if report.counters:
         parts += write_costs(report.counters)
@@ -88,7 +88,7 @@ def write_summary(report: Report) -> str:
 
 
 def write_head(report: Report) -> str:
-    """Return the kernel and its launch, as `tiled[(4,4), (16,16)]`."""
+    """Return the kernel and its launch shape, such as `tiled[(4,4), (16,16)]`."""
     sides = [write_index(shape, shape) for shape in (report.grid, report.block)]
     times = f" x{report.launches}" if report.launches > 1 else ""
     return f"{report.kernel}[{', '.join(sides)}]{times}"
@@ -147,7 +147,7 @@ def write_finding(report: Report | ProgramReport, one: Finding) -> str:
 
 
 def write_caret(source: str, column: int) -> str:
-    """Return a caret under a column, with the tabs and width of the line."""
+    """Return a line with a caret under a column, aligned with the tabs of `source`."""
     return "".join(c if c == "\t" else " " for c in text_before(source, column)) + "^"
 
 

@@ -1,13 +1,13 @@
-"""Loops of a source, and the loop turn in which an access happened.
+"""The loops of a source, and the loop turn in which an access happened.
 
 The module finds the loops of CUDA C and Python sources by line. It then derives the
 turn of an access from the barriers that its block has left.
 
 The two accesses of a race happen between the same barriers, and often in two turns of a
-loop. One thread still reads what the previous turn wrote, while another writes what the
-next turn needs. If each turn has a barrier, that barrier counts the turns. Code below
-the last barrier belongs to the turn of that barrier, and code above it to the next
-turn.
+loop. One thread still reads data of the previous turn, while another thread writes data
+for the next turn. If every turn has a barrier, visits to the barrier count the turns.
+Code below the last barrier belongs to that barrier's turn, and code above it to the
+next turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORDS = re.compile(r"\b(for|while|do)\b")
 def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     """Find the loops of a CUDA C text whose first line has the number `first`.
 
-    Only loops with bodies in braces count: a barrier and an access are two statements.
+    Loops without braces are skipped: one statement cannot be a barrier and an access.
     """
     text = ScannedText(source, "")
     spans = []
@@ -41,7 +41,7 @@ def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
 
 
 def _find_span(text: ScannedText, word: re.Match[str]) -> tuple[int, int, int] | None:
-    """Return a loop's start and its body's braces; None if it has no braces."""
+    """Return the offsets of a loop's start and braces; None if it has no braces."""
     at = text.skip(word.end())
     if word[1] != "do":
         if text.code[at : at + 1] != "(":
@@ -58,7 +58,7 @@ def _nest_loops(
     code = blank_directives(text.code.replace(BLANK, " "))
     barriers = [one.start() for one in _BARRIER.finditer(code)]
     loops: list[SourceLoop] = []
-    ends: list[tuple[int, SourceLoop]] = []  # end and loop, for each loop that is open
+    ends: list[tuple[int, SourceLoop]] = []  # end and loop of each open loop
     for start, brace, end in spans:
         while ends and ends[-1][0] < start:
             ends.pop()
@@ -72,7 +72,7 @@ def _nest_loops(
 
 
 def _list_lines_once(body: str, line: int) -> frozenset[int]:
-    """List the lines that each turn runs once, in a body that begins at `line`."""
+    """List the lines that each turn runs once. line: the line where `body` begins."""
     if re.search(r"\b(?:continue|goto)\b", body):
         return frozenset()
     found: set[int] = set()
@@ -100,10 +100,10 @@ _RACE = re.compile(
 
 @dataclass(frozen=True)
 class SourceLoop:
-    """A loop of a source. first, last: its lines, including the head.
+    """A loop of a source. first, last: its first and last line, including the head.
 
-    once: lines that each turn runs exactly once. waits: those of them whose call is
-    named like a barrier. outer: the loop around it.
+    once: lines that each turn runs exactly once. waits: those lines of `once` that call
+    a function with a barrier's name. outer: the enclosing loop.
     """
 
     first: int
@@ -120,8 +120,8 @@ class SourceLoop:
 class Barriers:
     """The barriers that a block has left, by line.
 
-    last: the line of the last one; 0: none yet. visits: how often each was left.
-    before: for each line, the visits of all lines when it was last left.
+    last: line of the last barrier; 0: none yet. visits: number of times that each
+    barrier was left. before: for each line, all visits when it was last left.
     """
 
     last: int = 0
@@ -130,7 +130,7 @@ class Barriers:
 
     @classmethod
     def of(cls, lines: Sequence[int]) -> Barriers:
-        """Record a block that left barriers at these lines, in this order."""
+        """Return the record of a block that left barriers at these lines in order."""
         visits: dict[int, int] = {}
         before: dict[int, Mapping[int, int]] = {}
         for line in lines:
@@ -182,7 +182,7 @@ def _turn(
         return int(line < counting)
     inner = [one for one in loops if one.first in loop and one is not loop]
     if line == last or any(line in one and last in one for one in inner):
-        return 0  # either this turn or the next, or an inner loop's
+        return 0  # it may be this turn, the next, or an inner loop's turn
     entered = [
         at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
     ]
@@ -192,7 +192,7 @@ def _turn(
 
 
 def add_turns(text: str, turns: Turns) -> str:
-    """Insert the turns of its two accesses into the sentence about a race."""
+    """Insert the turns of a race's two accesses into the sentence about the race."""
     race = _RACE.fullmatch(text)
     if race is None:
         return text
@@ -211,7 +211,7 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-@functools.lru_cache(maxsize=64)  # needed for each race that a launch finds
+@functools.lru_cache(maxsize=64)  # called for every race found in a launch
 def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
     """List the loops of a Python function, which must not change afterwards."""
     return tuple(_loops_below(tree, None))

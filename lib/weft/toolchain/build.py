@@ -1,10 +1,10 @@
 """Compile kernels/ to lib/libweft_*.so, one library per op and target.
 
 A library is built when an op is first used. Its sources are compiled to objects, cached
-by the hash of text, headers, flags and compiler. The linked library's name contains the
-hash of them all, so new code always has a new name. This matters because reopening a
+under a hash of text, headers, flags and compiler. The library's name contains a hash of
+all its objects, so new code always has a new name. This matters because reopening a
 shared library's path runs the old code, and overwriting an open library kills the
-process. tools.py has the compilers.
+process. tools.py finds and runs the compilers.
 
     cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
     cuda  .cu through nvcc, as machine code for this machine's GPU
@@ -29,45 +29,45 @@ from ..csource.rewriter import rewrite as rewriter
 from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
-SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders of its headers
-WARNINGS = ["-Wall", "-Wextra"]  # errors in the tests, see compile_check()
+SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's headers
+WARNINGS = ["-Wall", "-Wextra"]  # treated as errors in the tests, see compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# These flags make code call the hooks of kernels/simt/watch. They follow g++'s other
-# flags, in a call that does not link: libtsan, which defines them, is unwanted.
+# These flags make code call the hooks of kernels/simt/watch. They are used only to
+# compile: linking with them would add libtsan, which defines the same hooks.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
-    # With DWARF 5, addr2line attributes a function's first lines to the file that g++
-    # read it from: <stdin>.
+    # With DWARF 5, addr2line would attribute a function's first lines to <stdin>, from
+    # which g++ reads the source.
     *("-g1", "-gdwarf-4"),
-    "-fno-tree-sra",  # otherwise a split float4 arrives as four loads
+    "-fno-tree-sra",  # otherwise g++ splits a float4 into four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
     "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-    "-U_FORTIFY_SOURCE",  # Ubuntu's default, which has its own builtins
+    "-U_FORTIFY_SOURCE",  # Ubuntu enables it, which replaces builtins
 )
 # Linker flags: the runtime replaces the heap functions that kernels call. In the watch
-# build, it replaces every function of the C library without a hook of its own.
+# build, it also replaces every C library function that has no hook.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
 )
 HEAP_LINK = tuple(f"-Wl,--wrap={name}" for name in _HEAP)
 CHECK_LINK = (*HEAP_LINK, *(f"-Wl,--wrap=mem{name}" for name in ("cpy", "move", "set")))
-CHECK_SMS = ("75", "80", "90a", "100")  # that nvcc must accept without a GPU
+CHECK_SMS = ("75", "80", "90a", "100")  # targets that nvcc must accept without a GPU
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """The kind of library to build. `march` and `fibers` concern the CPU only.
+    """The kind of library to build. `march` and `fibers` affect the CPU target only.
 
     march:  value of -march for the plain C rungs: native, x86-64-v3, ...
     fibers: how the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the watch build
-    sanitize: value of -fsanitize, one of SANITIZERS, to find faults in our own code;
-        the process that loads such a library has the sanitizer preloaded
+    sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
+        the process that loads such a library must preload the sanitizer
     """
 
     target: str  # "cpu" or "cuda"
@@ -96,8 +96,8 @@ class Flavour:
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
 
-    Subfolders belong to the op, too, except hidden ones, where Jupyter keeps copies of
-    the files it saves.
+    An op's subfolders are included, except hidden ones, where Jupyter keeps copies of
+    saved files.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")} - {"common"}
@@ -107,7 +107,7 @@ def list_ops() -> list[str]:
 def list_sources(op: str, target: str) -> list[Path]:
     """List the files of an op's library, including those of the ops it calls.
 
-    A file that calls weft_<other>() needs that op. One that names <stem>_reference
+    A file that calls weft_<other>() needs that op. A file that names <stem>_reference
     needs kernels/reference/<stem>.c and <stem>_*.c.
     """
     found: list[Path] = []
@@ -133,8 +133,8 @@ def list_sources(op: str, target: str) -> list[Path]:
 def library(op: str, flavour: Flavour) -> Path:
     """Return the path of the op's library; build it if it does not exist yet.
 
-    Raises BuildError: there is no compiler (the message names what to install), or the
-    compiler failed (the message contains its diagnostics).
+    Raises BuildError if there is no compiler (the message names the package to install)
+    or if the compiler failed (the message contains its diagnostics).
     """
     return library_of(op, list_sources(op, flavour.target), flavour)
 
@@ -147,9 +147,9 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 
 
 def simt_runtime(flavour: Flavour) -> Path:
-    """Return the path of the SIMT runtime that every CPU library is linked with.
+    """Return the path of the SIMT runtime with which every CPU library is linked.
 
-    Plain and watched code share it. Its folder program/ is part of whole programs only.
+    Plain and watched code share it. Its folder program/ is only for whole programs.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     files = [path for path in files if path.parent.name != "program"]
@@ -165,8 +165,8 @@ def build_all(target: str) -> list[Path]:
 def compile_check(source: Path, flavour: Flavour) -> None:
     """Compile one source as for a library; raise BuildError if the compiler warned.
 
-    The tests do this to every source. library() ignores warnings: a compiler newer than
-    the lab must not stop a reader.
+    The tests check every source this way. library() ignores warnings, since a compiler
+    newer than the lab must not stop a reader.
     """
     warnings = _warnings_path(_compile_object(source, flavour))
     if warnings.exists():
@@ -179,7 +179,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Build every op for the CPU and, if there is one, for the GPU."""
+    """Build every op for the CPU and, if the machine has one, for the GPU."""
     here = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
     for target in [args.device] if args.device else here:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
@@ -207,7 +207,7 @@ def _reference_sources(stem: str) -> list[Path]:
 
 
 def _make_command(source: Path, flavour: Flavour) -> list[str]:
-    """Return the compiler call for one source, without its input and output."""
+    """Return the compiler command for one source, without input and output files."""
     include = [f"-I{KERNELS}", f"-I{KERNELS / 'common'}"]
     if flavour.target == "cuda":
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
@@ -233,7 +233,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
     plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
-    # The rewritten text arrives through a pipe, which has no folder of its own.
+    # g++ reads the rewritten text from a pipe, so it needs the source's folder.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else _sanitizer_flags(flavour)
@@ -241,7 +241,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE is for the fibers."""
+    """Return g++'s flags for a sanitizer; SIMT_SANITIZE announces fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
@@ -260,13 +260,13 @@ def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
 
 
 def _compile_object(source: Path, flavour: Flavour) -> Path:
-    """Compile one source to an object in the cache, unless it is there."""
+    """Compile one source to an object in the cache, unless the object exists."""
     command = _make_command(source, flavour)
     target = _object_path(source, command)
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # recently used: prune() deletes the oldest first
+                os.utime(path)  # mark as recently used: prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))
@@ -279,29 +279,29 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
 
 
 def _warnings_path(target: Path) -> Path:
-    """Return the path of the file that keeps the compiler's warnings for an object."""
+    """Return the path of the file with the compiler's warnings about an object."""
     return target.with_suffix(".txt")
 
 
 def _object_path(
     source: Path, command: list[str], read: keys.Reader | None = None
 ) -> Path:
-    """Return the object's path: its name contains the hash of all its inputs.
+    """Return the object's path, whose name contains a hash of all inputs.
 
-    read: keys.read(), or a cached version of it.
+    read: keys.read() or a cached version of it
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
     found = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
         found.append(keys.hash_sources(*keys.REWRITER))
-    else:  # its object contains no path: one serves every checkout
+    else:  # the object contains no path, so all checkouts share it
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *found)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
-    """Compile `files`, one at a time per core, and link them to a library."""
+    """Compile `files` in parallel, one per core, and link the objects to a library."""
     read = functools.cache(keys.read)  # many files include the same headers
     names = [_object_path(f, _make_command(f, flavour), read).name for f in files]
     digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
@@ -313,7 +313,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
         _report_progress, f"waiting for another process to build {name}"
     )
     with store.lock_file(lock, tools.limit(), waiting):
-        if found := _find_library(file):  # built by that process
+        if found := _find_library(file):  # another process has built it
             return found
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
         _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
@@ -326,7 +326,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 
 
 def _find_library(file: str) -> Path | None:
-    """Return the path of the library of that name, or None; remove a damaged one."""
+    """Return the path of the library called `file`, or None; delete it if damaged."""
     for path in (folder / file for folder in _library_folders()):
         if store.is_elf(path):
             return path
@@ -339,13 +339,13 @@ def _find_library(file: str) -> Path | None:
 def _linker_command(
     file: str, objects: list[str], flavour: Flavour, needs: list[Path]
 ) -> list[str]:
-    """Return the call that links objects to the library `file`, without its output."""
+    """Return the command that links the library `file`, without its output option."""
     if flavour.target == "cuda":
         return [find_tool("nvcc"), "-shared", *objects]
     link = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
     link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
-    # It is found beside the library itself, even after the checkout has moved. Not
-    # -Wl,: a folder's name may contain a comma.
+    # With $ORIGIN, the loader searches the library's own folder, even in a checkout
+    # that has moved. A folder's name may contain a comma, which -Wl would split.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
     link += [word for pair in options for one in pair for word in ("-Xlinker", one)]
@@ -353,9 +353,9 @@ def _linker_command(
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
-    """Run a compiler whose result is `output`, written whole or not at all.
+    """Run a compiler that writes `output`, either completely or not at all.
 
-    Returns the compiler's other output.
+    Returns the compiler's messages.
     """
     with store.replace_file(output) as beside:
         done = tools.run([*command, "-o", str(beside)], stdin)
@@ -366,13 +366,13 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
 
 def _library_folders() -> list[Path]:
-    """Return lib/ of the checkout and, if that is not writable, the cache."""
+    """Return the checkout's lib/ and, if lib/ is not writable, the cache as well."""
     here = ROOT / "lib"
     return [here] if os.access(here, os.W_OK) else [here, store.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
-    """Delete all but the newest libraries of a name; open ones remain usable."""
+    """Delete all but the `keep` newest libraries; open libraries remain usable."""
 
     def age(path: Path) -> float:
         with contextlib.suppress(FileNotFoundError):  # another process pruned it

@@ -1,8 +1,8 @@
 """Cache keys: hashes of the sources that decide the content of a cached object.
 
 list_texts() returns the texts of one object: its source and the headers it includes.
-hash_sources() covers whole folders. So adding, renaming or splitting a file changes the
-key, and no list of files needs an update. A process computes each key once.
+hash_sources() covers whole folders, so adding, renaming or splitting a file changes the
+key without a list of files to maintain. A process computes each key once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
 def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
-    """Return the texts of a source and of the headers in `folders` it may include."""
+    """Return the texts of a source and of the headers in `folders` that it includes."""
     found: dict[str, str] = {}
     todo = [os.path.normpath(source)]
     if source.suffix == ".cu":  # see rewrite()
@@ -49,7 +49,7 @@ def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
 
 
 def _in_any(folders: Iterable[str], name: str) -> list[str]:
-    """Return the files of that name below the folders."""
+    """Return the existing files called `name` in the folders."""
     paths = [os.path.normpath(os.path.join(folder, name)) for folder in folders]
     return [path for path in paths if os.path.isfile(path)]
 
@@ -68,7 +68,7 @@ def list_sources(*places: str) -> list[Path]:
     """Return the source files at or below `places`, sorted.
 
     places: files and folders, relative to lib/weft, or to the checkout if they begin
-    with "kernels". Headers of C++ (cuda/atomic) have no suffix and count. Raises
+    with "kernels". C++ headers without a suffix (cuda/atomic) are included. Raises
     FileNotFoundError for a place without source files: its key would never change.
     """
     files: set[Path] = set()
@@ -84,7 +84,7 @@ def list_sources(*places: str) -> list[Path]:
 def hash_sources(*places: str) -> str:
     """Return the SHA-256, in hexadecimal, of the files of list_sources(*places).
 
-    It covers their names relative to the checkout, and their bytes.
+    The hash covers the files' names relative to the checkout, and their bytes.
     """
     digest = hashlib.sha256()
     for path in list_sources(*places):

@@ -20,7 +20,7 @@ _REFUSED = " (a GPU says cudaErrorInvalidConfiguration)"
 
 @dataclass(frozen=True)
 class LaunchConfig:
-    """The shape of a launch, within CUDA's limits; stream: as it was passed."""
+    """The shape of a launch, within CUDA's limits. stream: the value as passed."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -31,8 +31,8 @@ class LaunchConfig:
 def parse(kernel: str, key: Any) -> LaunchConfig:
     """Return the LaunchConfig for kernel[key].
 
-    grid and block: an int, up to three of them, or an object with x, y and z; shared:
-    bytes of dynamic shared memory. Raises ArgumentError with the numbers.
+    grid, block: an int, up to three ints, or an object with x, y and z. shared: bytes
+    of dynamic shared memory. Raises ArgumentError for an invalid or too large value.
     """
     parts = key if isinstance(key, tuple) else (key,)
     if not 2 <= len(parts) <= 4:
@@ -60,9 +60,9 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
 
 
 def is_whole(key: Any) -> bool:
-    """Return whether a key, equal to one that parse() accepted, holds integers too.
+    """Return whether a key, equal to one that parse() accepted, contains only integers.
 
-    4.0 equals 4, even as the key of a dictionary.
+    The check is necessary because 4.0 equals 4, even as the key of a dictionary.
     """
     flat = [
         one for part in key[:3] for one in (part if type(part) is tuple else [part])
@@ -105,7 +105,7 @@ def _convert_whole(kernel: str, what: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
-        except Exception:  # whatever its own __index__ raises
+        except Exception:  # a foreign __index__ may raise anything
             pass
     hint = " (n / 2 is a float, n // 2 a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(

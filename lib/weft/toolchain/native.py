@@ -1,7 +1,7 @@
 """The compiled kernels, callable from Python.
 
-kernels/weft.h is the only declaration of the C side; cffi parses it below. Each op's
-library is opened per target, after build.py has built it if necessary.
+kernels/weft.h declares all C functions, and cffi parses it below. Each op has one
+library per target, which build.py builds if necessary before it is opened.
 
     matmul = native.library("matmul", "cpu")
     matmul.call("weft_matmul", rung, c, a, b, m, n, k, ffi.NULL, ffi.NULL)
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """One line of the table of implementations, as weft.h defines it."""
+    """One row of the table of implementations, as weft.h defines it."""
 
     op: str
     name: str
     idea: str
     precision: str
-    targets: tuple[str, ...]  # of "cpu", "cuda"
+    targets: tuple[str, ...]  # "cpu", "cuda" or both
     sm: int  # minimal compute capability times 10; 0: any
-    index: int  # as the C functions expect it
+    index: int  # the rung's number in the C functions
 
 
 @functools.cache
 def _make_ffi(header: str) -> FFI:
-    """Return one FFI per text: types of two different FFIs are incompatible."""
+    """Return one FFI per text, since types of different FFIs are incompatible."""
     parsed = FFI()
     parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
     return parsed
@@ -57,14 +57,14 @@ ffi = _parse_header()
 NULL = ffi.NULL
 _NOTHING = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
-_kept: list[Library] = []  # never closed: pointers into one may still be in use
+_kept: list[Library] = []  # never closed: pointers into them may still be in use
 MAX_THREADS = 1024  # as in weft_set_threads()
-_lost = ""  # why the CUDA context is lost, once it is
+_lost = ""  # the reason why the CUDA context is lost; "" while it is not
 _threads = 0
 
 
 def _load_functions(path: Path) -> Any:
-    """Return the library's functions; refuse one that lacks a listed rung."""
+    """Return the library's functions; refuse a library that lacks a listed rung."""
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -81,7 +81,7 @@ def _load_functions(path: Path) -> Any:
 class Library:
     """One op's library on one target.
 
-    path: that of an already built library, instead of the checkout's.
+    path: an already built library to open instead of the checkout's
     """
 
     def __init__(self, op: str, target: str, path: Path | None = None):
@@ -106,16 +106,16 @@ class Library:
             raise DeviceLost(_lost)
         try:
             status = getattr(self.C, function)(*args)
-        except OverflowError as error:  # cffi's message has the number
+        except OverflowError as error:  # cffi's message contains the number
             raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)
 
     def rung(self, name: str | None = None, precision: str = "fp32") -> Rung:
-        """Return the rung called `name`; None: the fastest here in that precision.
+        """Return the rung called `name`, or the fastest available rung if it is None.
 
-        On the CPU in fp32, that is the reference rung, in plain C. Elsewhere it is the
-        last one in the table, which lists an op's rungs from slow to fast.
+        On the CPU in fp32, the fastest is the reference rung, in plain C. Otherwise it
+        is the last available row of the table, which orders rungs from slow to fast.
         """
         if name is not None and not isinstance(name, str):
             raise ArgumentError(
@@ -129,7 +129,7 @@ class Library:
         return found
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target, and on the current GPU if any."""
+        """Return the rungs that run on this target (for CUDA, on the current GPU)."""
         sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
@@ -138,10 +138,10 @@ class Library:
         ]
 
     def fastest(self, precision: str = "fp32") -> list[Rung]:
-        """Return the rungs in that precision that run here; rung()'s default is first.
+        """Return the available rungs in `precision`, rung()'s default first.
 
-        The others serve calls that the default does not support, such as some sizes of
-        a model. Raises ArgumentError if there is none.
+        The other rungs serve calls that the default does not support, such as some
+        model sizes. Raises ArgumentError if no rung is available.
         """
         here = self.here()
         if found := [r for r in here if r.precision == precision][::-1]:
@@ -209,7 +209,7 @@ def library(op: str, target: str) -> Library:
 def reload() -> None:
     """Forget the open libraries, so that the next call builds any changed sources.
 
-    Objects that hold memory of an old library (a Cnn) continue to use it.
+    Objects that hold memory of an old library (such as a Cnn) continue to use it.
     """
     global ffi
     ffi = _parse_header()
@@ -217,15 +217,15 @@ def reload() -> None:
 
 
 def rungs(op: str, target: str = "cpu") -> list[Rung]:
-    """Return every rung of `op`, also other targets', in the table's order."""
+    """Return every rung of `op`, for all targets, in the table's order."""
     return library(op, target).rungs
 
 
 def set_threads(threads: int) -> int:
-    """Use `threads` threads on the CPU target; 0: one per available core.
+    """Use `threads` threads on the CPU target; 0 means one per available core.
 
-    This also applies to libraries from before a reload() and to those opened later.
-    Returns the previous setting.
+    The setting also applies to libraries opened before a reload(), and to libraries
+    opened later. Returns the previous setting.
     """
     global _threads
     threads = convert_int("threads", threads)
@@ -250,7 +250,7 @@ def mark_lost(message: str) -> None:
 
 
 def convert_int(name: str, value: Any) -> int:
-    """Return `value` as a C int; raise ArgumentError if it is none or does not fit."""
+    """Return `value` as a C int; raise ArgumentError if that is impossible."""
     if type(value) is int and -(2**31) < value < 2**31:
         return value
     with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -261,7 +261,7 @@ def convert_int(name: str, value: Any) -> int:
 
 
 def write_value(value: Any) -> str:
-    """Return repr(value) in one line of at most 80 characters: it may be an array."""
+    """Return repr(value) cut to one line of at most 80 characters, for messages."""
     line = " ".join(repr(value).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
 
@@ -281,7 +281,7 @@ def stream_of(where: AnyDevice) -> Any:
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
     """Make a CUDA device current for the calls inside.
 
-    It does nothing for the CPU, or for a device without a number: the current one.
+    It has no effect for the CPU, or for a device without a number (the current GPU).
     """
     if where.type != "cuda" or where.index is None or device.is_current(where.index):
         return _NOTHING
@@ -295,7 +295,7 @@ def _current_sm() -> int:
 
 
 def _too_old(needs: int) -> str:
-    """Return the message that the GPU lacks compute capability `needs` / 10."""
+    """Return an error message: the GPU lacks compute capability `needs` / 10."""
     has, called = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "

@@ -1,11 +1,11 @@
-"""Finders of the installed compilers and disassemblers, and how they are run.
+"""Find the installed compilers and disassemblers, and run them.
 
-run() gives a compiler its own process group, so that no process of it remains. g++ is
-only a driver: killing it alone leaves the actual compiler running. Failures around it
-(it hangs, a signal ends it, the disk is full) raise BuildError. The caller interprets
-its messages about the source.
+run() gives each compiler a separate process group, so that all its processes can be
+ended. g++ is only a driver: killing it alone leaves the actual compiler running. A
+compiler that hangs, is ended by a signal or finds the disk full raises BuildError. The
+caller interprets messages about the source.
 
-disassemble() prints machine code as text, by NVIDIA's nvdisasm or cuobjdump.
+disassemble() returns machine code as text, written by NVIDIA's nvdisasm or cuobjdump.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..base.errors import BuildError
 from ..base.paths import ROOT
 from ..base.store import defer_interrupts
 
-LIMIT = 600.0  # seconds; the slowest source of the lab takes 15
+LIMIT = 600.0  # seconds; the lab's slowest source takes 15
 _FULL = "No space left on device", "Disk quota exceeded", "File too large"
-_mine = threading.local()  # .crew: the pool that this thread's compilers belong to
+_mine = threading.local()  # .crew: the pool that owns this thread's compilers
 
 
 def run(
@@ -40,9 +40,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler to its end; return its output and its exit status.
 
-    folder: its working directory; None: the current one.
-    Raises BuildError if it cannot be started, takes longer than WEFT_COMPILE_SECONDS
-    (600), is ended by a signal, or finds the disk full. Ctrl-C ends it.
+    folder: the compiler's working directory; None: the current directory.
+    Raises BuildError if it cannot be started, exceeds WEFT_COMPILE_SECONDS (600), is
+    ended by a signal, or finds the disk full. Ctrl-C ends the compiler.
     """
     name, seconds = os.path.basename(command[0]), limit()
     crew, child = getattr(_mine, "crew", set()), None
@@ -86,7 +86,7 @@ def _start_compiler(
 
 @contextlib.contextmanager
 def make_pool() -> Iterator[concurrent.futures.Executor]:
-    """Yield threads that run compilers, one per core; an error ends those at work."""
+    """Yield a pool of one thread per core; an error ends the compilers it runs."""
     at_work: set[subprocess.Popen] = set()
 
     def enrol() -> None:
@@ -95,7 +95,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", enrol) as pool:
         try:
             yield pool
-        except BaseException:  # even Ctrl-C: waiting for all of them takes a minute
+        except BaseException:  # even for Ctrl-C: waiting for all could take a minute
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(at_work):
                 _kill(child)
@@ -119,7 +119,7 @@ def said_by(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def limit() -> float:
-    """Return the seconds that a compiler may take."""
+    """Return the time limit for a compiler, in seconds."""
     text = os.environ.get("WEFT_COMPILE_SECONDS") or str(LIMIT)
     with contextlib.suppress(ValueError):
         if float(text) > 0:
@@ -128,7 +128,7 @@ def limit() -> float:
 
 
 def _make_environment() -> dict[str, str]:
-    """Return an environment with English messages, which we parse, and UTF-8."""
+    """Return an environment for English messages, which are parsed, and UTF-8."""
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 
 
@@ -147,12 +147,12 @@ def _blame_the_machine(done: subprocess.CompletedProcess[str], name: str) -> Non
 
 
 def _end(child: subprocess.Popen) -> None:
-    """End the compiler; leave neither a process nor a pipe."""
+    """End the compiler and close its pipes."""
     if child.returncode is None:
         _kill(child)
         child.wait()
     for pipe in (child.stdin, child.stdout, child.stderr):
-        with contextlib.suppress(OSError):  # it has not read all of its input
+        with contextlib.suppress(OSError):  # the compiler has not read all input
             if pipe:
                 pipe.close()
 
@@ -183,8 +183,8 @@ def gxx() -> str | None:
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    They come after the toolkit's own, since such a folder may contain another version.
-    path: sys.path, which is searched once.
+    The flags follow the toolkit's own, since such a folder may contain other versions.
+    path: sys.path, passed as an argument so that the result can be cached
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package: it runs no code
     places = (spec and spec.submodule_search_locations) or ()
@@ -205,8 +205,8 @@ _CURES = {
 }
 
 
-# Characters that g++ cannot handle in a folder's name: it does not quote them where its
-# assembler or its preprocessor reads that name.
+# Characters that g++ cannot handle in a folder's name: it passes the name unquoted to
+# the assembler and the preprocessor.
 _ODD = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
@@ -261,8 +261,8 @@ _CURE = "pip install nvidia-cuda-nvdisasm"
 def disassemble(cubin: bytes, lines: bool = False) -> str:
     """Return the instructions of a cubin; raise BuildError if no tool can read it.
 
-    lines: with labels, and with the source lines of all inlined functions in comments.
-    Only nvdisasm writes these.
+    lines: whether to add labels, and comments with the source lines of all inlined
+    functions. Only nvdisasm writes these.
     """
     found = find_disassembler()
     if lines and "cuobjdump" in Path(found).name:

@@ -67,7 +67,7 @@ class CFunction:
 
 
 def is_c(text: str) -> bool:
-    """Return whether a text is C with a function to call, and not CUDA C."""
+    """Return whether a text is plain C, not CUDA C, and defines a function to call."""
     code = scanner.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 

@@ -63,7 +63,7 @@ class CpuLibrary:
         timeout: float | None = None,
         inplace: bool = False,
     ) -> CpuLauncher:
-        """Return the kernel `expression` as launch(grid, block, shared, stream, args).
+        """Return launch(grid, block, shared, stream, args) for the kernel `expression`.
 
         timeout: time limit in seconds; None: the default.
         inplace: work on the arrays themselves, not on fenced copies.
@@ -146,7 +146,7 @@ def compile(
 
 @functools.cache
 def _prune_at_exit() -> None:
-    """Prune at exit, not now: checking every file takes as long as compiling a cell."""
+    """Prune the cache at exit, since it takes as long as compiling a cell."""
     atexit.register(store.prune)
 
 
@@ -161,7 +161,7 @@ class _Made:
     name: str
     flags: tuple[str, ...]
     expressions: tuple[str, ...]
-    counts: tuple[int, ...]  # number of parameters of each kernel
+    counts: tuple[int, ...]  # number of parameters, per kernel
     headers: tuple[tuple[str, str], ...]
     variables: tuple[str, ...] = ()
     checked: bool = False
@@ -275,10 +275,10 @@ def _run_gxx(
     return tools.run([*command, "-o", str(output)], text)
 
 
-# A cell has everything that NVRTC provides without an #include, and nothing of the
-# host's C library. <math.h> would double the compilation time of a cell, and simt.h
-# declares those of its functions that kernels use. The SIMT runtime has its own
-# assert.h and string.h.
+# A cell can use everything that NVRTC provides without an #include, and nothing from
+# the host's C library. <math.h> would double a cell's compilation time, so simt.h
+# declares the math functions that kernels use. The SIMT runtime provides assert.h and
+# string.h.
 _HEADER = "\n".join(
     [
         "#include <cuda_runtime.h>",
@@ -298,12 +298,12 @@ _EMPTY = [
 ]
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
-# The warnings are those that a beginner can act upon. -O1: -O2 takes half as long again
-# to compile, and made our kernels only a tenth faster.
+# The enabled warnings are ones that a beginner can act on. -O1 is used because -O2
+# compiles 50 % slower and makes the lab's kernels only 10 % faster.
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
-    "-fno-builtin-printf",  # puts() in its place would not be counted as output
+    "-fno-builtin-printf",  # puts() would not be counted as output
     "-fwrapv",  # an overflowing int wraps, as on a GPU
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
@@ -323,7 +323,7 @@ def _fiber_flags() -> list[str]:
 
 
 def _list_flags(checked: bool) -> list[str]:
-    """List the flags that every cell is compiled with."""
+    """List the flags with which every cell is compiled."""
     more = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
     return [*_FLAGS, *more, *_fiber_flags()]
 
@@ -385,10 +385,10 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, made: _Made) -> Any:
-    open_runtime()  # the loader then has its name
+    open_runtime()  # makes the runtime's name known to the loader
     if _STATE.search(scanner.blank_comments(made.everything())):
-        # This way its global variables start afresh, as those of a loaded module do.
-        # The loader opens an already opened file again only under another name.
+        # A copy gives the library fresh global variables, like a newly loaded module.
+        # The loader opens the same library a second time only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()

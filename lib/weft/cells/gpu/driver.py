@@ -142,7 +142,7 @@ def function_attribute(function: int, name: str) -> int:
 
 
 def load(image: bytes, doing: str) -> int:
-    """Load machine code into the current context, never to be unloaded."""
+    """Load machine code into the current context; it is never unloaded."""
     module = ffi.new("uintptr_t *")
     check(open_library().cuModuleLoadData(module, ffi.from_buffer(image)), doing)
     return module[0]
