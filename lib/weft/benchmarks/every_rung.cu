@@ -191,7 +191,7 @@ static int named(const char *rung, int count, char **names) {
 }
 
 int main(int argc, char **argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0); // who waits sees how far it is
+    setvbuf(stdout, NULL, _IOLBF, 0); // shows progress line by line
     void *const library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
     if (!library) {
         printf("every_rung LIBRARY [RUNG...]: %s\n", argc > 1 ? dlerror() : "");
@@ -208,7 +208,7 @@ int main(int argc, char **argv) {
         const struct weft_rung *const rung = table + i;
         if (strcmp(rung->op, "matmul")) continue;
         const int number_of_rung =
-            index++; // counts those of other targets, too
+            index++; // also counts rungs of other targets
         if (!(rung->targets & TARGET) || rung->sm > device_sm() ||
             !named(rung->rung, argc - 2, argv + 2))
             continue;

@@ -7,7 +7,7 @@
  *
  * Lesson:  notebooks/07a_memory.ipynb, "What sectors leave out".
  */
-enum { EACH = 8, FLOATS = 8 }; // sectors of a thread; floats of a sector
+enum { EACH = 8, FLOATS = 8 }; // sectors per thread; floats per sector
 
 /* A one-to-one map of the numbers of `bits` bits that leaves no order: each of
  * its steps could be undone. */

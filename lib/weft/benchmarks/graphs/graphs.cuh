@@ -1,4 +1,4 @@
-/* graphs.cuh -- what graphs.cu and overlap.cu share. */
+/* graphs.cuh -- declarations that graphs.cu and overlap.cu share. */
 #ifndef WEFT_BENCH_GRAPHS_CUH
 #define WEFT_BENCH_GRAPHS_CUH
 #include <chrono>
