@@ -70,7 +70,7 @@ class Schedule:
         return self.peak * (1 - done) / (1 - rise)
 
     def pieces(self, count: int) -> Iterator[tuple[int, int, int, float]]:
-        """Yield (epoch, first image, end, learning rate) for `count` images in order."""
+        """Yield (epoch, first image, end, learning rate) of `count` images in order."""
         steps = count // self.batch
         length = PIECE if self.one_cycle else steps
         for epoch in range(self.epochs):
