@@ -149,7 +149,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of each c[i,j]: its row's times its column's length over sqrt(k)."""
+        """The scale of c[i,j]: its row's times its column's length, over sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
