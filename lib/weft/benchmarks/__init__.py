@@ -1,13 +1,13 @@
-"""One benchmark per module, and the charts of their rows: `python -m weft bench WHAT`.
+"""Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
-ops                    an op's rungs beside PyTorch's
+ops                    an op's rungs compared with PyTorch
 matmul/, tensor/, graphs/, race/, transpose, torch_kernels  the speed that a GPU reaches
-sectors, streams       effects that sector counts leave out; copies on several streams
-bodies, launch, edit   one body by every runner; a launch; from an edit to its result
+sectors, streams       effects that sector counts miss; copies on several streams
+bodies, launch, edit   a body on every runner; launch cost; time from edit to result
 sim, simt, check       the cost of running kernels on a CPU
-counters               our counts beside Nsight Compute's, and how far they may differ
+counters               our counts, Nsight Compute's, and the allowed differences
 sanitizer              NVIDIA's compute-sanitizer over every rung
-plot_bodies, plot_transpose  charts; the size from which on a GPU is ahead
+plot_bodies, plot_transpose  charts; the size at which a GPU overtakes the CPU
 readme, sentences      blocks of results for README and docs/results.md
-phrases                numbers, times and devices in their sentences
+phrases                formatted numbers, times and devices for these sentences
 """

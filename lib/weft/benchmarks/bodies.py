@@ -1,11 +1,11 @@
 """The same work in Python, NumPy, Numba, C and PyTorch: `python -m weft bench bodies`.
 
 The work is the grey values of an image and two matrix products. The contenders are
-loops, the Python bodies on each of their runners, the lab's own op and the libraries.
-With --device cuda, Numba, C and PyTorch work on the GPU. The time is then that of the
-kernel alone, from a CUDA graph of many launches; host_us is the cost of a launch in
-Python. A contender that takes too long runs a part of the rows, or of the blocks, and
-its time is scaled up; `part` is its share.
+loops, the Python bodies on each of their runners, the lab's op and the libraries.
+With --device cuda, Numba, C and PyTorch use the GPU. The time is then that of the
+kernel alone, from a CUDA graph of many launches. host_us is the cost of a launch in
+Python. A contender that takes too long computes only part of the rows or blocks, and
+its time is scaled up; `part` is the share that it computes.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -36,7 +36,7 @@ from ..timing.timers import time_graph, time_host
 from ..toolchain import native
 
 Call = Callable[[], torch.Tensor]
-_in_c = functools.cache(cuda_c)  # compiled once
+_in_c = functools.cache(cuda_c)  # compiles each body only once
 Part = slice | tuple[slice, ...]
 Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
@@ -47,17 +47,17 @@ LAUNCHES = 20  # in one graph
 BURST = 50  # successive launches, for the host's time
 PATIENCE = 1.0  # seconds of timing for one contender, about
 LOOPS = 1 << 20  # multiplications in Python's loops
-SIMULATED = 1 << 20  # accesses on the simulator
-HANGS = 300.0  # seconds for a simulated block: a busy machine is slow, not stuck
-SIMULATED_THREADS = 1024  # and the threads on Numba's simulator
+SIMULATED = 1 << 20  # memory accesses on the simulator
+HANGS = 300.0  # time limit in seconds for a simulated block, even on a busy machine
+SIMULATED_THREADS = 1024  # number of threads on Numba's simulator
 
 
 @dataclass(eq=False)
 class BodyRunner(Contender):
-    """One way to do the work. call() does it and returns the result, on any device.
+    """A contender whose call() does the work and returns the result, on any device.
 
-    scale: the factor of the time, if only a part is done; part: its index in the
-    result. host: it works on the host even if the others have a GPU.
+    scale: factor for the time if only a part is computed; part: the part's index in the
+    result. host: whether it runs on the host even if the other contenders use a GPU.
     """
 
     scale: float = 1.0
@@ -73,14 +73,14 @@ def make_runner(
     part: Part = slice(None),
     host: bool = False,
 ) -> BodyRunner:
-    """Return that way to do the work."""
+    """Return a BodyRunner; the parameters are its attributes and its row's."""
     row = {"impl": impl, "rung": rung}
     return BodyRunner(call=call, row=row, scale=scale, part=part, host=host)
 
 
 @dataclass
 class Workload:
-    """The work: its sizes, its inputs, the float64 answer, its bound."""
+    """The work: its sizes, its inputs, the float64 result and the error bound."""
 
     op: str
     sizes: dict[str, int]
@@ -104,10 +104,10 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 def rows(
     device: str = "cpu", sizes: Sequence[str] = SIZES, patience: float = PATIENCE
 ) -> list[dict[str, Any]]:
-    """Check and time every contender; return its rows.
+    """Check and time every contender; return the rows.
 
-    sizes: "MxKxN" of a product, "N" pixels. Raises ValueError for other sizes and
-    RuntimeError for a wrong result.
+    sizes: "MxKxN" for a product or "N" for an image of N pixels. Raises ValueError for
+    other sizes and RuntimeError for a wrong result.
     """
     found = []
     for text in sizes:
@@ -133,7 +133,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
-    """Return the rows of all contenders; if `last` is another, of the host's only."""
+    """Return all contenders' rows, or only the host's if `last` is not `work`."""
     found = []
     device = work.inputs[0].device
     for one in work.contenders(work):
@@ -159,9 +159,9 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
 
 
 def _measure_error(work: Workload, one: BodyRunner) -> float:
-    """Return the largest difference from float64 over the largest number.
+    """Return the largest difference from float64, divided by the largest number.
 
-    Raises an error if a result is wrong.
+    Raises an error if the result is wrong.
     """
     want, bound = work.want[one.part], work.bound[one.part]
     off = (one.call().double().cpu().reshape(want.shape) - want).abs()
@@ -176,7 +176,7 @@ def _measure_error(work: Workload, one: BodyRunner) -> float:
 def _time(
     one: BodyRunner, device: torch.device, patience: float
 ) -> tuple[Timing, float | None]:
-    """Return the time of a call, and on a GPU also the host's time for one."""
+    """Return the time of a call; on a GPU, also the host's time for a launch."""
     if device.type == "cuda":
         return _on_gpu(one, device)
     once = _parse_seconds(one.call)
@@ -227,13 +227,13 @@ def _make_work(text: str, device: torch.device) -> Workload:
 
 
 def grey_loops(y, x, n, rows):
-    """Grey values of the first `rows` of n pixels, by a loop."""
+    """Compute the grey values of the first `rows` of n pixels in a loop."""
     for i in range(rows):
         y[i] = 0.2989 * x[i] + 0.587 * x[n + i] + 0.114 * x[2 * n + i]
 
 
 def matmul_loops(c, a, b, n, k, rows):
-    """The first `rows` rows of c = a @ b, by three loops."""
+    """Compute the first `rows` rows of c = a @ b in three loops."""
     for row in range(rows):
         for col in range(n):
             total = 0.0
@@ -271,7 +271,7 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     yield from _make_compiled(work, bodies.matmul, "", shape, given)
     yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, given)
     lib = native.library("matmul", a.device.type)
-    on_cpu = [lib.rung()]  # a CUDA kernel's time there is meaningless
+    on_cpu = [lib.rung()]  # the time of a simulated CUDA kernel is meaningless
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name
@@ -290,7 +290,7 @@ def _make_loops(
     rows: int,
     scale: float,
 ) -> Iterator[BodyRunner]:
-    """Make loops in Python over lists, and the same compiled by Numba for the CPU."""
+    """Yield loops over lists in Python, and the same loops compiled by Numba."""
     lists = [tensor.flatten().tolist() for tensor in inputs]
     flat = [tensor.flatten().numpy() for tensor in inputs]
     count = rows * (sizes[0] if len(sizes) == 3 else 1)
@@ -319,7 +319,7 @@ def _compile_njit(loops: Callable[..., None]) -> Any:
 def _make_simulated(
     work: Workload, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
 ) -> Iterator[BodyRunner]:
-    """Run the body on the lab's simulator; accesses: to memory, of one thread."""
+    """Run the body on the simulator; accesses: memory accesses of one thread."""
     shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
@@ -335,10 +335,10 @@ def _make_simulated(
 def _some_blocks(
     work: Workload, shape: Shape, threads: int
 ) -> tuple[Shape, Part, float]:
-    """Return the first blocks of a launch, with about `threads` threads in all.
+    """Return the first blocks of a launch, with about `threads` threads in total.
 
-    There is at least one block. Also returns their part of the result, and how many
-    times larger the whole is.
+    There is at least one block. Also returns the part of the result that they compute,
+    and the factor by which the whole result is larger.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
@@ -355,7 +355,7 @@ def _some_blocks(
 def _make_compiled(
     work: Workload, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
 ) -> Iterator[BodyRunner]:
-    """Run the body by numba_jit, on its usual device, and by cuda_c."""
+    """Run the body with numba_jit, on its usual device, and with cuda_c."""
     mine, other = work.out(), work.out()
     flat, flat_other = mine.view(-1), other.view(-1)
     on_simulator = not on_gpu() or mine.device.type == "cpu"
@@ -371,7 +371,7 @@ def _make_compiled(
         _in_c(body)[shape](flat_other, *given)
         return other
 
-    if not (on_simulator and what):  # there a barrier takes as long as a thread
+    if not (on_simulator and what):  # its barriers are as slow as threads
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield make_runner("numba", name + what, by_numba, scale, part)

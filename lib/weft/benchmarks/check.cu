@@ -5,7 +5,7 @@
 
 enum { TILE = 16, THREADS = 256, BINS = 256 };
 
-/* Device memory, filled from the host; NULL: there is none. */
+/* Return device memory with a copy of host's bytes; NULL if out of memory. */
 EXPORT void *bench_upload(const void *host, size_t bytes) {
     void *made = 0;
     if (cudaMalloc(&made, bytes)) return 0;
@@ -47,7 +47,7 @@ EXPORT int bench_matmul_tiled(float *c, const float *a, const float *b, int n) {
     return finished();
 }
 
-/* The same, each element straight from global memory: no barrier. */
+/* The same, with elements read from global memory and without barriers. */
 static __global__ void matmul_naive(float *c, const float *a, const float *b,
                                     int n) {
     const int row = blockIdx.y * blockDim.y + threadIdx.y;
@@ -108,8 +108,8 @@ EXPORT int bench_transpose(float *out, const float *x, const float *, int n) {
     return finished();
 }
 
-/* How many of the n numbers of x, which lie in [0, 1), are in each bin: counted
- * by blocks in shared memory first. */
+/* Count the n numbers of x, all in [0, 1), in each bin. Blocks first count in
+ * shared memory. */
 static __global__ void histogram(float *bins, const float *x, int n) {
     __shared__ unsigned count[BINS];
     for (int i = threadIdx.x; i < BINS; i += blockDim.x) count[i] = 0;

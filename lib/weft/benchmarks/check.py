@@ -1,10 +1,10 @@
 """The cost of the watch build: `python -m weft bench check`.
 
-The kernels of check.cu, compiled plainly and for the watch build, run together:
-contenders take turns and each answer is checked. `cost` is a contender's fastest run
-over the plain build's fastest. The last row is an edit of a checked cell, as in
-edit.py. This does not measure kernels: it shows how many threads are practical. BOUNDS
-has the limits.
+The kernels in check.cu are compiled both plainly and for the watch build. The
+contenders take turns, and each result is checked. `cost` is a contender's fastest run
+divided by the plain build's fastest. The last row times an edit of a checked cell, as
+in edit.py. This does not measure kernels: it shows how many threads are practical.
+BOUNDS contains the limits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ..toolchain import build
 from . import edit
 
 SOURCE = Path(__file__).with_suffix(".cu")
-BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms
-MODES = {  # the features that are switched on: counters, races
+BOUNDS = {"cost": 25.0, "edit": 150.0}  # cost: a factor; edit: in ms
+MODES = {  # whether counters and race detection are switched on
     "check": (1, 1),
     "no counters": (0, 1),
     "no races": (1, 0),
@@ -37,7 +37,7 @@ MODES = {  # the features that are switched on: counters, races
 SAMPLES, EDITS = 3, 12
 SHOWN = ["impl", "rung", "mode", "us", "us_low", "us_high", "fastest", "cost"]
 SHOWN += ["accesses", "ns_per_access"]
-BINS = 256  # of the histogram, as in the source
+BINS = 256  # bins of the histogram, as in the source
 
 
 @dataclass
@@ -54,8 +54,8 @@ class WatchCase:
 def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dict]:
     """Time all kernels in all modes, then edits of a checked cell.
 
-    scale: 1, or 2, 4, 8 for sides that many times smaller. Raises RuntimeError if a
-    kernel computes something else, or if the watch build finds fault with it.
+    scale: divisor of the matrix sides: 1, 2, 4 or 8. Raises RuntimeError if a kernel's
+    result is wrong or the watch build reports a finding.
     """
     libraries = {check: open_library(check) for check in (False, True)}
     found: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """Return the text below the table: the bounds, and whether they are met."""
+    """Return the text below the table: the bounds and whether the rows meet them."""
     every = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
     worst = max(every, key=lambda r: r["cost"])
     said = [_bound(f"the dearest, {worst['rung']}", worst["cost"], "cost", "x")]
@@ -101,7 +101,7 @@ def make_cases(scale: int = 1) -> dict[str, WatchCase]:
 
 
 def open_library(check: bool) -> ctypes.CDLL:
-    """Open check.cu, built plainly or for the watch build."""
+    """Build check.cu, plainly or for the watch build, and open the library."""
     flavour = build.Flavour("cpu", check=check)
     made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
     made.bench_upload.restype = ctypes.c_void_p
@@ -112,7 +112,7 @@ def open_library(check: bool) -> ctypes.CDLL:
 
 
 class Arrays:
-    """A case's arrays, in memory that kernels may access, and its kernel."""
+    """A case's kernel and its arrays, in memory that kernels can access."""
 
     def __init__(self, name: str, case: WatchCase, library: ctypes.CDLL) -> None:
         self.name, self.case, self.library = name, case, library
@@ -164,7 +164,7 @@ def _measure(
             before=functools.partial(_switch_checks, *checks),
             after=functools.partial(require_right, mode, arrays),
         )
-    # The first round also fills caches.
+    # The first round is discarded because it also fills caches.
     timed = race(contenders, "cpu", rounds=samples, discard=1)
     _switch_checks(1, 1)
     for arrays in pair.values():
@@ -197,7 +197,7 @@ def _switch_checks(counters: int, races: int) -> None:
 
 
 def _count_accesses(name: str) -> int:
-    """Return the accesses since simt_check_begin(), from the report."""
+    """Return the number of accesses reported since simt_check_begin()."""
     report = json.loads(raw_report())
     for finding in report["findings"]:
         raise RuntimeError(f"{name}: {finding['text']}")

@@ -1,9 +1,9 @@
 /* counters.cu -- kernels whose cost is known, for `weft bench counters`.
  *
  * Each is counted on the CPU by the watch build and on a GPU by Nsight
- * Compute; the two must agree. Loops that a compiler would unroll, so that it
- * could merge their accesses, say `#pragma unroll 1`; matmul comes in both
- * forms, and shows what merging does.
+ * Compute; the two must agree. `#pragma unroll 1` keeps the compiler from
+ * unrolling loops and merging their accesses. matmul has both forms, to show
+ * the effect of merging.
  */
 enum { SIDE = 32, THREADS = 256 };
 
@@ -32,7 +32,7 @@ __global__ void gather(float *y, const float *x, const int *index) {
     y[i] = x[index[i]];
 }
 
-/* The last 7 threads have nothing to do. */
+/* The last 7 threads do nothing. */
 __global__ void misaligned(float *y, const float *x, int n) {
     const int i = GLOBAL_INDEX;
     if (i < n - 7) y[i] = x[i + 1];
@@ -81,7 +81,7 @@ __global__ void transpose_padded(float *y, const float *x, int n) {
 // ---- shared memory
 // ---------------------------------------------------------------
 
-/* Neighbours lie `stride` words apart in shared memory; at most 32. */
+/* Adjacent threads use shared memory `stride` words apart, at most 32. */
 __global__ void shared_stride(float *y, const float *x, int stride) {
     __shared__ float s[32 * THREADS];
     const int i = GLOBAL_INDEX, at = threadIdx.x * stride;
@@ -101,7 +101,7 @@ __global__ void shared_float4(float4 *y, const float4 *x) {
 // ---- sums of a block
 // ---------------------------------------------------------------
 
-/* Threads whose number is a multiple of a growing step: few of each warp. */
+/* Threads with a multiple of a growing step add: few threads of each warp. */
 __global__ void sum_interleaved(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -115,7 +115,7 @@ __global__ void sum_interleaved(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* The first threads, at growing distances: conflicts of banks. */
+/* The first threads add, at growing distances: bank conflicts. */
 __global__ void sum_strided(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -130,7 +130,7 @@ __global__ void sum_strided(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* The first half of the threads each time: whole warps, side by side. */
+/* The first half of the threads adds each time: whole adjacent warps. */
 __global__ void sum_halves(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -144,7 +144,7 @@ __global__ void sum_halves(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* Warps by shuffles, then the first warp: hardly any shared memory. */
+/* Warps add by shuffles, then the first warp: almost no shared memory. */
 __global__ void sum_shuffles(float *y, const float *x) {
     __shared__ float s[32];
     const int t = threadIdx.x;
@@ -164,7 +164,7 @@ __global__ void sum_shuffles(float *y, const float *x) {
 // ---- tiled products: c (n,n) = a (n,n) @ b (n,n)
 // -----------------------------------
 
-/* UNROLL: steps of the inner loop in one; 1 leaves it as it is written. */
+/* UNROLL: unroll factor of the inner loop; 1 prevents unrolling. */
 template <int TILE, int UNROLL>
 __global__ void matmul(float *c, const float *a, const float *b, int n) {
     __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];
@@ -186,7 +186,7 @@ __global__ void matmul(float *c, const float *a, const float *b, int n) {
 // ---- branches
 // --------------------------------------------------------------------
 
-/* Odd and even threads go different ways: 16 of 32 at a time. */
+/* Odd and even threads branch differently: 16 of 32 are active at a time. */
 __global__ void odd_and_even(float *y, const float *x, int rounds) {
     const int i = GLOBAL_INDEX;
     float v = x[i];
@@ -200,7 +200,7 @@ __global__ void odd_and_even(float *y, const float *x, int rounds) {
     y[i] = v;
 }
 
-/* Whole warps go one way: 32 of 32, at the same number of branches. */
+/* Whole warps branch together: 32 of 32 active, with as many branches. */
 __global__ void by_warp(float *y, const float *x, int rounds) {
     const int i = GLOBAL_INDEX;
     float v = x[i];
@@ -214,7 +214,7 @@ __global__ void by_warp(float *y, const float *x, int rounds) {
     y[i] = v;
 }
 
-/* Lane l does l * rounds steps: 16 of 32 in the mean. */
+/* Lane l does l * rounds steps: on average, 16 of 32 are active. */
 __global__ void by_lane(float *y, const float *x, int rounds) {
     const int i = GLOBAL_INDEX, mine = i % 32 * rounds;
     float v = x[i];
@@ -244,7 +244,7 @@ __global__ void atomic_histogram(int *sums, const int *x, const int *bin) {
     atomicAdd(&sums[bin[i]], x[i]);
 }
 
-/* The old value is asked for: no plain reduction. */
+/* The old value is used, which prevents a plain reduction. */
 __global__ void atomic_old(int *old, int *sums, const int *x, const int *bin) {
     const int i = GLOBAL_INDEX;
     old[i] = atomicExch(&sums[bin[i]], x[i]);

@@ -1,15 +1,15 @@
 """Compare the CPU's counters with ncu's: `python -m weft bench counters`.
 
-The kernels of counters.cu run under the watch build, which counts, and on the GPU under
-Nsight Compute, which counts too. Counts must be the same (a GPU may have 2 % more
-sectors of atomics), ratios agree within 2 %. Without ncu or a GPU, only the CPU's side
-is printed. The exit status is 1 if a row differs without a reason.
+The kernels of counters.cu are counted by the watch build on the CPU and by Nsight
+Compute on the GPU. Counts must be equal, except that a GPU may have 2 % more sectors of
+atomics. Ratios must agree within 2 %. Without ncu or a GPU, only the CPU's counts are
+printed. The exit status is 1 if a row differs without a reason.
 
-Some differences have a reason, and find_excuse() finds it. The compiler merges
-accesses, lets one lane act for its warp, and makes more instructions from one piece of
-the source than from another. Each reason explains a range of ncu's numbers, which
-follows from our own counts and the instructions. The row then names the reason, with
-the instruction that shows it. A larger difference is reported with its numbers.
+find_excuse() looks for the reason of a difference. The compiler merges accesses, lets
+one lane act for its warp, and generates more instructions for one piece of the source
+than for another. Each reason explains a range of ncu's numbers, which is computed from
+our counts and the instructions. The row then gives the reason and the instruction that
+shows it. A larger difference is reported with its numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..see.machine_code.ncu import Metric
 from ..timing import device_name
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
-# Instructions by which one lane does its warp's atomic operation.
+# Instructions that let one lane perform its whole warp's atomic operation.
 _TOGETHER = {"REDUX", "CREDUX", "POPC", "UPOPC", "MATCH"}
 
 Code = Sequence[Instruction]
@@ -44,7 +44,7 @@ Share = tuple[float, float]  # threads, and executions by warps
 
 @dataclass(frozen=True)
 class Excuse:
-    """A reason, and the least and largest of ncu's numbers that it explains."""
+    """A reason and the range of ncu's numbers that it explains."""
 
     why: str
     least: float
@@ -52,7 +52,7 @@ class Excuse:
 
 
 def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None:
-    """Return the machine code's excuse for a metric; None if there is none."""
+    """Return the reason why a metric may differ, by the machine code, or None."""
     if metric.tight:
         return _weigh(counters, code)
     places = [
@@ -71,8 +71,8 @@ def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None
 def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None:
     """Return the excuse that the compiler merged neighbouring accesses into wider ones.
 
-    A wide one costs no less than its most expensive part. A loop's instructions run
-    equally often, so their numbers show how many of a line's accesses were merged.
+    A wide access costs at least as much as its most expensive part. All instructions of
+    a loop run equally often, so their counts show how many accesses were merged.
     """
     operation = {"read": "load", "write": "store"}.get(metric.kind, metric.kind)
     accesses = [one for one in code if one.kind == f"{metric.space} {operation}"]
@@ -101,8 +101,8 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
 def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
     """Return the share of a group's source accesses that the machine code lacks.
 
-    least, source: bits of the narrowest and of the widest. conflict: all merged ones
-    count, since a wide access may have no conflict at all.
+    least, source: widths in bits of the narrowest and widest source access. conflict:
+    count every merged access, since a wide access may have no conflict at all.
     """
     merged = [one.bits // least for one in group if one.bits > max(32, source)]
     gone = sum(merged) - (0 if conflict else len(merged))
@@ -110,7 +110,7 @@ def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> fl
 
 
 def _by_loop(code: Code, those: Code) -> list[Code]:
-    """Group instructions by innermost loop, with those of none apart."""
+    """Group instructions by innermost loop; those outside loops form another group."""
     found = sorted(find_loops(code), key=lambda loop: len(loop.body))
     wanted = {id(one) for one in those}
     groups: dict[int, list[Instruction]] = {}
@@ -124,7 +124,7 @@ def _by_loop(code: Code, those: Code) -> list[Code]:
 def _act_for_warps(
     metric: Metric, places: list[CostPlace], code: Code
 ) -> Excuse | None:
-    """Return the excuse that one lane adds for its warp, in one turn per request."""
+    """Return the excuse that one lane adds for its warp, once per request."""
     together = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
     if metric.kind != "atomic" or not together:
         return None
@@ -142,9 +142,9 @@ def _act_for_warps(
 def _on_lines(
     places: list[CostPlace], code: Code, otherwise: bool = True
 ) -> list[CostPlace]:
-    """Return the places on some instructions' lines; all if one has no line.
+    """Return the places on the instructions' lines; all if one has no known line.
 
-    otherwise: return all places if none is on these lines.
+    otherwise: whether to return all places if none of them is on these lines.
     """
     lines = {one.place for one in code}
     found = [p for p in places if (p.file, p.line) in lines]
@@ -156,11 +156,11 @@ def _on_lines(
 
 
 def _weigh(counters: Counters, code: Code) -> Excuse | None:
-    """Return the excuse that pieces of the source differ in their instructions.
+    """Return the excuse that pieces of the source differ in their instruction counts.
 
-    A piece may have several instructions or none. An instruction runs like a piece of
-    its line: as often, or once a warp if a loop is unrolled. One with a predicate may
-    also run with the threads around it.
+    A piece may have several instructions or none. An instruction runs as often as a
+    piece on its line, or once per warp if a loop is unrolled. A predicated instruction
+    may also run with the threads of the surrounding code.
     """
     pieces = [p for p in counters.places if p.kind == "step" and p.requests]
     if not pieces:
@@ -183,7 +183,7 @@ def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return the most and the least that an instruction of these pieces adds."""
+    """Return the largest and smallest share that an instruction of the pieces adds."""
     found: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)
@@ -192,10 +192,10 @@ def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
 
 
 def _largest_mean(shares: list[list[Share]], sign: int) -> float:
-    """Return the largest mean of threads (sign 1), or the least (-1), over all choices.
+    """Return the largest (sign 1) or smallest (-1) mean of threads over all choices.
 
-    Each list contributes one share. By Dinkelbach's method, a choice that beats the
-    mean so far gives the next one.
+    A choice takes one share from each list. By Dinkelbach's method, each choice that
+    improves on the current mean gives the next one.
     """
     mean = 0.0
     while True:
@@ -207,9 +207,9 @@ def _largest_mean(shares: list[list[Share]], sign: int) -> float:
 
 
 SOURCE = Path(__file__).with_suffix(".cu")
-RATIO = 0.02  # the largest difference of ratios
-N = 8192  # elements of most arrays
-SIDE = 128  # of a matrix
+RATIO = 0.02  # largest allowed relative difference between ratios
+N = 8192  # number of elements in most arrays
+SIDE = 128  # side of a square matrix
 THREADS = 256
 ROUNDS = 400
 SHOWN = ["rung", "metric", "cpu", "ncu", "difference", "verdict"]
@@ -220,10 +220,10 @@ Shape = tuple[Any, Any]
 
 @dataclass
 class CounterCase:
-    """A launch: its name here, the kernel's, the shape and the arguments.
+    """A launch: the case's name, the kernel's name, the launch shape and the arguments.
 
-    lanes: it tests active threads, which must agree with ncu's. template: the kernel's
-    arguments, if it is a template.
+    lanes: whether the active threads must agree with ncu's. template: the template
+    arguments, if the kernel is a template.
     """
 
     name: str
@@ -316,7 +316,7 @@ def list_cases() -> list[CounterCase]:
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Count every case on both sides. --rungs: the names of some."""
+    """Count every case, or those that --rungs names, on the CPU and the GPU."""
     wanted = {name.strip() for name in args.rungs.split(",") if name}
     chosen = [c for c in list_cases() if not wanted or {c.name, c.kernel} & wanted]
     if not chosen:
@@ -389,9 +389,9 @@ def _compare_case(
 def judge_counts(
     metric: Metric, ours: float | None, theirs: float | None, excuse: Excuse | None
 ) -> tuple[bool | None, str]:
-    """Return (whether they agree, in words); None: there is nothing to compare.
+    """Return whether the counts agree, or None if not comparable, and a verdict.
 
-    excuse: why they may differ here, and by how much; None: no reason is known.
+    excuse: the reason and range of an allowed difference; None if there is none.
     """
     if ours is None or theirs is None or not (metric.exact or metric.tight):
         return None, ""
@@ -412,7 +412,7 @@ def judge_counts(
 
 
 def _list_accesses(code: Sequence[Instruction]) -> str:
-    """List the machine code's memory accesses: LDG.E 1, LDS.128 4; "" if unknown."""
+    """Return the machine code's memory accesses ("LDG.E 1, LDS.128 4"), if known."""
     counts = Counter(
         one.opcode for one in code if one.kind.startswith(("global", "shared", "local"))
     )

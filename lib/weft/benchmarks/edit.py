@@ -1,10 +1,10 @@
 """The time from an edit to its result: `python -m weft bench edit`.
 
-A session is open and its arrays exist. A number in a kernel changes, load_cuda() gets
-the new text, and the clock stops when the first launch has finished: twenty different
-edits, checked against NumPy. The same sources also run by the alternatives: nvcc (to
-machine code, without a launch), torch's load_inline (once, since it is slow) and CuPy's
-RawKernel.
+In an open session with existing arrays, a number in a kernel changes and load_cuda()
+compiles the new text. The clock stops when the first launch has finished. Twenty
+different edits are timed and checked against NumPy. The alternatives run the same
+sources: nvcc (to machine code, without a launch), torch's load_inline (once, since it
+is slow) and CuPy's RawKernel.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..timing.race import Contender, race
 from ..toolchain import build
 
 EDITS = 20
-WATCHED = "load_cuda watched"  # as %%cuda on the CPU
+WATCHED = "load_cuda watched"  # what %%cuda does on the CPU
 PEERS = ("nvcc", "torch", "cupy")
 SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
 SHOWN += [f"vs_{peer}" for peer in PEERS]
 N, BLOCK = 1 << 14, 256
 
-# Each has the number to edit, and the result in NumPy.
+# Each source contains a number to edit; a NumPy function computes the expected result.
 SOURCES: list[tuple[str, Callable[[np.ndarray, float], np.ndarray]]] = [
     (
         """
@@ -103,7 +103,7 @@ __global__ void turn(float *out, const float *x, int n) {
 
 
 def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
-    """Time edits on the CPU, and on a GPU if there is one; ours and the peers'.
+    """Time our edits and the peers', on the CPU and on a GPU if there is one.
 
     Raises RuntimeError if a kernel's result is wrong.
     """
@@ -136,7 +136,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-    """Yield `edits` texts that no cache has seen, with their computations."""
+    """Yield `edits` sources that no cache contains, and their NumPy computations."""
     nonce = time.time_ns() % 10**6  # a new number in each run
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
@@ -265,7 +265,7 @@ def _time(
 ) -> dict[str, Any]:
     out, x, host = _make_arrays(target)
     (first, _), *_ = make_edits(1)
-    launch(first, out, x)  # opens the session: loads compilers, makes contexts
+    launch(first, out, x)  # opens the session: loads compilers and creates contexts
     _finish(target)
     texts = [*make_edits(edits)]
     computes = iter(texts)

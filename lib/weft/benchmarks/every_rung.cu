@@ -1,10 +1,10 @@
-/* every_rung.cu -- each rung of a matmul library once a case, for a sanitizer.
+/* every_rung.cu -- run each matmul rung once per case, for a sanitizer.
  *
  *     every_rung LIBRARY [RUNG...]
  *
- * Small whole numbers, so that c is exact in every precision and any other c is
- * wrong. A program of C starts in no time where Python would take the sanitizer
- * half a minute. By nvcc it is for the GPU's library, by g++ for the CPU's. */
+ * The inputs are small integers, so c is exact in every precision. A C program
+ * starts instantly, while Python would take half a minute under the sanitizer.
+ * Build with nvcc for the GPU's library, with g++ for the CPU's. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ struct matmul_case {
     int bias, relu;
 };
 
-/* Less than a tile; several, with rests; rows of 16 bytes that lie transposed;
- * so long a k that it is cut; few columns. */
+/* Less than a tile; several tiles with remainders; transposed rows of 16 bytes;
+ * a k so long that it is split; few columns. */
 static const struct matmul_case cases[] = {
     {7, 5, 3, 0, 0, 1, 0.0f, 0, 0},    {133, 261, 37, 0, 0, 1, 2.0f, 1, 1},
     {64, 72, 40, 1, 1, 2, 0.0f, 1, 0}, {40, 24, 2100, 0, 1, 1, 0.0f, 0, 0},
@@ -60,7 +60,7 @@ static const struct matmul_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-/* From the library. */
+/* Functions of the library. */
 static const struct weft_rung *(*rungs)(int *);
 static const char *(*last_error)(void);
 static int (*sync)(weft_stream);
@@ -69,7 +69,7 @@ static int (*matmul)(int, float *, const void *, const void *, int, int, int,
 static int (*workspace)(int, size_t *, const void *, const void *, int, int,
                         int, const struct weft_matmul_options *);
 
-/* -2 to 2 as a float or as a number of 16 bits; returns its bytes. */
+/* Store -2 to 2 as a float or a 16-bit number; return its size in bytes. */
 static int put(void *at, size_t i, int value, const char *precision) {
     static const uint16_t fp16[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000};
     static const uint16_t bf16[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000};
@@ -82,7 +82,7 @@ static int put(void *at, size_t i, int value, const char *precision) {
     return 4;
 }
 
-/* The operand's number at (z,row,col), whatever way it lies. */
+/* Return the operand's number at (z,row,col), independent of its layout. */
 static int number(int z, int row, int col, int seed) {
     const unsigned mixed = (unsigned)(z * 31 + row * 7 + col * 3 + seed);
     return (int)(mixed * 2654435761u >> 16) % 5 - 2;
@@ -117,7 +117,7 @@ static float expected(const struct matmul_case *q, int z, int row, int col) {
     return q->relu && c < 0.0f ? 0.0f : c;
 }
 
-/* How many elements of c (batch,m,n) are wrong. */
+/* Return the number of wrong elements in c (batch,m,n). */
 static int count_wrong(const struct matmul_case *q, const float *c) {
     int wrong = 0;
     for (int z = 0; z < q->batch; z++)
@@ -127,10 +127,10 @@ static int count_wrong(const struct matmul_case *q, const float *c) {
     return wrong;
 }
 
-/* A c that nobody asked for: never written, for a sanitizer to see that it is
- * not read. The wgmma rungs, and those that may pick one, store through the
- * tensor memory accelerator, which initcheck (13.0) does not take for a write:
- * theirs holds NaN. */
+/* Return c for a rung that must not read it: uninitialised, so that a sanitizer
+ * detects reads. The wgmma rungs, and those that may choose one, store through
+ * the tensor memory accelerator, which initcheck (13.0) does not count as a
+ * write, so their c is filled with NaN. */
 static void *blank(const char *name, size_t size) {
     if (strncmp(name, "wgmma", 5) && strncmp(name, "tuned_", 6))
         return device_copy(NULL, size);
@@ -183,7 +183,7 @@ static int run(int rung, const char *name, const char *precision,
     return status != WEFT_OK || wrong;
 }
 
-/* Whether it was asked for: no names are all of them. */
+/* Return whether `rung` is among the names; true if there are no names. */
 static int named(const char *rung, int count, char **names) {
     for (int i = 0; i < count; i++)
         if (!strcmp(names[i], rung)) return 1;
@@ -191,7 +191,7 @@ static int named(const char *rung, int count, char **names) {
 }
 
 int main(int argc, char **argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0); // who waits sees how far it is
+    setvbuf(stdout, NULL, _IOLBF, 0); // shows progress line by line
     void *const library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
     if (!library) {
         printf("every_rung LIBRARY [RUNG...]: %s\n", argc > 1 ? dlerror() : "");
@@ -208,7 +208,7 @@ int main(int argc, char **argv) {
         const struct weft_rung *const rung = table + i;
         if (strcmp(rung->op, "matmul")) continue;
         const int number_of_rung =
-            index++; // counts those of other targets, too
+            index++; // also counts rungs of other targets
         if (!(rung->targets & TARGET) || rung->sm > device_sm() ||
             !named(rung->rung, argc - 2, argv + 2))
             continue;

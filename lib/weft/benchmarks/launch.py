@@ -1,9 +1,9 @@
 """The cost of launching a kernel from Python: `python -m weft bench launch`.
 
-The kernel has eight parameters, five arrays and three numbers, and almost no work. The
-clock is the host's. `burst`: few launches, and the clock stops when the last one is
-queued, before the GPU has caught up: Python's own cost. `loop`: many launches and one
-wait at the end, so never less than the GPU itself needs for one.
+The kernel takes five arrays and three numbers and does almost no work. All times are
+host times. `burst` times a few launches until the last one is queued, before the GPU
+has caught up: this is Python's own cost. `loop` times many launches and one wait at the
+end, and so never falls below the time that the GPU needs for each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time launches on the CPU and, if there is one, on the GPU beside peers'.
+    """Time launches on the CPU and, if there is a GPU, on it together with the peers'.
 
     Raises RuntimeError if a contender computes a wrong result.
     """
@@ -79,7 +79,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 def _compare(
     target: str, contenders: list[Contender], samples: int
 ) -> list[dict[str, Any]]:
-    """Time each in turn, sample by sample, so that all see the same machine."""
+    """Time contenders in turn, sample by sample, so that machine noise affects all."""
     where = parse_device(target)
     shapes = {
         "burst": (BURST, HostTimer(where), samples),
@@ -88,9 +88,9 @@ def _compare(
     found = []
     for how, (launches, clock, rounds) in shapes.items():
         for one in contenders:
-            # On a CPU a launch computes: there is no queue, and fewer are enough.
+            # A CPU has no queue: a launch runs the kernel, so fewer calls are enough.
             one.calls = launches if target == "cuda" else BURST
-        discard = int(rounds > 1)  # the first one warms up
+        discard = int(rounds > 1)  # the first round warms up
         timed = race(
             {one.row["impl"]: one for one in contenders},
             *(where, clock),
@@ -127,7 +127,7 @@ def _make_arguments(target: str) -> list[Any]:
 
 
 def _check_call(call: Call, arguments: list[Any]) -> Call:
-    """Return `call` after a check of its result."""
+    """Call `call` once, check its result, and return it."""
     out, a, b, c, index, scale, _, offset = arguments
     call()
     want = scale * a.double() + b.double() * c.double()[index.long()] + offset
@@ -146,7 +146,7 @@ def _make_ours(target: str) -> Call:
 
 
 def _make_driver_call() -> Call:
-    """Return the C function with everything prepared: the limit for any Python."""
+    """Return a call of the C function with prepared arguments: Python's lower limit."""
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])
     function = compiled.function("eight", compiled.device)

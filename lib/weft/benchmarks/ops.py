@@ -1,4 +1,4 @@
-"""Time an op's rungs beside PyTorch's, interleaved, each checked first.
+"""Time an op's rungs and PyTorch in turn, after a check of each result.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 """
@@ -19,7 +19,7 @@ from ..timing import device_name, time_call
 from ..timing.race import Contender, race
 from ..toolchain import native
 
-# The keys of every row; the others are the sizes of its problem.
+# The keys of every row; all other keys are sizes of the row's problem.
 COLUMNS = {
     *("op", "impl", "rung", "precision", "target", "device", "timer"),
     *("us", "us_low", "us_high", "us_mean", "gbs", "tflops", "error", "vs_torch"),
@@ -47,10 +47,10 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Time `op`'s rungs and PyTorch on problems of the given sizes.
 
-    sizes: one number each (PROBLEMS has the meaning); () takes a few usual ones. rungs:
-    () takes all that run on `device`, on the CPU only those in plain C: a CUDA kernel's
-    time there is meaningless. Raises ArgumentError for an unknown rung and Mismatch for
-    a wrong one.
+    sizes: one number per problem, as PROBLEMS defines; () takes the usual ones. rungs:
+    names; () takes all that run on `device`. On a CPU these are the rungs in plain C,
+    since the time of a simulated CUDA kernel is meaningless. Raises ArgumentError for
+    an unknown rung and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
@@ -104,14 +104,14 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
 
 
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
-    """Return the largest difference from float64, over the largest number there."""
+    """Return the largest difference from float64, divided by the largest number."""
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
     return float((call().double() - want).abs().max() / want.abs().max())
 
 
 def _count_calls(call: Callable[[], object], device: torch.device) -> int:
-    """Return how many calls make a sample of about 2 ms, at most 200."""
+    """Return the number of calls in a sample of about 2 ms, at most 200."""
     once = time_call(call, device, samples=5).median
     return max(1, min(200, int(2000 / once)))
 
@@ -120,7 +120,7 @@ def _count_calls(call: Callable[[], object], device: torch.device) -> int:
 
 
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
-    """Return the problem of the op's cases file, in one size."""
+    """Return the problem from the op's cases file, in the given size."""
     of, bench = cases_file(op).OP, cases_file(op).BENCH
     sizes = {bench.size: size, **bench.others}
     inputs = of.draw(sizes, device)
@@ -134,7 +134,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     )
 
 
-# op -> the function that makes a problem of one number, and the usual numbers.
+# For each op: the function that makes a problem of a given size, and the usual sizes.
 PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
     op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
     for op in OPS

@@ -1,4 +1,4 @@
-"""Write numbers, times, devices and lists for README's sentences."""
+"""Format numbers, times, devices and lists for README's sentences."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from ..timing.results import Row
 
 Results = dict[str, Any]  # as read_json() returns them: "machine" and "rows"
-WIDTH = 120  # of README's lines
+WIDTH = 120  # columns of README's lines
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 def write_digits(value: float, digits: int = 3) -> str:
-    """Write a value in this many digits: 1.20, 73.0, 108."""
+    """Write a value with `digits` significant digits: 1.20, 73.0, 108."""
     if value >= 10**digits:
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".rstrip(".")
 
 
 def write_duration(us: float, digits: int = 3) -> str:
-    """Write a time in a suitable unit."""
+    """Write a time, given in microseconds, in a suitable unit."""
     for unit, size in (("µs", 1.0), ("ms", 1e3)):
         if us < 999.5 * size:
             return f"{write_digits(us / size, digits)} {unit}"
@@ -60,14 +60,14 @@ def write_factors(values: Iterable[float]) -> str:
 
 
 def write_days(rows: Sequence[Row], machine: Row | None = None) -> str:
-    """Write the day of the rows, or the first and the last."""
+    """Write the day on which the rows were measured, or the first and last day."""
     days = sorted({row["date"] for row in rows if "date" in row})
     days = days or [machine["date"] if machine else "?"]
     return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 def cut_release(machine: Row) -> str:
-    """Return PyTorch's release: 2.11 of 2.11.0+cu130."""
+    """Return PyTorch's release: 2.11 for version 2.11.0+cu130."""
     return ".".join(machine["torch"].partition("+")[0].split(".")[:2])
 
 
@@ -100,6 +100,6 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def fill_lines(text: str) -> str:
-    """Wrap text like README's lines; no line begins with a Markdown list's mark."""
+    """Wrap text to README's width; no line begins with a Markdown list marker."""
     whole = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.fill(" ".join(text.split()), WIDTH, **whole)

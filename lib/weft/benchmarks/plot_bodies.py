@@ -5,7 +5,7 @@
     print(make_caption(rows, load_elsewhere()))
 
 Filled marks show this machine. Hollow marks show the results in notebooks/results.
-find_crossing() finds the size from which one machine is faster than another. Lesson 00
+find_crossing() finds the size at which one machine overtakes another. Lesson 00
 compares a GPU with one core in this way:
 
     rows = time_relu([4**k for k in range(3, 12)], "cuda")
@@ -36,8 +36,8 @@ from . import ops
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
     """Map each size to the microseconds of our fastest rung on a target.
 
-    rows: of ops.py. The lowest sample of each counts, not the median: other work on the
-    machine only adds time.
+    rows: as ops.py returns them. Uses each row's lowest sample, not the median, since
+    other work on the machine only adds time.
     """
     lowest: dict[int, float] = {}
     for row in rows:
@@ -50,10 +50,10 @@ def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, fl
 def find_crossing(
     slower: Mapping[int, float], faster: Mapping[int, float]
 ) -> float | None:
-    """Return the size from which on `faster` needs less time than `slower`, or None.
+    """Return the size from which `faster` needs less time than `slower`, or None.
 
-    Between two measured sizes the lines are straight on logarithmic axes. None: it is
-    not ahead at the largest size. The smallest common size: it is always ahead.
+    Interpolates linearly on logarithmic axes. Returns None if `faster` is behind at the
+    largest size, and the smallest common size if it is always ahead.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]
@@ -69,7 +69,7 @@ def find_crossing(
 
 RESULTS = ROOT / "notebooks/results"
 OWN = "CUDA C, a rung of the lab"
-NAMES = {  # (impl, rung) of a row: the text beside it
+NAMES = {  # a row's label, by its (impl, rung)
     ("python", "loops"): "Python, loops",
     ("weft", "sim"): "sim",
     ("numba", "its simulator"): "Numba's simulator",
@@ -96,9 +96,9 @@ def load_elsewhere(what: str = "bodies") -> list[ResultFile]:
 def plot_contenders(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
-    """A panel for each op of `rows`, a line for each contender, time on a log axis.
+    """Draw a panel for each op, with a line per contender and time on a log axis.
 
-    Rows of `others` that ran on a GPU, and did the same work, are hollow.
+    Rows of `others` that did the same work on a GPU have hollow marks.
     """
     works = _group_works(rows)
     mine = {
@@ -131,7 +131,7 @@ def plot_contenders(
 
 
 def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
-    """Write which machines, which clock, which statistic."""
+    """Write the machines, the clock and the statistic."""
     here = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
     told = kit.list_machines(others)
@@ -194,8 +194,8 @@ def _time(us: float) -> str:
 def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     """Draw two clocks' times for each Python body on a GPU.
 
-    One uses events around the kernel, the other is the host's, which does not wait for
-    it.
+    One time comes from events around the kernel. The other is the host's, which does
+    not wait for the kernel.
     """
     found = list(_list_clocks(rows))
     if not found:
@@ -233,7 +233,7 @@ def _list_clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
 
 
 def plot_launches(ax: Axes, rows: list[Row]) -> None:
-    """Draw the host's cost of a launch on a GPU, of `weft bench launch`."""
+    """Draw the host's cost of a launch on a GPU, as `weft bench launch` measures it."""
     burst = [r for r in rows if r["target"] == "cuda" and r["rung"].startswith("burst")]
     for place, row in enumerate(burst):
         band = [row["us_low"], row["us_high"]]
@@ -248,13 +248,13 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
     )
 
 
-MARKS = ("o-", "s-", "^-")  # of other machines
+MARKS = ("o-", "s-", "^-")  # marks of other machines
 
 
 def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
     """Time relu on one core and, if `device` is "cuda", on the GPU.
 
-    One core, since more of them would compete with other programs.
+    Uses a single core because several would compete with other programs.
     """
     threads = set_threads(1), torch.get_num_threads()
     torch.set_num_threads(1)
@@ -267,7 +267,7 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
 
 
 def plot_times(rows: Sequence[Row]) -> Figure:
-    """Draw time over size: of this machine, and hollow of other machines' GPUs."""
+    """Draw time over size for this machine and, hollow, for other machines' GPUs."""
     elsewhere = load_elsewhere("relu")
     lines = [(rows, "cpu", "o-", WRITTEN), (rows, "cuda", "o-", READ)]
     lines += [
@@ -290,7 +290,7 @@ def plot_times(rows: Sequence[Row]) -> Figure:
 
 
 def list_crossings(rows: Sequence[Row]) -> dict[str, float]:
-    """The size from which on each GPU is ahead of this machine's core, by its name."""
+    """Map each GPU's name to the size at which it overtakes this machine's core."""
     elsewhere = load_elsewhere("relu")
     host = lowest_times(rows, "cpu")
     crossings = {}

@@ -1,4 +1,4 @@
-"""Charts of `weft bench transpose` and `weft bench sectors`: of this GPU, and others.
+"""Charts of `weft bench transpose` and `weft bench sectors` for this GPU and others.
 
     with figure(9, 4) as ax:
         plot_transposes(ax, rows, load_elsewhere("transpose"))
@@ -35,7 +35,7 @@ NAMES = {  # (op, impl, rung) of a row: the text beside its bar
 def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     """Draw a bar for each copy and transpose: GB/s of the necessary bytes.
 
-    The line, and 100 %, is the fastest copy of the same card.
+    The line marks 100 %: the fastest copy on the same card.
     """
     series = kit.list_series(rows, others)
     if not series:
@@ -97,9 +97,9 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
 def plot_distances(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
-    """Draw TB/s of equally many sectors, in order and in scattered runs.
+    """Draw TB/s for equal numbers of sectors, in order and in scattered runs.
 
-    In order there is a line for each limit of a fetch; the runs have one for each
+    Reads in order have a line for each fetch limit. Scattered runs have a line for each
     footprint, at the usual limit.
     """
     series = kit.list_series(rows, others)
@@ -141,9 +141,9 @@ def _draw_lines(
 
 
 def measure_effects(rows: list[Row]) -> dict[str, float]:
-    """Return the factor in speed of each effect that a sector count leaves out.
+    """Return the factor in speed of each effect that a sector count does not include.
 
-    rows: of one card; a comparison that they do not contain is left out.
+    rows: rows of one card; comparisons for which rows are missing are omitted.
     """
     ordered = {(r["fetch"], r["stride"]): r["tbs"] for r in rows if r["stride"]}
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
@@ -214,10 +214,10 @@ def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
 
 
 def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
-    """Return a card's strided copies beside reads of as many sectors, as far apart.
+    """Pair a card's strided copies with reads of as many sectors at equal distances.
 
-    Each is (bytes apart, sectors, µs of the copy, µs of the reads, µs of them with a
-    fetch of 32 bytes), from stride 8 on, where each number has its own sector.
+    Each tuple is (distance in bytes, sectors, µs of the copy, µs of the reads, µs of
+    the reads with fetch limit 32). From stride 8, each number has its own sector.
     """
     us = {
         (row["stride"], fetch): row["us"] / row["sectors"]
@@ -259,7 +259,7 @@ def describe_copies(
 
 
 def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
-    """Write which cards were measured elsewhere, and when."""
+    """Write the names of the cards measured elsewhere and the dates."""
     return kit.describe_hollow(others, what)
 
 

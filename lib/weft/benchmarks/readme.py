@@ -1,9 +1,9 @@
 """Write blocks of README.md and docs/results.md: `python -m weft.benchmarks.readme`.
 
-Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
-of PAGES' functions writes it from the committed rows in notebooks/results/. A test
-compares both files with these blocks and finds measured numbers outside of them. The
-command also draws PICTURES beside the results.
+Each block is enclosed by two marks, <!-- NAME: made by ... --> and <!-- /NAME -->. A
+function in PAGES writes it from the committed rows in notebooks/results/. A test
+compares both files with these blocks and finds measured numbers outside them. The
+command also draws PICTURES and saves them next to the results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def summarize_results() -> str:
 
 
 def _describe_ratios() -> str:
-    """Explain the ratios, with those beside a PyTorch that was measured apart."""
+    """Explain the ratios, including those to a PyTorch that was measured separately."""
     rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
     ours = sentences.select(rows, impl="weft")
     factors = write_factors(row["vs_torch_stronger"] for row in ours)
@@ -141,7 +141,7 @@ def block_marks(name: str) -> tuple[str, str]:
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """Return the text with this block between its marks; ValueError without them."""
+    """Return the text with a block between its marks; ValueError if any is missing."""
     begin, end = block_marks(name)
     before, has_begin, rest = text.partition(begin)
     _, has_end, after = rest.partition(end)
@@ -158,7 +158,7 @@ def renew_blocks(text: str, page: Path) -> str:
 
 
 def write_pages() -> None:
-    """Bring the pages and the pictures up to date."""
+    """Update the pages and the pictures."""
     for page in PAGES:
         page.write_text(renew_blocks(page.read_text(), page))
     for name, draw in PICTURES.items():

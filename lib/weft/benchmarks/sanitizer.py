@@ -1,8 +1,8 @@
 """Run NVIDIA's compute-sanitizer over every rung: `weft check matmul --sanitizer`.
 
-every_rung.cu is a C program that multiplies small matrices of whole numbers by each
-rung and compares the results. Each of the sanitizer's tools watches a run of it, all at
-the same time.
+every_rung.cu is a C program that multiplies small integer matrices with each rung and
+compares the results. Each of the sanitizer's tools watches one run of this program, and
+all runs happen at the same time.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ..toolchain import tools as toolchain
 SANITIZER = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SOURCE = Path(__file__).with_name("every_rung.cu")
-LAST = 3000  # characters of its output that are shown
+LAST = 3000  # number of characters shown from the end of a tool's output
 
 
 def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
-    """Return a row for each tool. errors: the number found; rungs: the right ones.
+    """Run each tool over all rungs, or over `rung` alone, and return a row for each.
 
-    missing: the rungs without a right result. rung: only that one. errors is None if
-    the tool did not finish. Findings are printed. Raises ArgumentError for an unknown
-    tool or rung, and if compute-sanitizer, nvcc or a GPU is missing.
+    A row has `errors`, the number found (None if the tool did not finish), `rungs` with
+    correct results, and `missing` ones without. Findings are printed. Raises
+    ArgumentError for an unknown tool or rung, or a missing sanitizer, nvcc or GPU.
     """
     for tool in tools:
         if tool not in TOOLS:
@@ -55,7 +55,7 @@ def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
 
 
 def is_clean(row: Row) -> bool:
-    """Return whether the tool found nothing and every rung's result was right."""
+    """Return whether the tool found no errors and every rung's result was correct."""
     return row["errors"] == 0 and not row["missing"]
 
 
@@ -73,7 +73,7 @@ def _build_program(folder: Path) -> Path:
 
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
-    """Run one tool and return its row; its output appears on stderr meanwhile."""
+    """Run one tool and return its row; copy its output to stderr as it runs."""
     begin, lines, done = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
 
 
 def _count_errors(text: str, status: int) -> int | None:
-    """Return the errors, or hazards, in its summaries; None if it broke off."""
+    """Return the number of errors or hazards in the summaries; None if it broke off."""
     counts = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
     if not counts or (status and not any(map(int, counts))):
         return None

@@ -1,5 +1,5 @@
-/* sectors.cu -- as many sectors each time, at other places, for `weft bench
- * sectors`.
+/* sectors.cu -- reads of equally many sectors in different places, for `weft
+ * bench sectors`.
  *
  * A thread reads one float of each of EACH sectors; no sector is read twice, so
  * no cache can help. Both kernels make as many requests of as many sectors:
@@ -7,10 +7,10 @@
  *
  * Lesson:  notebooks/07a_memory.ipynb, "What sectors leave out".
  */
-enum { EACH = 8, FLOATS = 8 }; // sectors of a thread; floats of a sector
+enum { EACH = 8, FLOATS = 8 }; // sectors per thread; floats per sector
 
-/* A one-to-one map of the numbers of `bits` bits that leaves no order: each of
- * its steps could be undone. */
+/* Return a pseudorandom permutation of the numbers with `bits` bits: each step
+ * is invertible. */
 static __device__ unsigned scatter(unsigned k, int bits) {
     const unsigned mask = bits < 32 ? (1u << bits) - 1 : ~0u;
     const int half = (bits + 1) / 2;
@@ -20,7 +20,7 @@ static __device__ unsigned scatter(unsigned k, int bits) {
     return k ^ (k >> half);
 }
 
-/* sums (threads) = of every `stride`-th sector of x, in order. */
+/* sums (threads) = sums over every `stride`-th sector of x, in order. */
 __global__ void read_in_order(float *sums, const float *x, int stride) {
     float sum = 0.0f;
 #pragma unroll
@@ -31,8 +31,8 @@ __global__ void read_in_order(float *sums, const float *x, int stride) {
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-/* sums (threads) = of runs of 2^run_bits adjacent sectors, each at one of
- * 2^slot_bits places of x, all over x. */
+/* sums (threads) = sums over runs of 2^run_bits adjacent sectors, each at one
+ * of 2^slot_bits places, spread over x. */
 __global__ void read_scattered(float *sums, const float *x, int run_bits,
                                int slot_bits) {
     float sum = 0.0f;

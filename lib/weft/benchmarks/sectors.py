@@ -1,21 +1,21 @@
-"""Effects that a sector count leaves out: `python -m weft bench sectors --device cuda`.
+"""Effects that a sector count misses: `python -m weft bench sectors --device cuda`.
 
-Every row reads as many sectors of 32 bytes, none of them twice, with as many requests.
-By the rung of a row:
+Every row reads the same number of sectors of 32 bytes, each one once, with the same
+number of requests. A row's rung gives the order of the sectors:
 
     in order   every sector, every 2nd, 4th ...: `stride` bytes from one to the next
-    scattered  runs of `run` bytes of adjacent sectors, all over a `footprint`
+    scattered  runs of `run` bytes of adjacent sectors, spread over a `footprint`
 
-This separates three effects that a count of sectors leaves out:
+This separates three effects that a count of sectors does not include:
 
     the fetch  if L2 fetches two sectors for a missing one, sectors 64 bytes apart
-               in order come at half the speed of all. `fetch` is the context's limit
-               for that, in bytes, a hint that the driver may ignore; `usual`: it is
-               the old value. With a limit of 32 nothing extra should come
+               in order arrive at half the speed of all. `fetch` is the context's fetch
+               limit in bytes, a hint that the driver may ignore; `usual`: the default
+               limit. A limit of 32 should prevent extra fetches
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
-    the TLB    if the TLBs hold fewer pages than a footprint has, short runs are slower
-               there than in the smallest one
+    the TLB    if a footprint has more pages than the TLBs hold, short runs are slower
+               in it than in the smallest footprint
 
 tbs: terabytes of requested sectors per second. On a CPU threads are simulated: the sums
 are checked, but the times do not represent a GPU.
@@ -37,16 +37,16 @@ from ..timing.results import Row, stamp_row
 from ..timing.timers import bench as time_it
 
 SOURCE = Path(__file__).with_suffix(".cu")
-SECTOR = 32  # bytes
-EACH = 8  # sectors of a thread, as in the source
+SECTOR = 32  # bytes per sector
+EACH = 8  # sectors per thread, as in the source
 THREADS = 256
 WANTED = {"cuda": 1 << 23, "cpu": 1 << 11}  # sectors that a launch reads
 LEAST = {"cuda": 1 << 29, "cpu": 1 << 17}  # bytes of the smallest footprint
-MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # ... and of the largest, if memory has them
-ROOM = 0.9  # of the free memory
-RUNS = (1, 2, 4, 8, 32, 256, 2048)  # sectors
-FETCHES = (32, 64, 128)  # bytes: the tested limits
-SECONDS = 0.3  # for each row
+MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # bytes of the largest, if memory permits
+ROOM = 0.9  # usable share of the free memory
+RUNS = (1, 2, 4, 8, 32, 256, 2048)  # lengths of runs in sectors
+FETCHES = (32, 64, 128)  # tested fetch limits in bytes
+SECONDS = 0.3  # timing per row
 SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
 SHOWN += ["tbs"]
 
@@ -57,10 +57,10 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
-    """Check and time every way to read as many sectors.
+    """Check and time every way to read the sectors.
 
-    Raises RuntimeError for a wrong sum, ValueError if memory lacks the smallest
-    footprint.
+    Raises RuntimeError for a wrong sum and ValueError if the smallest footprint does
+    not fit into memory.
     """
     where = torch.device(device)
     x = torch.ones(_largest_footprint(where) // 4, device=where)
@@ -94,7 +94,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _largest_footprint(where: torch.device) -> int:
-    """Return bytes of the largest footprint: a power of two that fits into memory."""
+    """Return the bytes of the largest footprint, a power of two that fits in memory."""
     least, most = LEAST[where.type], MOST[where.type]
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))

@@ -1,7 +1,7 @@
-"""Write README's paragraphs about measurements, each from the committed rows.
+"""Write README's paragraphs about measurements from the committed rows.
 
-Each function returns Markdown; without arguments it reads notebooks/results/.
-weft.benchmarks.readme puts them between their marks in README.md.
+Each describe function returns Markdown; by default it reads notebooks/results/.
+weft.benchmarks.readme puts the paragraphs between their marks in README.md.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from .phrases import (
 from .race.race import HOST_STEPS
 
 RESULTS = ROOT / "notebooks" / "results"
-BATCH = 64  # images of a step in the milestones and in the stronger race
+BATCH = 64  # images per step in the milestones and in the stronger race
 
 
 # ---- selection of results --------------------------------------------------------
 
 
 def load_newest(what: str, target: str) -> Results:
-    """Return the newest committed results of `bench WHAT` of a processor or of a GPU.
+    """Return the newest committed results of `bench WHAT` for a processor or a GPU.
 
-    Files that contain rows of a GPU count as a GPU's. ValueError if there are none.
+    Files with any GPU rows count as a GPU's. Raises ValueError if there are none.
     """
     found = [read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")]
     there = [results for results in found if _target_of(results) == target]
@@ -59,13 +59,13 @@ def _target_of(results: Results) -> str:
 
 
 def fastest_row(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
-    """Return the fastest row of one side, among those with these values."""
+    """Return the fastest row of `impl` among the rows with the wanted values."""
     there = (row for row in select(rows, impl=impl, **wanted) if row["us"])
     return min(there, key=lambda row: row["us"])
 
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """Return the rows that have all of these values."""
+    """Return the rows that have all wanted values."""
     return [
         r for r in rows if all(r.get(key) == value for key, value in wanted.items())
     ]
@@ -102,7 +102,7 @@ def describe_opponent(results: Results | None = None) -> str:
 def describe_race(
     results: Results | None = None, stronger: Results | None = None
 ) -> str:
-    """Describe the race on a GPU: all steps in a table, milestones, the host's time."""
+    """Describe the race on a GPU: a table of steps, the milestones and host times."""
     results = results or load_newest("race", "cuda")
     stronger = stronger or load_newest("stronger_torch", "cuda")
     rows = results["rows"]
@@ -124,7 +124,7 @@ def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _race_factor(rows: Iterable[Row]) -> float:
-    """Return PyTorch's fastest time over ours."""
+    """Return PyTorch's fastest time divided by ours."""
     rows = list(rows)
     return fastest_row(rows, "torch")["us"] / fastest_row(rows, "weft")["us"]
 
@@ -149,7 +149,7 @@ def _race_table(rows: Sequence[Row]) -> str:
 
 
 def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
-    """Describe the factors beside a PyTorch that was measured apart."""
+    """Describe the factors over a PyTorch that was measured separately."""
     theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
@@ -170,7 +170,7 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
 
 
 def _describe_epochs(rows: Sequence[Row]) -> str:
-    """Describe an epoch, the time to 99 % and the seeds' accuracy, by precision."""
+    """Describe an epoch, the time to 99 % and each seed's accuracy, by precision."""
     kinds = _list_precisions(rows)
 
     def both(measure: str) -> tuple[list[Row], list[Row]]:
@@ -220,7 +220,7 @@ def _describe_host(rows: Sequence[Row]) -> str:
 
 
 def describe_cold_start(results: Results | None = None) -> str:
-    """Describe the time of a new process to the end of its first epoch."""
+    """Describe the time from a process's start to the end of its first epoch."""
     results = results or load_newest("race", "cuda")
     rows = select(results["rows"], measure="cold", impl="weft")
     count = rows[0]["samples"]
@@ -235,7 +235,7 @@ def describe_cold_start(results: Results | None = None) -> str:
 
 
 def describe_processor_race(results: Results | None = None) -> str:
-    """Describe the race without a GPU: a step and an epoch, and the picture of it."""
+    """Describe the race without a GPU: a step, an epoch and their picture."""
     results = results or load_newest("mnist", "cpu")
     rows, machine = results["rows"], results["machine"]
     ours, theirs = fastest_row(rows, "weft"), fastest_row(rows, "torch")
@@ -357,7 +357,7 @@ def _describe_launches(launches: Results | None) -> str:
 
 
 def describe_counters(results: Results | None = None) -> str:
-    """Describe our counts beside Nsight Compute's."""
+    """Describe how our counts compare with Nsight Compute's."""
     results = results or load_newest("counters", "cuda")
     rows = [row for row in results["rows"] if row["agrees"] is not None]
     lanes = [row for row in rows if row["metric"].startswith("active threads")]
@@ -388,7 +388,7 @@ def describe_counters(results: Results | None = None) -> str:
     )
 
 
-# Beginnings of verdicts, and README's words for them.
+# The beginning of each verdict, and the phrase for it in README.
 REASONS = {
     "the compiler merged": "because the compiler merged loads into wider ones",
     "one lane acts": "because a single lane acts for its warp",
@@ -397,7 +397,7 @@ REASONS = {
 
 
 def _describe_reasons(apart: Sequence[Row]) -> str:
-    """Describe why some counts differ, with the number for each reason."""
+    """Describe why some counts differ, and how many have each reason."""
     groups: dict[str, list[Row]] = {}
     for row in apart:
         known = (
@@ -430,7 +430,7 @@ def describe_watching(results: Results | None = None) -> str:
 
 
 def describe_simulator(results: Results | None = None) -> str:
-    """Describe the Python simulator beside Numba's."""
+    """Describe how the Python simulator compares with Numba's."""
     results = results or load_newest("sim", "cpu")
     rows = select(results["rows"], impl="weft", rung="matmul_tiled")
     off, on = (

@@ -1,6 +1,6 @@
 """The cost of the Python simulator: `python -m weft bench sim`.
 
-Four kernels, each with all checks on and with none, run beside Numba's own simulator.
+Four kernels, each with all checks and with none, are compared with Numba's simulator.
 Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. This does not
 measure kernels: it shows how many threads a lesson can afford.
 """
@@ -25,22 +25,22 @@ from ..timing import device_name
 from ..timing.race import Contender, race
 
 SAMPLES, PEER_SAMPLES = 15, 3
-N = 48  # of both products, with blocks of 16 x 16
+N = 48  # side of the matrices in both products, with blocks of 16 x 16
 THREADS = 256
-ROUNDS = 20  # barriers of each thread in `barriers`
+ROUNDS = 20  # barriers that each thread of `barriers` executes
 SHOWN = ["impl", "rung", "checks", "us", "us_low", "us_high", "threads_per_s"]
 SHOWN += ["us_per_access", "us_per_wait", "vs_numba"]
 
 
 def barriers(x, rounds):
-    """Threads that meet, and do nothing else."""
+    """Wait at a barrier `rounds` times and do nothing else."""
     for _ in range(rounds):
         cuda.syncthreads()
     x[cuda.grid(1)] = rounds
 
 
 def reduction(y, x):
-    """The sum of each block's 256 numbers, in a tree."""
+    """Sum each block's 256 numbers in a tree."""
     s = cuda.shared.array(256, np.float32)
     t = cuda.threadIdx.x
     s[t] = x[cuda.grid(1)]
@@ -59,7 +59,7 @@ Case = tuple[FunctionType, Any, Any, tuple[Any, ...], np.ndarray, np.ndarray, in
 
 
 def make_cases() -> dict[str, Case]:
-    """Return each kernel: grid, block, arguments, answer, bound, barriers."""
+    """Return the cases by kernel name, with arguments, expected results and bounds."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, N, N), np.float32)
     x = rng.standard_normal(8 * THREADS, np.float32)
@@ -75,7 +75,7 @@ def make_cases() -> dict[str, Case]:
         made[name] = kernel, square, (16, 16), (c, *flat), *right, waits
     y = np.full(8, np.nan, np.float32)
     sums = x.reshape(8, THREADS).sum(1, dtype=np.float64)
-    depth = THREADS.bit_length() - 1  # sums that contribute to each number
+    depth = THREADS.bit_length() - 1  # additions that contribute to each number
     bound = sum_bound(depth, abs(x).reshape(8, THREADS).sum(1, dtype=np.float64))
     made["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
     z = np.full(2 * THREADS, np.nan, np.float32)
@@ -85,7 +85,7 @@ def make_cases() -> dict[str, Case]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Time all contenders; RuntimeError if one of them has a wrong result."""
+    """Time all contenders; raises RuntimeError if any result is wrong."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, "-c", "from weft.benchmarks import sim; sim.run_child()"],
@@ -97,7 +97,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def note(rows: list[dict[str, Any]]) -> str:
-    """Return the text below the table: ratios to Numba's simulator, and costs."""
+    """Return the text below the table: ratios to Numba's simulator and the costs."""
     by = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
     off, on = by["matmul_tiled", "off"], by["matmul_tiled", "on"]
     access = max(by[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled"))
@@ -116,7 +116,7 @@ def _write_figure(value: float | None) -> str:
 
 
 def run_child() -> None:
-    """Run in the process with Numba's simulator: print rows as JSON, its last line."""
+    """Time all cases in the child process; print the rows as JSON on the last line."""
     found: list[dict[str, Any]] = []
     for name, case in make_cases().items():
         found += _measure(name, case)
@@ -146,7 +146,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
         )
         for key, call in calls.items()
     }
-    # The first round also compiles.
+    # The first round is discarded because it also compiles.
     timed = race(contenders, "cpu", rounds=SAMPLES, discard=1)
     counters = sim(kernel)[grid, block](*args).counters
     accesses = sum(p.accesses for p in counters.places if p.kind != "step")
@@ -170,7 +170,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
 
 
 def _run_numba(kernel: FunctionType) -> Any:
-    """Return the same body on Numba's simulator; None if Numba is missing."""
+    """Return the same body for Numba's simulator, or None if Numba is missing."""
     try:
         from numba import cuda as peer
     except ImportError as error:

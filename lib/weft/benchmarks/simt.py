@@ -17,16 +17,16 @@ from ..timing import device_name, time_call
 from ..toolchain import build
 
 SOURCE = Path(__file__).with_suffix(".cu")
-THREADS = 1 << 22  # of add and warp_sum: 32 MB are read, 16 written
-N = 512  # of matmul_tiled
+THREADS = 1 << 22  # threads of add and warp_sum; add reads 32 MB and writes 16 MB
+N = 512  # side of the matrices in matmul_tiled
 
 
 def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
-    """Time a kernel without barriers, one with barriers, one with shuffles.
+    """Time a kernel without barriers, one with barriers and one with shuffles.
 
-    fibers: "asm" or "ucontext". Each row has the keys of every row of results
-    and `ns_per_thread`; matmul_tiled's also `gflops`. Raises BuildError without
-    a compiler, RuntimeError if a kernel is wrong.
+    fibers: "asm" or "ucontext". Each row has the usual keys and `ns_per_thread`;
+    matmul_tiled's row also has `gflops`. Raises BuildError without a compiler and
+    RuntimeError if a kernel's result is wrong.
     """
     lib = open_library(fibers)
     return [
@@ -36,7 +36,7 @@ def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
 
 
 def open_library(fibers: str) -> ctypes.CDLL:
-    """Open simt.cu, built with the given fibers."""
+    """Build simt.cu with the given fibers and open the library."""
     flavour = build.Flavour("cpu", fibers=fibers)
     return ctypes.CDLL(str(build.library_of("bench_simt", [SOURCE], flavour)))
 
@@ -92,13 +92,13 @@ def _make_random(*shape: int) -> np.ndarray:
 
 
 def _make_launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
-    """Return a call of the C function with these arguments, after a first call."""
+    """Call the C function once, and return a function that repeats this call."""
     converted = [
         ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int(a)
         for a in args
     ]
 
-    def launch(keep=args) -> None:  # the arrays must outlive the calls
+    def launch(keep=args) -> None:  # `keep` keeps the arrays alive
         if status := function(*converted):
             raise RuntimeError(f"{function.__name__}: CUDA error {status}")
 

@@ -1,10 +1,10 @@
 """Time copies on one and on several streams: `python -m weft bench streams`.
 
 The benchmark runs notebooks/programs/streams.cu, lesson 06's program, several times.
-Parts of an array are copied to the device, changed and copied back, from pageable and
-from pinned memory, on one stream and on several. With --device cuda nvcc compiles it.
-On a CPU a copy is a memcpy and a stream a list: the answers are checked, but the times
-do not represent a GPU.
+Parts of an array are copied to the device, changed and copied back. The array is in
+pageable or in pinned memory, and the copies use one stream or several. With --device
+cuda, nvcc compiles the program. On a CPU a copy is a memcpy and a stream is a list: the
+results are checked, but the times do not represent a GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..timing.timers import summarize
 from ..toolchain.build import find_tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"
-RUNS = 15  # runs of the program, each with one sample
+RUNS = 15  # runs of the program, each of which yields one sample
 LINE = re.compile(
     r"(\w+) +1 stream +([\d.]+) ms, (\d+) streams +([\d.]+) ms, wrong (\d+)"
 )
@@ -36,7 +36,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
-    """Run the program and time each way to copy.
+    """Run the program and return a row for each way to copy.
 
     Raises RuntimeError if the program prints a wrong result.
     """
@@ -60,7 +60,7 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
 
 
 def read(printed: str) -> dict[str, float]:
-    """Parse the program's output: microseconds by kind of memory and stream count."""
+    """Return the printed times in microseconds, by kind of memory and stream count."""
     found = {}
     for kind, one, count, many, wrong in LINE.findall(printed):
         if int(wrong):

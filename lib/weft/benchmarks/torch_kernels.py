@@ -1,8 +1,8 @@
 """The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
 
-The step is one eager step of the MNIST model's twin, in fp32 and in tf32, kernel by
-kernel, with the times that torch.profiler has from CUPTI. Lesson 07c shows them if
-there is no GPU:
+The step is an eager step of the MNIST model's twin, in fp32 and in tf32. torch.profiler
+gets the time of each kernel from CUPTI. Lesson 07c shows the committed rows if there is
+no GPU:
 
     python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
 """
@@ -26,7 +26,7 @@ SHOWN = ["precision", "us", "share", "calls", "short", "library", "tile", "layou
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a row for each kernel, on the GPU if there is one; longest first."""
+    """Return a row for each kernel, longest first; use the GPU if there is one."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     kinds = PRECISIONS if device == "cuda" else PRECISIONS[:1]
     return [row for kind in kinds for row in rows(device, kind)]

@@ -13,7 +13,7 @@ __global__ void copy(float *y, const float *x, int n) {
     if (i < n) y[i] = x[i];
 }
 
-/* The same. A thread has four numbers under way. */
+/* The same. Each thread has four loads in flight. */
 __global__ void copy_four(float *y, const float *x, int n) {
     int first = blockIdx.x * 4 * blockDim.x + threadIdx.x;
     float v[4];
@@ -35,14 +35,14 @@ __global__ void copy_strided(float *y, const float *x, int n, int stride) {
     if (i < n) y[i] = x[(size_t)i * stride];
 }
 
-/* y (cols,rows) = x (rows,cols) transposed. A thread for each number. */
+/* y (cols,rows) = x (rows,cols) transposed, with one thread per number. */
 __global__ void transpose_naive(float *y, const float *x, int rows, int cols) {
     int tx = threadIdx.x, ty = threadIdx.y;
     int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) y[col * rows + row] = x[row * cols + col];
 }
 
-/* The same. A block turns a tile in shared memory. */
+/* The same. A block transposes a tile in shared memory. */
 __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][32];
     int tx = threadIdx.x, ty = threadIdx.y;
@@ -53,7 +53,7 @@ __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
-/* The same. An unused column moves each row of the tile one bank on. */
+/* The same. An unused column shifts each row of the tile by one bank. */
 __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][33];
     int tx = threadIdx.x, ty = threadIdx.y;
@@ -64,7 +64,7 @@ __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
-/* The same. Each row of the tile has an order of its own: nothing is wasted. */
+/* The same. Each row of the tile is permuted, so no shared memory is wasted. */
 __global__ void transpose_swizzled(float *y, const float *x, int rows,
                                    int cols) {
     __shared__ float tile[32][32];
@@ -76,7 +76,7 @@ __global__ void transpose_swizzled(float *y, const float *x, int rows,
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty ^ tx];
 }
 
-/* The padded one with blocks of 32 x 8: a thread has four numbers under way. */
+/* The padded kernel in blocks of 32 x 8: a thread has four loads in flight. */
 __global__ void transpose_four(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][33];
     int tx = threadIdx.x, ty = threadIdx.y;

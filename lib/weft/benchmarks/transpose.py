@@ -1,12 +1,12 @@
 """Compare transposes with a copy: `python -m weft bench transpose`.
 
-The kernels of transpose.cu, which lesson 07a derives, are copies, copies of every
-stride-th number, and transposes of a matrix, one step after another. Each is checked,
-then timed. gbs counts the necessary bytes, each number read once and written once, over
-the time. vs_copy is the time of the first copy, a number a thread, over the kernel's.
-On a GPU the time is that of the kernel alone, from a CUDA graph of several launches,
-and the matrix is larger than any cache. On a CPU threads are simulated: the answers are
-checked, but the times do not represent a GPU.
+Lesson 07a derives the kernels of transpose.cu step by step: copies, copies of every
+stride-th number, and transposes of a matrix. Each is checked, then timed. gbs is the
+rate in GB/s if each number is read once and written once. vs_copy is the time of the
+first copy, with one number per thread, divided by the kernel's. On a GPU the time is
+that of the kernel alone, from a CUDA graph of several launches, and the matrix is
+larger than any cache. On a CPU, threads are simulated: the results are checked, but
+the times do not represent a GPU.
 
 --device cuda; --sizes 8192: the side of the matrix.
 """
@@ -29,11 +29,11 @@ from ..timing.timers import time_graph
 SOURCE = Path(__file__).with_suffix(".cu")
 TRANSPOSES = ("naive", "tiled", "padded", "swizzled", "four")
 STRIDES = (1, 2, 4, 8, 16, 32)
-SIDE = 32  # of a tile, as in the source
+SIDE = 32  # side of a tile, as in the source
 SIZES = {"cuda": 8192, "cpu": 256}
 SHOWN = ["op", "impl", "rung", "rows", "cols", "us", "us_low", "us_high", "gbs"]
 SHOWN += ["vs_copy"]
-LAUNCHES = 10  # in one graph
+LAUNCHES = 10  # launches in one graph
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Check and time the copy, the strided copies and the transposes.
 
-    sizes: sides of square matrices; none: one that fits the device. Raises
+    sizes: sides of square matrices; if empty, the device's default side. Raises
     ValueError for a side below 1 and RuntimeError for a wrong result.
     """
     where = torch.device(device)
@@ -92,9 +92,9 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
 
 
 def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
-    """Yield the copy first, then the others; y, x (size,size).
+    """Yield the plain copy, then the other contenders; y and x are (size,size).
 
-    Each leaves its numbers at the beginning of y.
+    Each contender writes its result to the beginning of y.
     """
 
     def make(op: str, impl: str, rung: str, call: Any, want: torch.Tensor) -> Contender:
@@ -135,8 +135,8 @@ def _count_blocks(numbers: torch.Tensor) -> int:
 
 
 def time_on(one: Contender, where: torch.device, samples: int) -> Timing:
-    """Return the time of one call; on a GPU without the cost of a launch."""
+    """Return the time of one call; on a GPU, this excludes the cost of a launch."""
     if where.type == "cpu":
         return time_call(one.call, where, samples=min(samples, 5), warmup=1)
-    one.call()  # compiled before it is recorded
+    one.call()  # compiles the kernel before the graph records it
     return time_graph(one.call, where, samples, LAUNCHES)

@@ -1,5 +1,5 @@
-/* chain.cuh -- the kernels of graphs.cu: short ones, plain and with
- * programmatic dependent launch, one that fetches weights, one that takes long.
+/* chain.cuh -- the kernels of graphs.cu: short ones without and with
+ * programmatic dependent launch, one that fetches weights, and a long one.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
 #ifndef WEFT_BENCH_CHAIN_CUH
@@ -8,8 +8,8 @@
 
 enum { WEIGHTS = 8192 };
 
-/* Programmatic dependent launch: wait until the kernel before has ended and
- * what it wrote is there; let the next one begin. Nothing before sm_90. */
+/* Programmatic dependent launch: wait until the previous kernel has ended and
+ * its writes are visible; let the next kernel begin. No effect before sm_90. */
 static __device__ void wait_for_last(void) {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
@@ -21,7 +21,7 @@ static __device__ void let_next_begin(void) {
 #endif
 }
 
-/* x += 1: next to no work. */
+/* x += 1: almost no work. */
 static __global__ void step(float *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] += 1;
@@ -43,8 +43,8 @@ static __global__ void step_late(float *x, int n) {
     let_next_begin();
 }
 
-/* x += weights, which no kernel of the chain writes: they may be fetched before
- * the kernel before has ended. first: do that. */
+/* x += weights, which no kernel of the chain writes. first: fetch the weights
+ * before the previous kernel has ended. */
 static __global__ void add_weights(float *x, const float *weights, int n,
                                    int first) {
     __shared__ float weights_s[WEIGHTS];

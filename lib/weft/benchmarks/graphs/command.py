@@ -3,7 +3,7 @@
 Lesson 14 explains the measurements, by the op of a row:
 
     chain     one of `count` short kernels, launched in several ways
-    host      the host's cost of one of them
+    host      the host's cost of launching one of these kernels
     fetch     a kernel that fetches its weights before or after it waits
     crowd     dependent launch where blocks of the next kernel crowd this one's
     many      dependent launch of kernels with very many short blocks
@@ -11,15 +11,15 @@ Lesson 14 explains the measurements, by the op of a row:
     overlap   copies beside kernels, on 1 to 4 streams
     fusion    three kernels and one; gbs: of `bytes`, those that each way needs
     remat     pixels stored as floats, or normalised by each reader
-    timeline  what ran when; spans: [row, name, kind, start, us], see timeline.py
+    timeline  activity over time; spans: [row, name, kind, start, us], see timeline.py
     steps     a call of `count` training steps on an idle GPU, see step_rows()
 
-There are timelines of copies beside kernels on 1, 2 and 4 streams, and of a chain of
-short kernels, one by one and in a graph. Others show training steps of the MNIST model,
-PyTorch's and ours. Of RUN training steps that are queued at once, a timeline has the
+Timelines show copies that overlap kernels on 1, 2 and 4 streams, and a chain of short
+kernels, one by one and in a graph. Others show training steps of the MNIST model,
+PyTorch's and ours. If RUN training steps are queued together, a timeline contains the
 last STEPS, since a run's first step waits for its start. us is measured separately,
-without the profiler, which slows the host down; for a training step it is that of RUN
-steps. step_rows() measures the cost of a run's start.
+without the profiler, which slows the host down. For a training step, us is the time of
+RUN steps. step_rows() measures the cost of a run's start.
 
 graphs.cu is a separate program, since a chain's launches come from C; fusion.cu has the
 kernels of fusion and remat. On a CPU everything but timelines and steps runs and is
@@ -57,7 +57,7 @@ from ...timing.results import Row
 from ...toolchain import build, native
 from ..transpose import time_on
 
-RUN, STEPS = 8, 2  # training steps that are queued at once, and those kept
+RUN, STEPS = 8, 2  # number of training steps queued together, and of those kept
 BATCH, LR = 64, 0.1
 CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
 PARTS, PART = 8, 2 << 20  # of the copied array; floats in each
@@ -80,9 +80,9 @@ THEIRS = ("eager", "graph", "compile+graph")
 
 
 def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
-    """Return a row for each timeline; none if there is no GPU.
+    """Return a row for each timeline, or an empty list if there is no GPU.
 
-    A failure is reported, and its row left out.
+    A timeline that fails is reported and omitted.
     """
     if where.type != "cuda":
         return []
@@ -124,7 +124,7 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
 
 
 def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
-    """Return the timeline of that name: run now on a GPU, else the committed one."""
+    """Record the named timeline on a GPU; without one, return the committed one."""
     where = torch.device(where)
     if where.type != "cuda":
         return committed(name)
@@ -195,8 +195,8 @@ def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
 
 
 def graph_of(run: Callable[[], object]) -> Callable[[], None]:
-    """Capture the work that `run` queues in a graph, and return its launch."""
-    run()  # compiled before it is recorded
+    """Capture the work that `run` queues in a graph; return a call that launches it."""
+    run()  # compiles the kernels before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -205,7 +205,7 @@ def graph_of(run: Callable[[], object]) -> Callable[[], None]:
 
 
 def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[], None]:
-    """Copy x to the GPU, change it, copy it back: PARTS parts on `count` streams."""
+    """Make a call that copies PARTS parts to the GPU and back on `count` streams."""
     x = torch.rand(PARTS, part).pin_memory()
     y = torch.empty_like(x).pin_memory()
     d_x, d_y = torch.empty(2, PARTS, part, device=where)
@@ -333,7 +333,7 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
         timer = "CUDA events" if op not in ("host", "overlap") else "host's clock"
         timing = summarize(map(float, times), timer)
         more = {"count": int(count)}
-        if op == "overlap":  # there and back
+        if op == "overlap":  # both directions
             more = {"bytes": 2 * int(count)}
             more["gbs"] = more["bytes"] / timing.median / 1e3
         found.append(_make_row(where, op, rung, timing, **more))
@@ -419,7 +419,7 @@ def _of_kernels(where: torch.device, samples: int) -> list[Row]:
 def _make_contenders(
     kernels: Any, where: torch.device, size: int
 ) -> Iterator[Contender]:
-    """Yield the copy first, then the others."""
+    """Yield the plain copy, then the other contenders."""
     quarter = size // 4
     grid, four = -(-quarter // 256), CHANNELS // 4
     generator = torch.Generator().manual_seed(0)
@@ -481,7 +481,7 @@ def _record_steps(where: torch.device, samples: int) -> list[Row]:
     return step_rows(where, samples)
 
 
-# The function that measures each op; one may measure several.
+# The function that measures each op; some functions measure several ops.
 OPS = {
     **{"chain": _time_chain, "host": _time_chain},
     **{

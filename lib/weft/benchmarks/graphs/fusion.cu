@@ -1,6 +1,6 @@
-/* fusion.cu -- the same work in several kernels and in one, and numbers
- * that are stored or worked out again. Four neighbours a thread throughout: a
- * float4, or a uchar4, is one request.
+/* fusion.cu -- the same work in several kernels and in one, and numbers that
+ * are stored or recomputed. Each thread handles four adjacent numbers, so that
+ * a float4 or a uchar4 is one request.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb, "Fusion" and
  * "Rematerialisation".
@@ -40,7 +40,7 @@ __global__ void scale(float4 *y, const float4 *x, float by, unsigned count) {
     y[i] = make_float4(by * v.x, by * v.y, by * v.z, by * v.w);
 }
 
-/* All three: what lies between them stays in registers. */
+/* All three operations: intermediate results stay in registers. */
 __global__ void bias_relu_scale(float4 *y, const float4 *x, const float4 *bias,
                                 float by, unsigned count, unsigned n) {
     const unsigned i = index_of();
@@ -50,7 +50,7 @@ __global__ void bias_relu_scale(float4 *y, const float4 *x, const float4 *bias,
                        by * fmaxf(v.z + b.z, 0), by * fmaxf(v.w + b.w, 0));
 }
 
-/* Four pixels, 0 to 255, as the network wants them. */
+/* Return four pixels (0 to 255), normalised for the network. */
 static __device__ float4 normal(uchar4 p, float by, float less) {
     return make_float4(by * p.x - less, by * p.y - less, by * p.z - less,
                        by * p.w - less);
@@ -60,20 +60,20 @@ static __device__ float largest(float4 v) {
     return fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w));
 }
 
-/* x = the pixels, normalised: to be stored, for those who read them later. */
+/* x = the normalised pixels, stored for the kernels that read them later. */
 __global__ void normalise(float4 *x, const uchar4 *pixels, float by, float less,
                           unsigned count) {
     const unsigned i = index_of();
     if (i < count) x[i] = normal(pixels[i], by, less);
 }
 
-/* One who reads them: the largest of each four. */
+/* A reader of the stored pixels: y = the largest of each four. */
 __global__ void pool_stored(float *y, const float4 *x, unsigned count) {
     const unsigned i = index_of();
     if (i < count) y[i] = largest(x[i]);
 }
 
-/* The same from the pixels: normalised on the way in, whoever asks. */
+/* The same from raw pixels, which each reader normalises as it loads them. */
 __global__ void pool_again(float *y, const uchar4 *pixels, float by, float less,
                            unsigned count) {
     const unsigned i = index_of();

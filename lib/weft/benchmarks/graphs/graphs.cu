@@ -1,5 +1,5 @@
-/* graphs.cu -- what lies between kernels: the same chain of kernels by
- * several roads, forks and joins. overlap.cu adds copies beside kernels.
+/* graphs.cu -- the time between kernels: the same chain of kernels launched in
+ * several ways, forks and joins. overlap.cu adds copies that overlap kernels.
  *
  *     bench_graphs SAMPLES FLOATS TURNS PART [WHAT]
  *
@@ -19,19 +19,19 @@ enum { THREADS = 256 };
 
 enum kind { PLAIN, EARLY, LATE, FETCH, WORK };
 
-/* So many launches, one after another, on x (n). */
+/* `count` successive launches on x (n). */
 struct chain {
     enum kind kind;
-    int count, pdl;        /* pdl: by programmatic dependent launch */
-    float *x, *weights;    /* weights: of FETCH */
-    int n, threads, turns; /* of the array, of a block, of WORK's loop */
-    int first;             /* of FETCH, see add_weights() */
-    size_t shared;         /* bytes a block of WORK claims and does not use */
-    int uneven;            /* every other launch takes half of x only */
-    int host;              /* time the host, too */
+    int count, pdl;        /* pdl: use programmatic dependent launch */
+    float *x, *weights;    /* weights: read by FETCH */
+    int n, threads, turns; /* elements, threads per block, WORK's loop count */
+    int first;             /* for FETCH, see add_weights() */
+    size_t shared;         /* bytes that a block of WORK claims but does not use */
+    int uneven;            /* every other launch uses only half of x */
+    int host;              /* also time the host */
 };
 
-/* Queue one of its launches. */
+/* Queue one launch of the chain. */
 static void launch(const struct chain *c, cudaStream_t stream) {
     cudaLaunchAttribute pdl;
     pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -60,7 +60,7 @@ static void launch(const struct chain *c, cudaStream_t stream) {
     }
 }
 
-/* Queue all of them. */
+/* Queue all launches of the chain. */
 static void queue(const struct chain *c, cudaStream_t stream) {
     struct chain half = *c;
     half.n /= 2;
@@ -68,7 +68,7 @@ static void queue(const struct chain *c, cudaStream_t stream) {
         launch(c->uneven && i % 2 ? &half : c, stream);
 }
 
-/* The chain as a graph that can be launched: one call for all of it. */
+/* Return the chain as an executable graph, which one call launches. */
 static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
     cudaGraph_t graph;
     cudaGraphExec_t made;
@@ -84,9 +84,9 @@ static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
 
 int samples;
 
-/* Microseconds on the device, between two events around one launch of the
- * graph, or where there is none around a queued chain. A line of samples,
- * divided by `count`. */
+/* Print a line of samples: microseconds on the device, divided by `count`. Two
+ * events enclose one launch of the graph or, without a graph, the queued
+ * chain. */
 static void time_device(const char *what, const char *how,
                         const struct chain *c, cudaGraphExec_t graph) {
     cudaStream_t stream;
@@ -114,7 +114,7 @@ static void time_device(const char *what, const char *how,
     CHECK(cudaStreamDestroy(stream));
 }
 
-/* Microseconds until the host can go on, by the host's clock. */
+/* Print the microseconds on the host's clock until the host can continue. */
 static void time_host(const char *how, const struct chain *c,
                       cudaGraphExec_t graph) {
     cudaStream_t stream;
@@ -145,8 +145,8 @@ static void expect(const struct chain *c, const char *how, float want) {
     exit(1);
 }
 
-/* Both of it, of a chain in a graph; and whether it computes what it should:
- * each launch adds 1 to x[0], but for WORK, which takes it to 2. */
+/* Time a chain in a graph on the device and on the host, and check its result:
+ * each launch adds 1 to x[0], except that WORK sets it to 2. */
 static void time_graph(const char *what, const char *how, struct chain c) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -164,9 +164,9 @@ static void time_graph(const char *what, const char *how, struct chain c) {
 
 /* ---- a fork and a join --------------------------------------------------- */
 
-/* One launch, two that do not need each other, one that needs both; those two
- * one after another, or side by side. Half the array is the one's, half the
- * other's. Captured into a graph. */
+/* Time a graph of one launch, then two independent ones, then one that needs
+ * both. The independent launches run one after another or side by side, each
+ * on half of the array. */
 static void time_fork(const char *how, const struct chain *all, int side) {
     cudaStream_t main, other;
     cudaEvent_t forked, joined;
@@ -183,7 +183,7 @@ static void time_fork(const char *how, const struct chain *all, int side) {
     CHECK(cudaStreamBeginCapture(main, cudaStreamCaptureModeThreadLocal));
     launch(all, main);
     CHECK(cudaEventRecord(forked, main));
-    CHECK(cudaStreamWaitEvent(other, forked, 0)); // now it is captured as well
+    CHECK(cudaStreamWaitEvent(other, forked, 0)); // adds `other` to the capture
     launch(&left, main);
     launch(&right, side ? other : main);
     CHECK(cudaEventRecord(joined, other));
@@ -230,10 +230,10 @@ static void time_fetches(struct chain c) {
     time_graph("fetch", "fetch, then wait", c);
 }
 
-/* A block of WORK for each multiprocessor, then for every other one; and room
- * there for two blocks, or for one. */
+/* Time WORK with one block per multiprocessor, alternating with half as many,
+ * where a multiprocessor has room for two blocks or for only one. */
 static void time_crowds(struct chain c, int processors) {
-    const int claim = 120 << 10; // of 227 KB
+    const int claim = 120 << 10; // bytes, of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(
         work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));
@@ -244,7 +244,7 @@ static void time_crowds(struct chain c, int processors) {
     time_graph("crowd", "early, room for one block", c);
 }
 
-/* Short kernels of more blocks than the GPU holds at a time: each block waits.
+/* Time short kernels with more blocks than fit on the GPU: each block waits.
  */
 static void time_many(struct chain c, size_t most) {
     c.n = most;

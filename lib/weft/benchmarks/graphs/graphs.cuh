@@ -1,4 +1,4 @@
-/* graphs.cuh -- what graphs.cu and overlap.cu share. */
+/* graphs.cuh -- declarations that graphs.cu and overlap.cu share. */
 #ifndef WEFT_BENCH_GRAPHS_CUH
 #define WEFT_BENCH_GRAPHS_CUH
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cuda_runtime.h>
 
-/* End the program with the place and the reason if a CUDA call failed. */
+/* If a CUDA call failed, print its place and the reason, and exit. */
 #define CHECK(call)                                                       \
     do {                                                                  \
         cudaError_t error_ = (call);                                      \
@@ -17,22 +17,22 @@
         }                                                                 \
     } while (0)
 
-extern int samples; /* of each measurement, after a few that are not noted */
+extern int samples; /* per measurement, after a few warm-up runs */
 
-/* The host's clock. */
+/* Return the host's clock in microseconds. */
 static inline double now_us(void) {
     using namespace std::chrono;
     return duration<double, std::micro>(steady_clock::now().time_since_epoch())
         .count();
 }
 
-/* v -> v / 2 + 1, so many times: work for as long as one likes. */
+/* Return v after `turns` steps v -> v / 2 + 1: work of any length. */
 static inline __host__ __device__ float halved(float v, int turns) {
     for (int turn = 0; turn < turns; turn++) v = 0.5f * v + 1;
     return v;
 }
 
-/* overlap.cu. */
+/* Defined in overlap.cu. */
 void time_overlaps(int part, int turns);
 
 #endif

@@ -1,5 +1,5 @@
-/* overlap.cu -- copies beside kernels: an array in parts, each of which
- * travels to the device, is worked on and travels back, on one or more streams.
+/* overlap.cu -- copies that overlap kernels: each part of an array is copied to
+ * the device, changed and copied back, on one or more streams.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb, "Copies beside kernels". */
 #include "graphs.cuh"
@@ -14,8 +14,8 @@ static __global__ void halve(float *y, const float *x, int n, int turns) {
 
 /* ---- copies beside kernels ----------------------------------------------- */
 
-/* The host's x to the device, halved() there into y, and y back to the host, in
- * PARTS parts that go round the streams. Queued: returns before it is done. */
+/* Copy the host's x to the device, compute y = halved(x), and copy y back, in
+ * PARTS parts that alternate between the streams. Returns before completion. */
 static void queue_parts(float *y, const float *x, float *d_y, float *d_x,
                         int part, int turns, const cudaStream_t *streams,
                         int stream_count) {
@@ -33,7 +33,7 @@ static void queue_parts(float *y, const float *x, float *d_y, float *d_x,
     }
 }
 
-/* By the host's clock, from pinned or pageable memory. */
+/* Time the parts on the host's clock, from pinned or pageable memory. */
 static void time_parts(const char *memory, int part, int turns,
                        int stream_count) {
     const size_t count = (size_t)PARTS * part, bytes = count * sizeof(float);

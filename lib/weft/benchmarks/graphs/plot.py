@@ -1,4 +1,4 @@
-"""Charts of `weft bench graphs`: this machine's GPU, and others.
+"""Charts of `weft bench graphs` for this machine's GPU and others.
 
     with figure(9, 4) as ax:
         plot_chains(ax, rows, load_elsewhere("graphs"))
@@ -32,9 +32,9 @@ ROADS = (  # of a chain: from slow to fast
 def find_value(
     op: str, rung: str, rows: list[Row], others: list[ResultFile], **more
 ) -> float:
-    """Return us of a row: this machine's if it exists, else the first of `others`.
+    """Return a row's us: this machine's if it exists, else the first in `others`.
 
-    more: other keys that it must have. NaN if there is no such row.
+    more: further keys and values that the row must have. Returns NaN without a match.
     """
     wanted = {"op": op, "rung": rung} | more
     for row in [*rows, *(row for found in others for row in found["rows"])]:
@@ -48,7 +48,7 @@ def plot_chains(
 ) -> None:
     """Draw µs per kernel of a chain, on a log axis, for each way to launch it.
 
-    floor: the time of its bytes alone.
+    floor: time in µs for moving a kernel's bytes alone.
     """
     series = _group_rows(rows, others, "chain", count)
     if not series:
@@ -83,7 +83,7 @@ def plot_bars(
 ) -> None:
     """Draw a bar for each way of an op, from 0, in µs, with GB/s if known.
 
-    only: those ways, in this order.
+    only: rungs to draw, in this order; () draws all.
     """
     series = _group_rows(rows, others, op, count)
     rungs = [row["rung"] for found, _ in series for row in found]
@@ -104,14 +104,14 @@ def plot_bars(
 
 
 def make_caption(others: Sequence[ResultFile]) -> str:
-    """Write which cards were measured elsewhere, and when."""
+    """Write the names of the cards measured elsewhere and the dates."""
     return kit.describe_hollow(others, "graphs")
 
 
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return (rows of the op, whether they are this machine's), its own first."""
+    """Return (rows of the op, whether this machine's) pairs, this machine's first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))

@@ -1,7 +1,7 @@
 """The contenders of `weft bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba.
 
-Each of them computes c (m,n) float32 = a (m,k) @ b (k,n) of the same random numbers.
-Its c is compared with a product in float64 before it is timed.
+Each contender computes c (m,n) float32 = a (m,k) @ b (k,n) from the same random
+numbers. Its c is compared with a product in float64 before it is timed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-# The others' precision in a race of this one: 3xtf32 replaces fp32.
-OPPONENTS = {"3xtf32": "fp32"}  # else the same
-# The largest error of an element of c, in units of the allowed root mean square for its
-# row's and column's lengths. Errors are sums of k small ones, nearly normal: beyond 8
-# deviations there would be one in 10^15. Right kernels of all precisions, up to 8192^3,
-# reached 2.6 on an H200.
+# The opponents' precision, where it differs from the race's: 3xtf32 replaces fp32.
+OPPONENTS = {"3xtf32": "fp32"}
+# The largest error of an element of c, in units of the root mean square allowed for its
+# row's and column's lengths. Errors are sums of k small ones and nearly normal, so only
+# one in 10^15 exceeds 8 standard deviations. Correct kernels of all precisions reached
+# at most 2.6 on an H200, at sizes up to 8192^3.
 FARTHEST = 8
-# How many seconds OpenBLAS's threads spin while they wait for more work. On two cores,
-# a product by PyTorch took 45 ms when it began 60 ms after one by NumPy, and 17 ms when
-# it began 100 ms after.
+# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores, a
+# product by PyTorch took 45 ms if it began 60 ms after one by NumPy, but 17 ms if it
+# began 100 ms after.
 OPENBLAS_SPINS = 0.1
-TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b; else float32
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Size:
 
     @property
     def stack(self) -> tuple[int, ...]:
-        """The dimensions before those of a matrix: none without a batch."""
+        """The batch dimension as a tuple, which is empty without a batch."""
         return (self.batch,) if self.batch > 1 else ()
 
 
@@ -92,8 +92,8 @@ class Size:
 class Operands:
     """a, b and c in one or several copies, and the expected c.
 
-    precision: of the race. flush: empties the cache if the operands must be cold and
-    are so small that too many copies would be needed.
+    precision: the race's precision. flush: a call that empties the cache, for cold
+    operands so small that they would need too many copies.
     """
 
     size: Size
@@ -106,7 +106,7 @@ class Operands:
     def random(
         size: Size, precision: str, device: torch.device, cold: bool
     ) -> Operands:
-        """Make signed random numbers; cold: with copies that exceed the cache."""
+        """Make signed random operands; cold: make enough copies to exceed the cache."""
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
         flush = timers.make_flusher(device) if cold and copies == 1 else None
@@ -131,7 +131,7 @@ class Operands:
         return Operands(size, precision, device, sets, flush)
 
     def stored(self, layout: str) -> Operands:
-        """Return the same with a and b stored in a layout: "nt" has b as (n,k)."""
+        """Return these operands in another layout: "nt" stores b as (n,k)."""
         if layout == "nn":
             return self
 
@@ -149,21 +149,21 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of each c[i,j]: the lengths of its row and column, over sqrt(k)."""
+        """The scale of c[i,j]: its row's times its column's length, over sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
 
     @property
     def opponents(self) -> str:
-        """The precision in which the others compute."""
+        """The precision in which the opponents compute."""
         return OPPONENTS.get(self.precision, self.precision)
 
     def errors(self, call: Callable[[int], object], precision: str) -> dict[str, float]:
-        """Compare call(0)'s c: return relative root mean square and maximum errors.
+        """Return the relative root mean square and maximum errors of call(0)'s c.
 
-        Raises Mismatch if it is not a product in that precision: if it is too far off
-        as a whole, or in any element.
+        Raises Mismatch if c as a whole or any of its elements has a larger error than
+        `precision` allows.
         """
         c = self.sets[0][0]
         c.fill_(torch.nan)
@@ -192,9 +192,9 @@ class Operands:
 def error_limit(precision: str, k: int) -> float:
     """Return the largest allowed relative root mean square error.
 
-    Sums of k random products that are rounded one after another are off by about 2^-24
-    sqrt(k) / 2; a tensor core truncates, with a drift. Products of numbers cut to tf32
-    are off by 2.9e-4 to 7.8e-4, however long the sum is.
+    Sums of k random products, rounded one after another, have errors of about 2^-24
+    sqrt(k) / 2. A tensor core truncates, which causes a drift. Products of numbers cut
+    to tf32 have errors of 2.9e-4 to 7.8e-4, regardless of k.
     """
     if precision == "tf32":
         return 1e-3
@@ -228,7 +228,7 @@ def make_contender(
 def of_rung(
     lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
 ) -> Contender:
-    """Make a contender of a rung, called as from C, with its workspace allocated."""
+    """Make a contender that calls a rung as C does, with its workspace allocated."""
     operands = operands.stored(layout)
     size, where = operands.size, operands.device
     sizes = size.m, size.n, size.k
@@ -279,7 +279,7 @@ def of_numba(operands: Operands) -> Iterator[Contender]:
 def of_cublas(
     operands: Operands, layouts: Sequence[str] = ("nn",)
 ) -> Iterator[Contender]:
-    """Yield cuBLAS itself, in each of the layouts; nothing if it is missing."""
+    """Yield direct calls of cuBLAS in each layout, or nothing if it is missing."""
     with contextlib.suppress(KernelError):
         kind = operands.opponents
         gemm = peaks.Gemm(kind, operands.device.index)
@@ -290,7 +290,7 @@ def of_cublas(
 
 
 def of_torch(operands: Operands) -> Contender:
-    """Make torch.mm or torch.bmm; of 16 bits into float32 if this PyTorch can."""
+    """Make torch.mm or torch.bmm, from 16 bits to float32 if PyTorch supports it."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
@@ -314,7 +314,7 @@ def of_torch(operands: Operands) -> Contender:
             product(a, b, out=narrow)
 
         made = make_contender("torch", name, precision, operands, call)
-        made.facts = {"out": precision}  # it writes half of the bytes
+        made.facts = {"out": precision}  # writes half as many bytes
         return made
 
 

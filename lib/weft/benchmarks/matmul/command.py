@@ -1,17 +1,17 @@
-"""The matmul ladder beside cuBLAS and torch.mm: `python -m weft bench matmul`.
+"""The matmul ladder compared with cuBLAS and torch.mm: `python -m weft bench matmul`.
 
-For each size and precision, all contenders take turns. Each is checked against float64
-first, and a rung that has not passed its check is not timed. The ratios to cuBLAS
-follow. With tensor cores in the race, each burst of 2 ms comes after a pause of 60 ms,
-and a longer call after a pause in proportion. Back to back, the timing would measure
-the card's power limit, and noise. Products too small for that need no pauses.
+For each size and precision, all contenders take turns. Each is first checked against
+float64, and a rung that fails its check is not timed. A table then shows the ratios to
+cuBLAS. In races with tensor cores, each burst of 2 ms follows a pause of 60 ms, and a
+longer call follows a proportional pause. Without pauses, the timing would measure the
+card's power limit and noise. Small products do not reach this limit and need no pauses.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
 summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
-fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
-that were not measured anew, if they are of this device, so that a run can be made in
-parts. On a CPU the rungs in plain C race NumPy and torch, all with the number of
-threads in OMP_NUM_THREADS.
+fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps this
+device's rows that were not measured again, so that a run can be made in parts. On a CPU
+the rungs in plain C race NumPy and torch, all with the number of threads in
+OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def rows(
 ) -> list[Row]:
     """Return the rows of these sizes ("1024", "5120x256x5120").
 
-    rungs: () takes all that run on `device`, on a CPU those in plain C. more: fields of
-    Options.
+    rungs: names; () takes all that run on `device`, on a CPU those in plain C. more:
+    fields of RaceOptions.
     """
     where, speeds = _parse_device(device), Speeds()
     options = RaceOptions(where, **more)
@@ -116,11 +116,11 @@ def time_mine(
     rungs: Sequence[str] = (),
     **more: Any,
 ) -> list[Row]:
-    """Time the reader's own product beside cuBLAS and torch.mm: rows for the pictures.
+    """Time the reader's product with cuBLAS and torch.mm; return rows for the charts.
 
     call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. rungs:
-    ours, by name, that take turns with it. more: as in rows(). Raises Mismatch, without
-    timing it, if it is wrong.
+    names of our rungs that also take part. more: as in rows(). Raises Mismatch before
+    timing if a result is wrong.
     """
     where = _parse_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
@@ -135,7 +135,7 @@ def time_mine(
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
 
-    The file's rows are dropped if they are from another device, or an older format.
+    The file's rows are dropped if they are from another device or in an older format.
     """
     if not Path(path).exists():
         return rows
@@ -151,7 +151,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def note(rows: list[Row]) -> str:
-    """Return the text below the table: ratios to cuBLAS, and how it was timed."""
+    """Return the text below the table: the ratios to cuBLAS and the timing method."""
     lines = compare_fastest(rows)
     said = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
@@ -190,7 +190,7 @@ def _row_key(row: Row) -> tuple:
 
 
 def _place(row: Row) -> tuple:
-    """Return a row's place in the file: peaks, then by size, then by precision."""
+    """Return a row's sort key in the file: peaks first, then size, then precision."""
     work = math.prod(row.get(name) or 0 for name in ("batch", "m", "k", "n"))
     return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
 

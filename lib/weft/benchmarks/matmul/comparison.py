@@ -1,12 +1,12 @@
-"""Compare rows of `weft bench matmul`: ratios to cuBLAS, and series for the pictures.
+"""Compare rows of `weft bench matmul`: ratios to cuBLAS, and series for the charts.
 
-A ratio is the opponent's time over that of our fastest rung, in one run. On a GPU the
-opponent is cuBLAS, in the race in which it is fastest; on a CPU, torch.mm with as many
-threads.
+A ratio is the opponent's time divided by that of our fastest rung in the same run. On a
+GPU the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with the same
+number of threads.
 
-compare_fastest(rows)   our fastest rungs beside cuBLAS: lines of a table
-committed_results()     the results that came with the lab
-series_of(rows)         for each machine the rows that are shown together
+compare_fastest(rows)   lines of a table that compares our fastest rungs with cuBLAS
+committed_results()     the results that come with the lab
+series_of(rows)         the rows that are shown together, for each machine
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...timing import read_json
 from ...timing.results import ResultFile, Row
 
 CUBLAS = ("cublas",)
-# In these precisions each side has its best layout of a and b, since a tensor core may
+# In these precisions each side uses its best layout of a and b, since tensor cores may
 # need b stored (n,k). In others, each rung is compared with cuBLAS in the same layout.
 BETTER = ("tf32", "3xtf32")
 Shape = tuple[int, int, int]
@@ -47,9 +47,9 @@ MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 
 
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
-    """Return a line for each size of SUMMARY in the rows, the mean and the worst ones.
+    """Return a line for each of SUMMARY's sizes in the rows, the mean and the worst.
 
-    cold: the same ratio with inputs that are in no cache, if that was also timed.
+    A line's `cold` is the ratio with inputs that are in no cache, if it was measured.
     """
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     cold = [r for r in timed if is_cold(r)]
@@ -86,7 +86,7 @@ def run_of(row: Row) -> str | None:
 
 
 def is_cold(row: Row) -> bool:
-    """Return whether its inputs were in no cache."""
+    """Return whether a row's inputs were in no cache."""
     return (row.get("cache") or "").startswith("cold")
 
 
@@ -96,7 +96,7 @@ def is_usual(row: Row) -> bool:
 
 
 def fastest_row(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
-    """Return the fastest row of these impls."""
+    """Return the fastest timed row of `impls`, or None."""
     those = [row for row in rows if row["impl"] in impls and row.get("us")]
     return min(those, key=lambda row: row["us"], default=None)
 
@@ -124,7 +124,7 @@ def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
 def _select_rows(
     rows: Iterable[Row], precision: str, size: Shape, target: str
 ) -> list[Row]:
-    """Select the rows of a line of the summary, and their opponents'."""
+    """Return the rows for a line of the summary, including the opponents'."""
     return [
         row
         for row in rows
@@ -135,7 +135,7 @@ def _select_rows(
 
 
 def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the mean over the sizes of MEAN in the rows, if these are two or more."""
+    """Yield the mean over MEAN's sizes, if the rows contain at least two of them."""
     wanted = {(1, s, s, s) for s in MEAN}
     usual = [row for row in rows if _size_of(row) in wanted and is_usual(row)]
     found = [*_fastest_of_ours(usual, "fp32")]
@@ -239,7 +239,7 @@ def series_of(
 ) -> list[tuple[dict | None, list[Row]]]:
     """Return (machine, its rows); this machine's are first, with None.
 
-    Results of processors elsewhere are included only beside a processor's.
+    Other machines' CPU results are included only if this machine's are for a CPU.
     """
     others = committed_results() if committed is None else committed
     every = [(None, rows), *((found["machine"], found["rows"]) for found in others)]
@@ -287,7 +287,7 @@ def peer_name(rows: Sequence[Row]) -> str:
 
 
 def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
-    """Return the row at which a precision's rungs have 100 %: see beside_fastest()."""
+    """Return the row that is 100 % for a precision's rungs; see beside_fastest()."""
     against = "fp32" if precision == "3xtf32" else precision
     those = [
         row
@@ -299,7 +299,7 @@ def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
 
 
 def find_fullest_size(series: Sequence[tuple]) -> Size | None:
-    """Return the size with most of our rungs; of several the largest."""
+    """Return the size with most of our rungs, and the largest among equals."""
     first = series[0][1] if series else []
     counts: dict[Size, int] = {}
     for row in first:

@@ -1,11 +1,11 @@
 """Draw the matmul ladder, from the rows of `weft bench matmul`.
 
-    ladder_plot(rows)       every rung in per cent of cuBLAS (on a CPU: of torch.mm)
+    ladder_plot(rows)       every rung in percent of cuBLAS (on a CPU: of torch.mm)
     size_plot(rows)         TFLOP/s over the sizes: our best and the opponents
 
-roofline.py has the roofline. `committed` takes results as bench.read_json() returns
-them, by default those of notebooks/results/: hollow marks, with card and date. A row of
-the reader's own, from command.time_mine(), is a diamond among them.
+roofline.py draws the roofline. `committed` takes results from bench.read_json(), by
+default those in notebooks/results/, drawn as hollow marks with card and date. The
+reader's row from command.time_mine() is drawn as a diamond.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .comparison import (
     size_text,
 )
 
-Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key_of()
+Places = dict[tuple[str, str, str, str], float]  # heights of rungs, see _key_of()
 
 MARKS = {"weft": "o", "numba": "s", "mine": "D"}
 KEY = ("precision", "impl", "rung", "target")
@@ -48,10 +48,10 @@ def ladder_plot(
     committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
 ) -> Figure:
-    """Draw each rung's speed in per cent of the opponent's, by group, on a log axis.
+    """Draw each rung's speed in percent of the opponent's, by group, on a log axis.
 
-    size: "4096" or "5120x256x5120"; None: the one with most rungs. The opponent is
-    cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32; on a CPU torch.mm.
+    size: "4096" or "5120x256x5120"; None: the size with most rungs. The opponent is
+    cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32, and on a CPU torch.mm.
     """
     series = series_of(rows, committed)
     chosen = size_of(size) if size else find_fullest_size(series)
@@ -64,7 +64,7 @@ def ladder_plot(
     order = _order(series)
     with kit.style():
         places = _place_rungs(order)
-        high = 20 if len(series) < 2 else 28  # of a line, in SVG points
+        high = 20 if len(series) < 2 else 28  # height of a line in SVG points
         figure = kit.new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
         axes = figure.subplots()
         if not order:
@@ -101,9 +101,9 @@ def size_plot(
 ) -> Figure:
     """Draw a panel for each precision: TFLOP/s over the side of cubes, with bands.
 
-    precisions: () takes all that there are. 3xtf32 is beside fp32's opponent. Sides
-    that are no multiple of 4 are marks without a line: they are slower, and so close to
-    others that a line would be a wall.
+    precisions: () takes all in the rows. 3xtf32 is compared with fp32's opponent. Sides
+    that are not multiples of 4 have marks without a line: they are slower, and so close
+    to other sides that a line would zigzag.
     """
     series = series_of(rows, committed)
     series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
@@ -139,7 +139,7 @@ def size_plot(
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
-    """Write each machine with its date, and the way of timing."""
+    """Write each machine with its date and the timing method."""
     told = []
     for machine, rows in series:
         there = "" if machine is None else "hollow: "
@@ -176,7 +176,7 @@ def _per_cent(row: Row) -> float:
 
 
 def _band_of(row: Row) -> list[float]:
-    """Return the ends of its band, in per cent."""
+    """Return the ends of the row's band in percent of the opponent's speed."""
     return [_per_cent(row) * row["us"] / row[end] for end in ("us_high", "us_low")]
 
 
@@ -215,7 +215,7 @@ def _write_speeds(
 def _draw_opponent(
     axes: Axes, rows: Sequence[Row], places: Places, number: int
 ) -> None:
-    """Draw a line at 100 % beside each precision's rungs, with its name and speed."""
+    """Draw a line at 100 % by each precision's rungs, with the opponent's speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
         groups.setdefault(_group(key), []).append(place)
@@ -231,7 +231,7 @@ def _draw_opponent(
             + f", {speed_text(peer['tflops'])}"
             + " (hollow)" * (number > 0)
         )
-        aside = {"ha": "left"} if number else {"ha": "right"}  # not on each other
+        aside = {"ha": "left"} if number else {"ha": "right"}  # prevents overlaps
         look = BESIDE | {"color": OPPONENT} | aside
         axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
 
@@ -261,7 +261,7 @@ def _place_rungs(order: Sequence[tuple]) -> Places:
 
 
 def _group(key: tuple) -> tuple[str, bool]:
-    """Return a rung's group: its precision; a CPU's plain C rungs apart."""
+    """Return a rung's group: its precision, and whether it is a CPU's."""
     return key[0], key[3] == "cpu"
 
 
@@ -303,7 +303,7 @@ def _key_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
-    """Return the row of a rung; of several (cold, warm, other timers) the fastest."""
+    """Return a rung's row, the fastest if there are several (cold, other timers)."""
     return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 

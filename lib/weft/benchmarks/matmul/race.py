@@ -1,8 +1,8 @@
 """Plan and run the races of `weft bench matmul`.
 
 plan_races() lists the races. race_rows() first checks each contender against float64; a
-rung that has not passed its check is not timed. A contender whose speed at smaller
-sizes predicts too long a time is left out.
+rung that fails its check is not timed. A contender is left out if its speed at smaller
+sizes predicts too long a time.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Contenders and manner: all rungs; the best; the best with few rounds; the same with a
-# or b transposed; the best, few rounds, with inputs that are in no cache.
+# Parts of a race: all rungs; the best rung; the best with few rounds; the same with a
+# or b transposed; the best with few rounds and inputs that are in no cache.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
-# By name: (size, precisions, contenders and manner). A race that appears twice runs
+# By name: (size, precisions, part of a race). A race that is listed twice runs only
 # once, in its first form.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
@@ -66,7 +66,7 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, ("fp32", "bf16", "fp16"), TRANSPOSED) for size in USUAL["cuda"]),
         (BATCHES[0], PRECISIONS, QUICK),
     ],
-    # Without 8192: no cache holds enough of it for the next call.
+    # 8192 is omitted since no cache holds enough of it for the next call.
     "cold": [
         *((size, ("fp32",), COLD) for size in CUBES),
         ("4096", PRECISIONS[:4], COLD),
@@ -79,9 +79,9 @@ SETS["all"] = [race for name in [*SETS] if name != "peaks" for race in SETS[name
 
 @dataclass(frozen=True)
 class Race:
-    """One size and precision, and which of our rungs take part.
+    """A race at one size and precision, with the rungs of ours that take part.
 
-    layouts: of a and b, of the last rung and of cuBLAS; the others have the first.
+    layouts: layouts of a and b for the last rung and cuBLAS; others use the first.
     """
 
     size: Size
@@ -95,8 +95,8 @@ class Race:
 def race_of(
     size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
 ) -> Race:
-    """Make the race of a size and precision; part: contenders and manner."""
-    # Of cubes only: a tall or wide product is compared in the same layout.
+    """Make the race of a size and precision; part: EVERY, BEST, QUICK, ..."""
+    # Only cubes use each side's best layout; other products use the same layout.
     counts = kind in BETTER and size.m == size.k == size.n
     better = ("nn", "nt", "tn") if counts else ("nn",)
     layouts = {QUICK: ("nn",), TRANSPOSED: ("nt", "tn")}.get(part, better)
@@ -112,7 +112,7 @@ def plan_races(
     rungs: Sequence[str],
     precisions: Sequence[str],
 ) -> list[Race]:
-    """Return the races of a set, or of sizes; empty ones have their usual values.
+    """Return the races of a set or of sizes; empty arguments take the usual values.
 
     Raises ArgumentError for an unknown name.
     """
@@ -146,7 +146,7 @@ def plan_races(
 
 
 def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
-    """Return the rungs that run here, or the named ones; on a CPU those in plain C."""
+    """Return the named rungs, or all for the device; on a CPU those in plain C."""
     lib = native.library("matmul", where.type)
     if names:
         return [lib.rung(name) for name in names]
@@ -163,17 +163,17 @@ def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
 
 
 TIMER = {"cuda": "graph", "cpu": "wall"}
-LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
+LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
-SECONDS = {"cuda": 0.8, "cpu": 2.0}  # for a contender in one race
-COOL_SECONDS = 5.0  # the same if most of it is pauses
-# A contender that takes this many times the fastest, and this long, is timed three
-# times: the longer a call, the less it varies.
+SECONDS = {"cuda": 0.8, "cpu": 2.0}  # timing of a contender in one race
+COOL_SECONDS = 5.0  # the same, if most of the time is pauses
+# A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
+# timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
 COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
-# Failures of one contender: the others race without it.
+# Errors that exclude only the contender that raised them.
 FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
-WRONG = "wrong"  # of a row: why its kernel was not timed
+WRONG = "wrong"  # a row's key: the reason why its kernel was not timed
 
 
 def _current_time() -> str:
@@ -197,7 +197,7 @@ class RaceOptions:
 
 @dataclass
 class Speeds:
-    """The last TFLOP/s of each contender, to leave out those that are too slow."""
+    """The last TFLOP/s of each contender, which identify those that are too slow."""
 
     seen: dict[str, float] = field(default_factory=dict)
 
@@ -237,7 +237,7 @@ def race_rows(
 def _time_contenders(
     plan: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Contender]
 ) -> dict[str, Timed]:
-    """Time all in turn; far slower ones apart, three times."""
+    """Time all contenders in turn, except far slower ones: separately, three times."""
     where = options.device
     seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in there}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
@@ -262,7 +262,7 @@ def _time_contenders(
 def _select_ready(
     race: Race, options: RaceOptions, speeds: Speeds, operands: Operands
 ) -> tuple[list[tuple[Contender, dict[str, float]]], list[Row]]:
-    """Return the contenders to time, with their errors, and the rows of wrong ones."""
+    """Return the contenders to time, with their errors, and rows for wrong ones."""
     there, wrong = [], []
     for one in _make_contenders(race, options, operands, wrong):
         run = one.run
@@ -301,7 +301,7 @@ def _make_contenders(
         if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)
-    if not usual:  # the others' rows are in another race
+    if not usual:  # the race with "nn" has the other rows
         return
     if where.type == "cpu" and race.precision not in TYPES:
         yield of_numpy(operands)  # NumPy has no bf16, and adds fp16 in fp16
@@ -314,7 +314,7 @@ def _too_slow(one: Contender, race: Race, options: RaceOptions, speeds: Speeds) 
     side = int(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)
     while seconds is None or seconds > longest:
-        # A small product may start slowly: a larger one is more reliable.
+        # A small product may be dominated by its start, so probe a larger one.
         probe = Size(side, side, side)
         if race.size.flop <= 8 * probe.flop or one.row["impl"] != "weft":
             break
@@ -336,9 +336,9 @@ def _too_slow(one: Contender, race: Race, options: RaceOptions, speeds: Speeds) 
 def _note_speed(
     one: Contender, size: Size, where: torch.device, speeds: Speeds
 ) -> None:
-    """Store the speed of the contender's fastest call, of five at most.
+    """Store the speed of the contender's fastest call among at most five.
 
-    The very first call is not timed: Numba compiles then, and libraries are loaded.
+    The first call is not timed because Numba compiles and libraries are loaded then.
     """
     if one.name not in speeds.seen:
         one.run(0)
@@ -373,7 +373,7 @@ def _make_wrong_row(
 ) -> Row:
     """Make the row of a kernel that was not timed, with the reason.
 
-    A kernel that takes the GPU down ends the run.
+    Raises DeviceLost if the kernel took the GPU down, which ends the run.
     """
     if isinstance(error, DeviceLost):
         raise error
@@ -395,5 +395,5 @@ def _row_head(one: Contender, size: Size, where: torch.device) -> Row:
 
 
 def say(line: str) -> None:
-    """Print a line on the progress."""
+    """Print a line about the progress on stderr."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Write the matmul tables of README.md, for weft.benchmarks.readme."""
+"""Write README.md's matmul tables for weft.benchmarks.readme."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .comparison import (
 SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
-# The text behind a name if a and b are not stored as (m,k) and (k,n).
+# The text after a name if a and b are not stored as (m,k) and (k,n).
 LYING = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 
 
 def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     """Write every rung at m = k = n = 4096 in Markdown, with the card and the date.
 
-    committed: as bench.read_json() returns them, of which the first is used; None:
-    those that came with the lab. Without any, the text explains how to measure.
+    committed: results from bench.read_json(), of which the first is used; None: those
+    that come with the lab. If there are none, the text explains how to measure.
     """
     found = committed_results() if committed is None else committed
     every = found[0]["rows"] if found else []
@@ -48,7 +48,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
             same = (r for r in ours if (r["rung"], r["layout"]) == name)
             lines.append(_write_line(name[0], fastest_row(same, OURSELVES)))
         peer = find_opponent(rows, kind)
-        # 3xtf32 is compared with the fp32 one.
+        # 3xtf32 is compared with fp32's opponent.
         if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
             lines.append(_write_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
     machine = found[0]["machine"]
@@ -88,7 +88,7 @@ def _write_dates(rows: list[Row]) -> str:
 
 
 def _write_spread(rows: list[Row]) -> str:
-    """Write the worst spread of the medians, and how many are not known so well."""
+    """Write the worst spread of the medians and the number without a spread."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
@@ -97,7 +97,7 @@ def _write_spread(rows: list[Row]) -> str:
 
 
 def _write_runs(rows: list[Row]) -> str:
-    """Write how many runs the rows are from, and when these began."""
+    """Write the number of the rows' runs and the times when they began."""
     runs = sorted({run_of(row) or "" for row in rows})
     began = {row["run"] for row in rows if row.get("run")}
     told = [
@@ -111,7 +111,7 @@ def _write_runs(rows: list[Row]) -> str:
 
 
 def _write_ratios(rows: list[Row]) -> list[str]:
-    """Write our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
+    """Write a table of ratios to cuBLAS at chosen sizes, or nothing without rows."""
     gpus = [line for line in compare_fastest(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
@@ -136,7 +136,7 @@ def _write_ratios(rows: list[Row]) -> list[str]:
 
 
 def _write_transposed(rows: list[Row]) -> list[str]:
-    """Write our best beside cuBLAS, transposed and in batches; nothing if missing."""
+    """Write ratios to cuBLAS, transposed and in batches, or nothing without rows."""
     told: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
@@ -171,12 +171,12 @@ def _in_order(name: str) -> tuple[bool, int, str]:
 
 
 def _write_three_digits(value: float) -> str:
-    """Write three digits, including a final zero: 1.20, 73.0, 108."""
+    """Write a value with three digits, including final zeros: 1.20, 73.0, 108."""
     return f"{value:#.3g}".rstrip(".")
 
 
 def _write_processor(results: dict[str, Any]) -> list[str]:
-    """Write the fastest rung in plain C beside NumPy and torch.mm, for a processor."""
+    """Compare a processor's fastest rung in plain C with NumPy and torch.mm."""
     rows = select_timed(results["rows"])
     wanted = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
     if not wanted:

@@ -2,9 +2,9 @@
 
     plot_roofline(rows)
 
-Bytes are those that must move, a and b read once and c written once. All rungs of a
-size are therefore above each other, and further traffic shows as distance from the
-roof. The roofs are measurements of peaks.py: rows of "peak" among the others, or in the
+Bytes are those that must move: a and b read once and c written once. All rungs of a
+size are therefore in one vertical line, and further traffic shows as distance from the
+roof. The roofs are measured by peaks.py: they are "peak" rows among `rows` or in the
 cache.
 """
 
@@ -37,10 +37,10 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, tell
 
-LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
-DECADE = 840 / math.log10(RIGHT / LEFT)  # SVG points, about, of a factor of ten
-LETTER = 5.8  # SVG points, about
-UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precision
+LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: ends, names
+DECADE = 840 / math.log10(RIGHT / LEFT)  # approximate SVG points for a factor of ten
+LETTER = 5.8  # approximate width of a letter in SVG points
+UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else the precision
 
 
 def plot_roofline(
@@ -52,7 +52,7 @@ def plot_roofline(
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
     The machine is this one or, if it has no rows, that of the first committed results.
-    size: None is that with most rungs; other sizes have a small mark for our best.
+    size: None takes the size with most rungs; others get a small mark for our best.
     precisions: () takes all.
     """
     others = committed_results() if committed is None else list(committed)
@@ -113,9 +113,9 @@ def _rows_of(others: Sequence[ResultFile], machine: dict) -> list[Row]:
 def _select_marked(
     asked: Sequence[Row], every: Sequence[Row], kinds: Sequence[str]
 ) -> list[Row]:
-    """Return ours, each in its fastest layout, and the opponents.
+    """Return our rungs, each in its fastest layout, and the opponents.
 
-    The opponents may have been fastest in another race, as in the ladder.
+    As in the ladder, an opponent's fastest row may come from another race.
     """
     ours: dict[tuple, Row] = {}
     for row in sorted(asked, key=lambda row: row["us"]):
@@ -131,7 +131,7 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
         return
     slope = roofs["gbs"] / 1e3  # TFLOP/s at one flop per byte
     levels = {kind: roofs[kind] for kind in kinds if kind in roofs}
-    levels.pop("fp16" if "bf16" in levels else "", None)  # the same
+    levels.pop("fp16" if "bf16" in levels else "", None)  # has the same peak
     for kind, peak in levels.items():
         ends = [peak / slope, NAMES / 1.3]
         axes.plot(ends, [peak] * 2, **kit.reference_line(width=1.4), zorder=1)
@@ -142,18 +142,18 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
     text = f"copy: {_number(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
-    _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest
+    _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest gap
     if _left_of(middle / slope) > LETTER * len(text):
         look = {"ha": "right", "color": INK}
         axes.annotate(text, (middle / slope, middle), (-8, 0), **BESIDE | look)
         return
     at_left = max(2 * LEFT, 2.5 * axes.get_ylim()[0] / slope)
-    if at_left < top / slope:  # else the slope is left of the picture
+    if at_left < top / slope:  # otherwise the slope is outside
         axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
 
 
 def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
-    """Name a roof left of the slope, where no mark can be, or else on the roof."""
+    """Write a roof's name left of the slope, where no marks are, or on the roof."""
     ridge = peak / slope
     look: dict = {"va": "bottom", "color": INK}
     for text in (f"{unit}: {speed}", f"{unit}:\n{speed}"):
@@ -166,7 +166,7 @@ def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> 
 
 
 def _left_of(intensity: float) -> float:
-    """Return about how many SVG points an intensity is right of the left end."""
+    """Return the approximate distance in SVG points from the left end."""
     return DECADE * math.log10(intensity / LEFT)
 
 
@@ -197,13 +197,13 @@ def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
         axes.plot(ends, [y, y], color=colour, lw=1.8, zorder=2)
         return
     ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
-    thick = 2 if elsewhere else 5  # else it fills a hollow mark
+    thick = 2 if elsewhere else 5  # a thick line would fill hollow marks
     axes.plot([x, x], ends, color=colour, lw=thick, alpha=0.4, solid_capstyle="butt")
     kit.draw_dot(axes, (x, y), colour, not elsewhere, mark=MARKS[row["impl"]], size=7)
 
 
 def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
-    """Write names in a column on the right, as high as the marks, without overlaps."""
+    """Write names in a column on the right, level with the marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
     ordered = sorted(marked, key=lambda row: -row["tflops"])
     least = (high - low) / max(1.25 * len(ordered), 24)

@@ -1,14 +1,14 @@
 """The race over batches and precisions: `python -m weft bench mnist --device cuda`.
 
-For each precision and batch, our rungs and PyTorch's finalists are timed side by side
-(race.py) and their gradients compared with float64. The table of ratios follows:
-PyTorch's fastest time over ours. --measure adds other milestones (milestones.py): an
-epoch, the time to 99 % of the test set, the accuracy over seeds, a cold start, and the
+For each precision and batch, race.py times our rungs and PyTorch's finalists in turn
+and compares their gradients with float64. A table then shows the ratios of PyTorch's
+fastest time to ours. --measure adds other milestones (milestones.py): an epoch, the
+time to 99 % accuracy on the test set, the accuracy over seeds, a cold start, and the
 machine's roofs for the kernels.
 
-A file at --json keeps the rows that were not measured anew, if they are of this device,
-so that a sweep can be made in parts. It is written after each part. Every row has its
-date and commit.
+A file at --json keeps this device's rows that were not measured again, so that a sweep
+can be made in parts. The file is written after each part. Every row contains its date
+and commit.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def compare_best(rows: Sequence[Row]) -> list[Row]:
-    """Compare both sides' best: a line for each precision and batch that has them."""
+    """Compare both sides' best rows: a line for each precision and batch with both."""
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
@@ -178,7 +178,7 @@ def _row_key(row: Row) -> tuple:
 
 
 def _place(row: Row) -> tuple:
-    """Return a row's place in the file: by measurement, then precision, batch."""
+    """Return a row's sort key in the file: measurement, precision, then batch."""
     known = ("fp32", "tf32", "bf16", "fp16")
     precision = row["precision"]
     return (

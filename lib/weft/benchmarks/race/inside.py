@@ -1,4 +1,4 @@
-"""Draw one image's way through a fused step, and the parts of its longest kernel.
+"""Draw one image's path through a fused step, and the parts of its longest kernel.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
 conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors
@@ -23,7 +23,7 @@ from .plot_batches import time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
 
-# The pixel of a 2x2 window that won it.
+# The pixel of a 2x2 window that has the largest value.
 WINNERS = {
     "upper left": READ,
     "upper right": WRITTEN,
@@ -33,9 +33,9 @@ WINNERS = {
 
 
 def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
-    """Draw the last step's results for an image; cnn: on a fused rung.
+    """Draw the last step's results for an image; cnn must use a fused rung.
 
-    image (28,28) uint8: the one at place `number` of that step's batch.
+    image (28,28) uint8: the image with index `number` in that step's batch.
     """
     with kit.style():
         figure = kit.new_figure(920, 900)
@@ -68,7 +68,7 @@ def _make_title(cnn: Cnn, name: str) -> str:
 
 
 def _draw_codes(ax: Axes, codes: np.ndarray, title: str) -> None:
-    """Draw each window's winner in its colour, and nothing without a gradient."""
+    """Draw each window's winner in its colour; leave it empty without a gradient."""
     picture = mosaic(codes, scaled=False)
     won = np.nan_to_num(picture, nan=4) < 4
     colours = np.array([to_rgb(colour) for colour in WINNERS.values()])
@@ -112,11 +112,11 @@ BACK_BOXES = (
     ("9 taps, 8 channels", "72 sums a thread", THREAD, (72, 16, 21, 4.6)),
     ("dw2", "9 x 64 x 32", WRITTEN, (98.5, 16, 14, 4.6)),
 )  # fmt: skip
-BACK_ROLES = (  # of a block, where its name begins, and its frame
+BACK_ROLES = (  # a block's role, the position of its name, and its frame
     ("dx: two blocks an image", (49.3, -2.8), (48.5, -4.2, 46, 17)),
     ("dw: two blocks an image", (75, 22.2), (48.5, 13.8, 46, 9.8)),
 )
-BACK_ARROWS = (  # from a point to a point
+BACK_ARROWS = (  # (start, end) of each arrow
     *(((17, 5.3), (21, 10)), ((17, 11.8), (21, 11.8)), ((17, 18.3), (21, 13.6))),
     *(((44, 10.4), (50, 9.5)), ((58.5, 5.6), (58.5, 7.2)), ((67, 9), (72, 8.4))),
     *(((82.5, 3.2), (82.5, 5)), ((93, 8.4), (98.5, 8.4))),
@@ -125,9 +125,9 @@ BACK_ARROWS = (  # from a point to a point
 
 
 def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
-    """Sum up the sections of conv2's backward pass, for each 64 images of a step.
+    """Sum the sections of conv2's backward pass, per 64 images of a step.
 
-    row, roof, launch_us: as find_limits() takes them.
+    row, roof, launch_us: the parameters of find_limits().
     """
     sections = find_limits(row, roof, launch_us)
     back = sum_parts([
@@ -141,10 +141,10 @@ def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
 def draw_conv2_back(
     times: Mapping[str, StepPart], device: str = "", here: bool = False
 ) -> Figure:
-    """Draw what the kernel of conv2's backward pass fuses, and below it its times.
+    """Draw the fused parts of conv2's backward kernel, with its times below them.
 
-    times: of `device`, by the words beside each bar. here: measured on this machine;
-    other bars are hollow.
+    times: times on `device`, by the label of each bar. here: whether this machine was
+    measured; if not, the bars are hollow.
     """
     with kit.style():
         figure = kit.new_figure(920, 350 + 30 * len(times))

@@ -1,4 +1,4 @@
-"""Wall clocks: an epoch, the time to 99 % of the test set, five seeds, a cold start.
+"""Wall-clock times: an epoch, the time to 99 % accuracy, five seeds, a cold start.
 
     rows = train_sides(["epoch"], "fp32", "cuda")
     rows = time_cold_starts("fp32", "cuda")
@@ -6,11 +6,11 @@
     epoch    one epoch at batch 64, shuffled and evaluated
     target   the shortest schedule found that reaches 99 %
     seeds    three epochs, the accuracy of five seeds
-    cold     a fresh process to the end of its first epoch
+    cold     from the start of a process to the end of its first epoch
 
-Both sides get the same weights, orders, batches and learning rates, in turn. us is the
-median of the whole trainings: shuffling, every step, the evaluation at the end. The
-first, which compiles and captures, is not timed, except in time_cold_starts().
+Both sides take turns with the same weights, image orders, batches and learning rates.
+us is the median over whole trainings: shuffling, every step, the evaluation at the end.
+The first training compiles and captures, so only time_cold_starts() times it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PIECE = 64  # steps with one learning rate
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of both sides. peak: of the learning rate; see rate()."""
+    """The schedule of both sides. peak: highest learning rate; see rate()."""
 
     epochs: int
     batch: int
@@ -57,10 +57,10 @@ class Schedule:
     one_cycle: bool = False
 
     def rate(self, done: float) -> float:
-        """Return the learning rate after that share of all steps.
+        """Return the learning rate after `done`, a share (0 to 1) of all steps.
 
-        It is constant, or one cycle: up from a fifth of its peak in the first quarter,
-        then down to zero, both in straight lines (Smith and Topin, arXiv 1708.07120).
+        The rate is constant or follows one cycle: it rises linearly from peak / 5 in
+        the first quarter, then falls to 0 (Smith and Topin, arXiv 1708.07120).
         """
         if not self.one_cycle:
             return self.peak
@@ -70,7 +70,7 @@ class Schedule:
         return self.peak * (1 - done) / (1 - rise)
 
     def pieces(self, count: int) -> Iterator[tuple[int, int, int, float]]:
-        """Yield (epoch, first image, end, learning rate) of `count` images, in turn."""
+        """Yield (epoch, first image, end, learning rate) of `count` images in order."""
         steps = count // self.batch
         length = PIECE if self.one_cycle else steps
         for epoch in range(self.epochs):
@@ -81,7 +81,7 @@ class Schedule:
 
 
 EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
-# The shortest schedule of a search on an H200 whose worst seed reached 99 %.
+# The shortest schedule in a search on an H200 with at least 99 % for every seed.
 TARGET = Schedule(epochs=2, batch=64, peak=0.2, one_cycle=True)
 SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
 SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
@@ -91,7 +91,7 @@ SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
 
 
 class Ours:
-    """A rung of ours, ready for training from given weights."""
+    """One of our rungs, ready for training from given weights."""
 
     def __init__(
         self, rung: str, schedule: Schedule, device: torch.device,
@@ -120,7 +120,7 @@ class Ours:
 
 
 class Theirs:
-    """A twin, likewise. No step's loss is kept: this is its fastest way."""
+    """A PyTorch twin, ready for training. It keeps no losses, which is fastest."""
 
     def __init__(
         self, name: str, precision: str, schedule: Schedule, device: torch.device,
@@ -172,11 +172,11 @@ def train_sides(
     test: data.Split | None = None,
     say: Say = print,
 ) -> list[Row]:
-    """Train every side with the seeds 0 to count-1, by each of these SCHEDULES.
+    """Train every side with the seeds 0 to count-1, on each schedule in `measures`.
 
-    rungs: ours; None: the fastest of that precision. twins: PyTorch's; None: the
-    fastest kind it has there. Returns a row for each schedule and side, ours first:
-    test_accuracies has one for each seed, test_accuracy is their mean.
+    rungs: names of our rungs; None: the fastest for `precision`. twins: kinds of
+    PyTorch's twins; None: the fastest. Returns a row for each schedule and side, ours
+    first. test_accuracies has one value per seed; test_accuracy is their mean.
     """
     where = checked_device(device)
     train, test = train or data.load("train"), test or data.load("test")
@@ -207,7 +207,7 @@ def _make_sides(
     stack: contextlib.ExitStack,
     say: Say,
 ) -> list[Side]:
-    """Make all sides that can be made; each takes an epoch that is not timed."""
+    """Make every side that this machine supports; train each for an untimed epoch."""
     sides: list[Side] = []
     for name, make in makers:
         try:
@@ -244,21 +244,21 @@ def _list_makers(
 
 
 def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> float:
-    """Run one training from the present weights; return its accuracy."""
+    """Run one training from the current weights; return its accuracy."""
     shuffled: dict[int, Any] = {}
     for epoch, first, end, lr in schedule.pieces(len(train)):
         if epoch not in shuffled:
             order = epoch_order(seed, epoch, len(train), schedule.batch)
             shuffled = {epoch: side.shuffle(order)}
         side.train(shuffled[epoch][first:end], lr)
-    return side.accuracy()  # waits for all of it
+    return side.accuracy()  # waits for all steps
 
 
 def _race_sides(
     measure: str, schedule: Schedule, precision: str, where: torch.device,
     sides: list[Side], train: data.Split, count: int,
 ) -> list[Row]:  # fmt: skip
-    """Let every side train with each seed; return its row."""
+    """Train every side with each seed; return a row for each side."""
     accuracies: list[list[float]] = [[] for _ in sides]
     contenders = {}
     for number, side in enumerate(sides):
@@ -325,12 +325,12 @@ def time_cold_starts(
     say: Say = print,
     **_: Any,
 ) -> list[Row]:
-    """Time fresh processes that train and evaluate one epoch; a row for each rung.
+    """Time new processes that train and evaluate one epoch; return a row per rung.
 
-    count: of the images; runs: processes that are timed, one after the other. us: of
-    the whole process. The library comes from the cache: an untimed run builds it.
-    parts_s, seconds: the interpreter's own start; the imports; the data; opening the
-    library, the CUDA context, the first step, which captures; the epoch with its
+    count: number of images; runs: number of timed processes, run in sequence. us is the
+    time of a whole process. An untimed run first builds the library into the cache.
+    parts_s, in seconds: the interpreter's start; the imports; the data; opening the
+    library, the CUDA context and the first step, which captures; the epoch with its
     evaluation; and the process's end. imports_torch: whether PyTorch was among the
     imports.
     """

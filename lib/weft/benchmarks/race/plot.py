@@ -1,4 +1,4 @@
-"""Draw a run: matplotlib figures of rows of results.
+"""Draw the results of a run as matplotlib figures.
 
     plot_steps(rows)      time per step, ours and PyTorch's
     plot_training(rows)   loss and test accuracy, ours over PyTorch's
@@ -6,8 +6,8 @@
     plot_layers(rows)     a step by its layers
     plot_run(rows)        the first two side by side: mnist.svg
 
-`committed` takes results from JSON (bench.read_json) that were measured elsewhere: they
-appear as hollow marks with their device and date.
+`committed` takes results of other machines from JSON (bench.read_json), which appear as
+hollow marks with their device and date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
 from ...timing.results import Row, label_row
 
-PYTHON = ("numba",)  # rungs of ours in Python: thin beside those in C
+PYTHON = ("numba",)  # our rungs in Python, drawn thinner than those in C
 
 
 def plot_steps(
@@ -35,10 +35,10 @@ def plot_steps(
     committed: Iterable[Row] = (),
     measured: dict[str, Any] | None = None,
 ) -> Figure:
-    """Draw bars of the time per step, PyTorch's fastest as a line.
+    """Draw bars for the time per step, and a line for PyTorch's fastest.
 
-    measured: the "machine" of results from JSON, if `rows` are not this machine's own:
-    all bars are then hollow.
+    measured: the "machine" entry of results from JSON, if `rows` come from another
+    machine; all bars are then hollow.
     """
     with kit.style():
         elsewhere = _rows_elsewhere(committed)
@@ -72,7 +72,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
 
 
 def plot_layers(rows: Sequence[Row]) -> Figure:
-    """Draw every layer's microseconds, in groups as coarse as the coarser side's."""
+    """Draw every layer's microseconds, grouped so that both sides are comparable."""
     with kit.style():
         shown = _best_of_each(rows, "layers_us")
         groups = layer_groups([row["layers_us"] for row in shown])
@@ -85,9 +85,9 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
 def plot_versions(
     rows: Sequence[Row], committed: Iterable[Row] = (), python_us: float = math.nan
 ) -> Figure:
-    """Dots of the time per step, the slowest version on top, on a logarithmic axis.
+    """Draw dots for the time per step on a log axis, with the slowest version on top.
 
-    python_us: of the version in Python, run by the simulator; scaled up.
+    python_us: scaled-up µs per step of the Python version on the simulator.
     """
     marks = [("~ Python, by sim", python_us, OURS, True)]
     for results in ({"rows": rows}, *committed):
@@ -120,7 +120,7 @@ def plot_versions(
 
 
 def name_row(row: Row) -> str:
-    """Who a row is about: a rung, or PyTorch's kind."""
+    """Return the name of a row's contender: our rung, or PyTorch and its kind."""
     return label_row(row) if row["impl"] == "weft" else f"PyTorch {label_row(row)}"
 
 
@@ -184,9 +184,9 @@ def _draw_steps(
     peers = sorted(
         (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
     )
-    best_of = {row["precision"]: row for row in peers}  # the last one is the fastest
+    best_of = {row["precision"]: row for row in peers}  # keeps the last, the fastest
     precisions = dict.fromkeys(row["precision"] for row in rows)
-    # One line is enough only if all race in one class.
+    # A single line is drawn only if all rows have the same precision.
     best = best_of.get(*precisions) if len(precisions) == 1 else None
     for place, row in enumerate(shown):
         colour = colour_of(row)
@@ -202,7 +202,7 @@ def _draw_steps(
         text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
-            edge = best["us"] / scale  # not across PyTorch's line
+            edge = best["us"] / scale  # keeps the text off PyTorch's line
         kit.label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
     kit.name_lines(axes, names, -1.1 if best else -0.6)
@@ -224,7 +224,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     trained = [row for row in rows if row.get("losses")]
     for row in trained:
         ours = row["impl"] != "torch"
-        # Ours is drawn over PyTorch's, so that one is broad and this one thin.
+        # PyTorch's line is broad because our thin line is drawn over it.
         python = row["rung"] in PYTHON
         look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3} if ours else {
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
@@ -338,7 +338,7 @@ def _rows_elsewhere(committed: Iterable[Row]) -> list[Row]:
 
 
 def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
-    """Return the rows that have `key`: all of ours, of PyTorch's the fastest."""
+    """Return the rows that have `key`: all of ours, and PyTorch's fastest."""
     have = [row for row in rows if row.get(key)]
     peers = [row for row in have if row["impl"] == "torch"]
     best = min(peers, key=lambda row: row["us"], default=None)
@@ -371,7 +371,7 @@ def _sum(side: dict[str, float], group: set[str]) -> float | None:
 
 
 def _fold(text: str, width: int = 30) -> str:
-    """Fold long names into lines of about `width`, also at their pluses."""
+    """Wrap long names at spaces and pluses to lines of about `width` characters."""
     return textwrap.fill(text.replace("+", "+ "), width).replace("+ ", "+")
 
 
@@ -388,6 +388,6 @@ def _write_ratio(value: float) -> str:
 
 
 def _smooth_values(values: np.ndarray, over: int) -> np.ndarray:
-    """Return the mean of each value and those before it, `over` in all."""
+    """Return moving averages over `over` successive values."""
     over = min(over, len(values))
     return np.convolve(values, np.ones(over) / over, "valid")

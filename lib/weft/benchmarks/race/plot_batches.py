@@ -1,9 +1,9 @@
 """Draw `weft bench mnist` over the batch, and select rows for its pictures.
 
-plot_batches(rows)    µs per image, ours and PyTorch's, and by how much
+plot_batches(rows)    µs per image, ours and PyTorch's, and their ratios
 
-`committed` takes results from JSON (bench.read_json): hollow marks. Without a GPU there
-are no others.
+`committed` takes results from JSON (bench.read_json), drawn as hollow marks. Without a
+GPU, all marks are hollow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
 ) -> kit.Series:
-    """Return (machine, rows of `wanted` steps); this machine's first, it is None.
+    """Return (machine, wanted step rows) pairs; this machine is first, as None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """
@@ -52,7 +52,7 @@ def is_ours(row: Row) -> bool:
 
 
 def row_of(rows: Iterable[Row], precision: str, rung: str) -> Row | None:
-    """Return our row of that rung."""
+    """Return our row of the given rung and precision, or None."""
     for row in rows:
         if (row["precision"], row["rung"]) == (precision, rung) and is_ours(row):
             return row
@@ -60,13 +60,13 @@ def row_of(rows: Iterable[Row], precision: str, rung: str) -> Row | None:
 
 
 def best_of(rows: Iterable[Row], precision: str) -> Row | None:
-    """Return PyTorch's fastest of that precision."""
+    """Return PyTorch's fastest row in the given precision, or None."""
     peers = [r for r in rows if r["impl"] == "torch" and r["precision"] == precision]
     return min(peers, key=lambda row: row["us"], default=None)
 
 
 def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
-    """Return our fastest row, of those whose sections were timed."""
+    """Return our fastest row among those whose sections were timed."""
     those = [
         row
         for row in rows
@@ -77,7 +77,7 @@ def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
 
 
 def per_batch(rows: Sequence[Row]) -> list[Row]:
-    """Return the fastest row of each batch, by batch."""
+    """Return the fastest row for each batch size, in ascending order."""
     batches = sorted({row["batch"] for row in rows})
     return [
         min((row for row in rows if row["batch"] == batch), key=lambda row: row["us"])
@@ -109,7 +109,7 @@ def mark_missing(figure: Figure, axes: Axes) -> Figure:
     return figure
 
 
-KINDS = {  # PyTorch's, from slow to fast: its mark
+KINDS = {  # marks of PyTorch's kinds, from slow to fast
     "eager": "v",
     "compile": "^",
     "graph": "<",

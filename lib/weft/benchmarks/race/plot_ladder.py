@@ -1,13 +1,13 @@
 """Draw the ladder of `weft bench mnist`, and the sections of a step.
 
-plot_ladder(rows)     at one batch, the gain of each rung
+plot_ladder(rows)     the gain of each rung at one batch size
 plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
 plot_roofline(rows)   TFLOP/s over flops per byte, a panel for each precision
 
-`committed` takes results from JSON (bench.read_json): hollow marks with their device
-and date. Without a GPU there are no others. Flops and bytes are counted in work.py, the
-times are those of the profiled sections.
+`committed` takes results from JSON (bench.read_json), drawn as hollow marks with their
+device and date. Without a GPU, all marks are hollow. Flops and bytes are counted in
+work.py, and the times are those of the profiled sections.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
 def plot_ladder(
     rows: Sequence[Row], committed: Iterable[ResultFile] = (), batch: int = 64
 ) -> Figure:
-    """Draw dots of every rung's time per step on a log axis, and each one's gain.
+    """Draw dots for every rung's time per step on a log axis, and each rung's gain.
 
-    Dashed and grey is the floor: the step's products at the peak rate of multiply-adds
-    in that precision, if a row "roof" has it.
+    A dashed grey line marks the floor, if a "roof" row exists: the step's products at
+    the peak rate of multiply-adds in that precision.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)
@@ -67,7 +67,7 @@ def plot_ladder(
             axes, [r for rs in (rows, rows_of(committed)) for r in rs], order, batch
         )
         low, high = axes.get_xlim()
-        axes.set_xlim(low, 25 * high)  # room for the words on the right
+        axes.set_xlim(low, 25 * high)  # room for the text on the right
         _write_column(axes, series, order, 1.3 * high)
         kit.mark_powers(axes, high)
         kit.name_lines(axes, [rung for _, rung in order], -0.8)
@@ -85,7 +85,7 @@ def plot_ladder(
 def _draw_climb(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], elsewhere: bool
 ) -> None:
-    """Draw a mark for each rung, joined to the one above."""
+    """Draw a mark for each rung and a line to the mark above."""
     before = None
     for place, (precision, rung) in enumerate(order):
         row = row_of(rows, precision, rung)
@@ -107,7 +107,7 @@ def _draw_climb(
 def _write_column(
     axes: Axes, series: Sequence[tuple], order: Sequence[tuple], x: float
 ) -> None:
-    """Write times and ratios in a column: this machine's, and below it the others'."""
+    """Write a column of times and ratios, this machine's above those of others."""
     for number, (machine, rows) in enumerate(series):
         above = None
         for place, (precision, rung) in enumerate(order):
@@ -136,7 +136,7 @@ def _draw_opponents(
     elsewhere: bool,
     named: bool,
 ) -> None:
-    """Draw PyTorch's fastest as a line beside each precision's rungs."""
+    """Draw PyTorch's fastest time as a line next to each precision's rungs."""
     for precision in dict.fromkeys(precision for precision, _ in order):
         best = best_of(rows, precision)
         places = [n for n, (name, _) in enumerate(order) if name == precision]
@@ -199,7 +199,7 @@ def plot_sections(
         machine, found = next(iter(series), (None, []))
         found = sorted(found, key=lambda row: rungs.index(row["rung"]))
         groups = layer_groups([row["layers_us"] for row in found])
-        # Sections that only the fused rungs have come last, after the update.
+        # Sections that exist only in the fused rungs follow the update.
         groups = dict(
             sorted(groups.items(), key=lambda item: item[0].startswith("update"))
         )
@@ -231,7 +231,7 @@ def plot_sections(
 def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Figure:
     """Draw a bar per section: its floor in products or bytes, its launch, the rest.
 
-    here: measured on this machine; other bars are hollow.
+    here: whether this machine was measured; if not, the bars are hollow.
     """
 
     def look_of(colour: str) -> dict[str, Any]:

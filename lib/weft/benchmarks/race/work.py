@@ -1,17 +1,17 @@
-"""Count the least work of a step, and find what limits each section of it.
+"""Count the minimum work of a step, and find the limit of each section.
 
 count_work() counts per image of 28x28 in the lesson's model (32 and 64 channels, 128,
 10). A multiply-add is two flops; other operations (batch norm, ReLU, pool, loss) count
 as none. Bytes are those of the arrays that cross the border of a section, each read or
-written once. Caches are taken as perfect within a kernel and empty between two.
+written once. Caches are assumed perfect within a kernel and empty between kernels.
 
-find_limits() compares each section with the least time that it could take:
+find_limits() compares each section with the minimum time that it could take:
 
     for part in find_limits(row, roof, launch_us): ...
 
 There are three floors: the products at the machine's peak rate of multiply-adds, the
 bytes at the rate of its copy, and the launch of an empty kernel. The first two can
-overlap, the launch cannot. The rest is waiting: successive latencies, a last wave of
+overlap; the launch cannot. The rest is waiting: successive latencies, a last wave of
 blocks, instructions that are not products.
 """
 
@@ -29,7 +29,7 @@ from .race import Row
 PIXELS1, PIXELS2, PIXELS3 = 28 * 28, 14 * 14, 7 * 7
 C1, C2, TAPS, HIDDEN, CLASSES = 32, 64, 9, 128, 10
 FEATURES = PIXELS3 * C2
-PRODUCTS = {  # flops of one product of each layer: forward has one
+PRODUCTS = {  # flops of one product in each layer; the forward pass has one
     "conv1": 2 * TAPS * C1 * PIXELS1,
     "conv2": 2 * TAPS * C1 * C2 * PIXELS2,
     "fc1": 2 * FEATURES * HIDDEN,
@@ -40,7 +40,7 @@ WEIGHTS = {
     **{"conv1": TAPS * C1, "conv2": TAPS * C1 * C2},
     **{"fc1": FEATURES * HIDDEN, "fc2": HIDDEN * CLASSES},
 }
-OUTPUTS = {  # numbers of a layer's output
+OUTPUTS = {  # number of elements in a layer's output
     **dict.fromkeys(("conv1", "bn1", "relu1"), C1 * PIXELS1),
     "pool1": C1 * PIXELS2,
     **dict.fromkeys(("conv2", "bn2", "relu2"), C2 * PIXELS2),
@@ -49,7 +49,7 @@ OUTPUTS = {  # numbers of a layer's output
     "fc2": CLASSES,
 }
 LAYERS = [*OUTPUTS]
-# flops of a step: forward and backward, per image.
+# flops of a step per image, forward and backward.
 STEP_FLOPS = sum((1 + BACK[name]) * flops for name, flops in PRODUCTS.items())
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 WHOLE = 4  # bytes of a number that is never shortened: gradients and parameters
@@ -64,17 +64,17 @@ class SectionWork:
 
     @property
     def intensity(self) -> float:
-        """Flops per byte."""
+        """Arithmetic intensity in flops per byte."""
         return self.flops / self.bytes
 
 
 def count_work(
     section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
 ) -> SectionWork | None:
-    """Return flops and bytes of a section as Cnn.profile() names it; None if unknown.
+    """Return a section's flops and bytes, or None for a section without known work.
 
-    sections: the names of all sections of that step. They determine which product a
-    section computes: conv2's gradient may be one or two.
+    section: name from Cnn.profile(). sections: names of all sections of the step, which
+    determine the section's products: conv2's gradient may be one or two.
     """
     flops = _count_flops(section, sections)
     counted = _FUSED.get(section)
@@ -88,7 +88,7 @@ def count_work(
 
 
 def floor_us(batch: int, tflops: float) -> float:
-    """Return a step's time if it did only its products, at that rate."""
+    """Return the time in µs of a step's products alone, at `tflops`."""
     return batch * STEP_FLOPS / tflops / 1e6
 
 
@@ -102,7 +102,7 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
             continue
         products = 1 if direction == "forward" else BACK[name]
         if direction == "backward" and name == "conv2" and _WEIGHT in sections:
-            products -= 1  # the weight's is another section
+            products -= 1  # its weights are another section
         total += products * PRODUCTS[name]
     return total
 
@@ -110,10 +110,10 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
 _WEIGHT = "backward.conv2.weight"
 _P1, _C2, _M2 = C1 * PIXELS2, C2 * PIXELS2, FEATURES
 
-# The sections of the fused step: bytes per image and bytes per step, for numbers of
-# that many bytes. The arrays are those of kernels/mnist/fused/fused.h.
+# For each section of the fused step, a function of the number size in bytes returns
+# bytes per image and per step. kernels/mnist/fused/fused.h has the arrays.
 _FUSED = {
-    # the image; p1 and which pixel won it
+    # the image; p1 and the winning pixels
     "forward.conv1+bn1+relu1+pool1": (
         lambda size: PIXELS1 + _P1 * size + _P1,
         lambda size: WHOLE * WEIGHTS["conv1"],
@@ -136,7 +136,7 @@ _FUSED = {
         lambda size: 2 * _M2 * size + size * HIDDEN,
         lambda size: (size + WHOLE) * WEIGHTS["fc1"],
     ),
-    # conv2's output, the gradient behind it, two codes and the image
+    # conv2's output and its gradient, two codes and the image
     "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1": (
         lambda size: _C2 * size + _M2 * size + _M2 + _P1 + PIXELS1,
         lambda size: size * WEIGHTS["conv2"],
@@ -149,7 +149,7 @@ _FUSED = {
 
 
 def _count_layer_bytes(section: str, batch: int) -> float | None:
-    """Return bytes of a section that is one layer in fp32; None if it is several."""
+    """Return the bytes of a section with a single layer in fp32, else None."""
     direction, _, name = section.partition(".")
     if name not in OUTPUTS:
         return None
@@ -168,7 +168,7 @@ def list_intensities(
 ) -> dict:
     """Return {section: (flops per byte, TFLOP/s)} of the sections with known work.
 
-    Those with less than a hundredth of the step's flops are left out.
+    Sections with less than 1 % of the step's flops are omitted.
     """
     found, least = {}, 0.01 * batch * STEP_FLOPS
     for section, us in layers_us.items():
@@ -178,27 +178,27 @@ def list_intensities(
     return found
 
 
-OUTSIDE = "batch"  # a run's arguments, and sums that otherwise the previous step makes
+OUTSIDE = "batch"  # arguments, and sums that the previous step makes in a run
 
 
 @dataclass(frozen=True)
 class StepPart:
-    """Microseconds of one section of a step."""
+    """The time of one section of a step and its floors, in microseconds."""
 
     section: str
     us: float
-    products: float  # at the roof; 0 if there are none, or they are not counted
+    products: float  # time at the roof; 0 if there are none or they are not counted
     bytes: float
     launch: float
 
     @property
     def waiting(self) -> float:
-        """The time that none of the floors explains."""
+        """The time in µs that none of the floors explains."""
         return max(0.0, self.us - max(self.products, self.bytes) - self.launch)
 
     @property
     def binds(self) -> str:
-        """The largest of the four."""
+        """The name of the largest part: products, bytes, launch or waiting."""
         names = ("products", "bytes", "launch", "waiting")
         return max(names, key=lambda name: getattr(self, name))
 
@@ -206,11 +206,11 @@ class StepPart:
 def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
     """Return a StepPart for each section of a step's row.
 
-    roof: a row "roof" of its precision. launch_us: of a kernel in a chain. A clock
-    between two sections costs time, so that together they take longer than the step:
-    they are scaled to add up to it. A fused step that is timed like this is isolated,
-    and makes sums over its patches in "batch", which is left out: in a run, the
-    previous step makes them. (Rows up to commit 97f84da have them in conv1's section.)
+    roof: the "roof" row of the same precision. launch_us: launch time in µs of a kernel
+    in a chain. The clocks between sections cost time, so the sections' times are scaled
+    to add up to the step's. The "batch" section is omitted: it contains sums over
+    patches that an isolated fused step makes, but that the previous step makes in a
+    run. Rows up to commit 97f84da have these sums in conv1's section.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())
@@ -224,7 +224,7 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
 
 
 def sum_parts(parts: Sequence[StepPart]) -> StepPart:
-    """Sum the sections into one: the limit of the step."""
+    """Sum the sections into a single StepPart, the limit of the step."""
     keys = ("us", "products", "bytes", "launch")
     return StepPart(
         "step", *[sum(getattr(part, key) for part in parts) for key in keys]
@@ -234,8 +234,8 @@ def sum_parts(parts: Sequence[StepPart]) -> StepPart:
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
     """Return one row: tflops of multiply-adds in that precision, gbs read and written.
 
-    The list is empty if that precision has no multiply-adds of its own, as bf16 on a
-    CPU.
+    Returns an empty list if the device has no multiply-adds in this precision, such as
+    bf16 on a CPU.
     """
     where = checked_device(device)
     found = peaks(str(where))

@@ -3,19 +3,19 @@
 Lesson 08c explains the measurements, by the op of a row:
 
     staircase  1 + x / 2^23, added by a tensor core: `added` is the result for x
-    promotion  errors of sums that begin anew every `every` of k (0: never)
-    error      of a product in each precision over k, against float64
-    heat       a product again and again, with pauses (`mode` cool) and without (hot),
-               of random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
-    clock      a product by each rung, cool: `ghz`, the clock at which it ran, from the
-               cycles that multiprocessors counted between two moments
+    promotion  errors of sums that restart after `every` steps of k (0: never)
+    error      the error of a product in each precision over k, against float64
+    heat       a repeated product, with pauses (`mode` cool) and without (hot), of
+               random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
+    clock      a product by each rung, cool: `ghz`, its clock frequency, from the
+               cycles that multiprocessors counted between two points in time
     ncu        Nsight Compute's counters of a product by each rung
 
-errors are relative: the root mean square of c's differences over that of c. bias is
-their mean over that of c, which shows errors of the same sign. On a CPU, tensor cores
-are simulated, and round once where a GPU's truncate. staircase, promotion and error run
-there and are checked; heat, clock and ncu need a GPU. sums.cu has the kernel, in wmma,
-so that any GPU from sm_70 on can run it.
+errors are relative: the root mean square of c's differences divided by that of c. bias
+is their mean divided by c's root mean square, which shows errors of the same sign. On a
+CPU, tensor cores are simulated and round once where a GPU's truncate. staircase,
+promotion and error are checked there; heat, clock and ncu need a GPU. The kernel in
+sums.cu uses wmma, so that any GPU from sm_70 on can run it.
 
 As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
 kernels that ncu profiles.
@@ -68,8 +68,8 @@ TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
     """Multiply a (m,k) @ b (k,n) in half to (m,n) float32; sums restart in k.
 
-    m, k, n and `every` are multiples of 16; a sum begins anew every `every` of k; 0:
-    never.
+    m, k, n and `every` are multiples of 16. A sum restarts after `every` steps of k; 0
+    means never.
     """
     m, k = a.shape
     n = b.shape[1]
@@ -80,9 +80,9 @@ def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Ten
 
 
 def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
-    """Return a tensor core's 1 + x / 2^23, less 1, in 2^-23, for x in quarters.
+    """Return (x, a tensor core's 1 + x / 2^23, minus 1, in units of 2^-23) pairs.
 
-    1 comes with the first 16 of k, x with the second: a sum of two instructions.
+    x increases in quarters. One instruction adds 1 and a second one adds x / 2^23.
     """
     steps = torch.arange(STEPS) / 4
     a = torch.zeros(16, 32, dtype=torch.float16)
@@ -131,7 +131,7 @@ def products_of(
 ) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
     """Yield our fastest rung of a precision, and cuBLAS.
 
-    Rungs that choose another one are left out: they may use fp32 where that is as fast.
+    Rungs that choose another rung are omitted: they may use fp32 where it is as fast.
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
@@ -152,14 +152,14 @@ def products_of(
 def numbers_of(
     side: int, k: int, where: AnyDevice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return random a (side,k) and b (k,side), the same everywhere."""
+    """Return random a (side,k) and b (k,side), identical on every machine."""
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(side, k, generator=generator).to(where)
     return a, torch.randn(k, side, generator=generator).to(where)
 
 
 def _measure_errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
-    """Return the errors of c, relative to its own size; NaN if any element is NaN."""
+    """Return the errors of c relative to its magnitude; NaN if any element is NaN."""
     off, size = got.double() - want, float(want.square().mean().sqrt())
     rms = float(off.square().mean().sqrt()) / size
     return {"error_rms": rms, "bias": float(off.mean()) / size}
@@ -181,7 +181,7 @@ SUMS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
 
 
 SOURCE = Path(__file__).with_name("limits.cu")
-HOT, COOL = 2.5, 1.5  # seconds: the card reports its power as a mean over one
+HOT, COOL = 2.5, 1.5  # seconds; the card reports its power as a one-second mean
 BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
 HEATED, REST = 8192, 1.5
 HEATED_BY = (  # precision, numbers, modes
@@ -189,7 +189,7 @@ HEATED_BY = (  # precision, numbers, modes
     ("bf16", "zeros", ("hot",)),
     ("fp32", "random", ("cool", "hot")),
 )
-SIDE = 4096  # of the products by each rung
+SIDE = 4096  # side of each rung's product
 _SUSTAINED = "avg.pct_of_peak_sustained"
 STALLS = {  # ncu's word for a warp's reason to wait: its meaning here
     "barrier": "a barrier of the block",
@@ -204,9 +204,9 @@ STALLS = {  # ncu's word for a warp's reason to wait: its meaning here
     "sleeping": "sleep",
     "wait": "an instruction's fixed time",
 }
-READY = "not_selected"  # it was ready, but another warp was chosen
+READY = "not_selected"  # the warp was ready, but another one was chosen
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-METRICS = {  # our name: ncu's; per cent of the unit's peak, or bytes, or cycles
+METRICS = {  # ncu's metrics by our names: percent of the peak, bytes or cycles
     "us": "gpu__time_duration.sum",
     "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
     "issue": f"sm__inst_issued.{_SUSTAINED}_active",
@@ -216,7 +216,7 @@ METRICS = {  # our name: ncu's; per cent of the unit's peak, or bytes, or cycles
     "dram_bytes": "dram__bytes.sum",
     "active": "sm__cycles_active.avg",
     "elapsed": "sm__cycles_elapsed.max",
-    # Cycles of a warp for each instruction, and those spent waiting.
+    # A warp's cycles per instruction, and those spent waiting.
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
@@ -237,7 +237,7 @@ Product = tuple[str, str, int, int]  # one of WATCHED
 
 
 def _measure_heat(where: AnyDevice) -> Iterator[Row]:
-    """Yield bursts of a product, timed one by one, with the card's readings."""
+    """Yield rows of a product's bursts, timed one by one, with the card's readings."""
     if where.type == "cpu":
         return
     for kind, numbers, modes in HEATED_BY:
@@ -247,14 +247,14 @@ def _measure_heat(where: AnyDevice) -> Iterator[Row]:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
         for impl, multiply in products_of(kind, where):
             for mode in modes:
-                time.sleep(REST)  # as cool as before
+                time.sleep(REST)  # cools down between modes
                 found = _time_bursts(functools.partial(multiply, a, b), mode, where)
                 head = head_of(where, "heat", impl, kind)
                 yield head | {"mode": mode, "numbers": numbers, **found}
 
 
 def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
-    """Return the speed of bursts, with pauses or without, with clock and power."""
+    """Return the bursts' speed, clock and power, with or without pauses."""
     flop = 2.0 * HEATED**3
     for _ in range(2):
         call()
@@ -294,7 +294,7 @@ def _measure_clock(where: AnyDevice) -> Iterator[Row]:
 
 
 def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
-    """Return cycles over time of cool bursts, and the clock that the driver reports."""
+    """Return cool bursts' clock frequency, counted and as the driver reports it."""
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
     first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
@@ -354,7 +354,7 @@ def _summarize_kernels(
 
 
 def _run_ncu(metrics: list[str]) -> str:
-    """Return ncu's output; a metric that this GPU does not have is left out."""
+    """Return ncu's output, without metrics that this GPU does not have."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
     child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.command"]
@@ -379,7 +379,7 @@ def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def launch_all() -> None:
-    """Launch each of WATCHED once for ncu, after a kernel that marks it."""
+    """Launch each product in WATCHED once for ncu, after a kernel that marks it."""
     where = torch.device("cuda", torch.cuda.current_device())
     mark = torch.zeros(1, dtype=torch.int64, device=where)
     for _, call in _make_calls(WATCHED, where):
@@ -395,7 +395,7 @@ def launch_all() -> None:
 def _make_calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
-    """Yield each product in WATCHED's form, with a call that computes it."""
+    """Yield each product and a call that computes it."""
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)
@@ -403,7 +403,7 @@ def _make_calls(
         yield (kind, rung, side, k), functools.partial(call, c, a, b)
 
 
-_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the previous product
+_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # caches one product's inputs
 
 
 def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -431,7 +431,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
     """Measure everything, or the named ops; each row has its date and commit.
 
-    Raises ValueError for an unknown op, NoCounters if ncu gives none.
+    Raises ValueError for an unknown op and NoCounters if ncu reports no counters.
     """
     where = torch.device(device)
     if unknown := set(ops) - OPS.keys():
@@ -444,7 +444,7 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """Return `rows`, and the file's rows of the same device and other ops."""
+    """Return `rows` and the file's rows for the same device and other ops."""
     if not Path(path).exists():
         return rows
     new, devices = {row["op"] for row in rows}, {row["device"] for row in rows}

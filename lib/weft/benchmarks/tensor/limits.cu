@@ -1,10 +1,10 @@
-/* limits.cu -- at which clock the multiprocessors run.
+/* limits.cu -- the clock frequency of the multiprocessors.
  *
- * Each counts its cycles from when it was switched on. The counter and the time
- * before and behind some work give the clock in between. */
+ * Each counts its cycles since it was switched on. The counter and the time
+ * before and after some work give the average frequency in between. */
 
-/* at (multiprocessors,2): the cycle and the nanosecond at which each is asked.
- * With many more blocks than multiprocessors every one of them gets some. */
+/* at (multiprocessors,2) = each one's cycle counter and time in nanoseconds.
+ * Launch many more blocks than multiprocessors, so that each runs some. */
 __global__ void stamp(long long *at) {
     unsigned here;
     long long now;

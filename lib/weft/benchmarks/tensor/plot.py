@@ -1,4 +1,4 @@
-"""Charts of `weft bench tensor`: this machine, and others.
+"""Charts of `weft bench tensor` for this machine and others.
 
     with figure(9, 4) as ax:
         plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
@@ -21,7 +21,7 @@ from ...base import style as kit
 from ...base.style import INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
 from ...timing.results import ResultFile, Row
 
-Series = list[tuple[list[Row], bool]]  # rows, and whether they are this machine's
+Series = list[tuple[list[Row], bool]]  # rows; whether they are this machine's
 INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
 MARKS = {16: "v", 32: "o", 64: "s", 128: "^", 512: "D", 0: "X"}
 KINDS = {  # by precision: colour and mark
@@ -36,7 +36,7 @@ KINDS = {  # by precision: colour and mark
 def select_series(
     op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> Series:
-    """Return the rows of an op, this machine's first; more: keys they must have."""
+    """Return an op's rows, this machine's first; more: values that they must have."""
     wanted = {"op": op} | more
     series = kit.list_series(
         rows, others, lambda row: all(row.get(k) == wanted[k] for k in wanted)
@@ -47,7 +47,7 @@ def select_series(
 def find_value(
     key: str, op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> float:
-    """Return a number of the first row that has it, preferably a GPU's; NaN if none."""
+    """Return row[key] of the first row that has it, preferably a GPU's, else NaN."""
     series = select_series(op, rows, others, **more)
     found = [row for those, _ in series for row in those if row.get(key) is not None]
     found.sort(key=lambda row: row["target"] != "cuda")
@@ -86,7 +86,7 @@ def plot_staircases(
 def plot_promotions(
     ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile], signs: str = "both"
 ) -> None:
-    """Draw errors over k, a line for each length of the tensor cores' own sums."""
+    """Draw errors over k, with a line for each length of the tensor cores' sums."""
     series = select_series("promotion", rows, others, signs=signs)
     series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
     if not series:
@@ -108,7 +108,7 @@ def plot_promotions(
 
 
 def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """Draw errors of a product over k: ours by precision, cuBLAS without marks."""
+    """Draw a product's errors over k: ours by precision, and cuBLAS without marks."""
     series = select_series("error", rows, others)
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
@@ -155,7 +155,7 @@ def plot_heats(
 
 
 def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """Draw how busy each rung keeps the tensor cores, by Nsight Compute."""
+    """Draw each rung's use of the tensor cores, as Nsight Compute reports it."""
     series = [
         ([row for row in found if row.get("tensor_pipe") is not None], here)
         for found, here in select_series("ncu", rows, others)
@@ -178,7 +178,7 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> N
 
 
 def make_caption(rows: Sequence[Row], others: Sequence[ResultFile], op: str) -> str:
-    """Write the machines and days of the rows of `op`."""
+    """Write the machines and dates of the rows of `op`."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]
     for found in others:
@@ -199,7 +199,7 @@ def _name(row: Row) -> str:
 def _draw_line(
     ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
 ) -> tuple[float, float]:
-    """Draw marks on a line; return where its last one is."""
+    """Draw a line with marks; return the position of the last mark."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
     fill = kit.fill_of(colour, here)
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
@@ -208,7 +208,7 @@ def _draw_line(
 
 
 def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> None:
-    """Draw the axes, and names where lines end, without overlaps; high: the worst."""
+    """Draw the axes, and each line's name at its end, without overlaps."""
     depths = sorted({row["k"] for found, _ in series for row in found})
     ax.set_xticks(depths, [str(k) for k in depths])
     ax.minorticks_off()

@@ -1,14 +1,14 @@
 /* sums.cu -- how tensor cores add: products in half, sums in float.
  *
- * The numbers are of 16 bits, so every product is exact in float, and what is
- * wrong in c was lost in adding. command.py says what is done with it. */
+ * The inputs have 16 bits, so every product is exact in float, and all errors
+ * of c come from the additions. command.py describes the measurements. */
 #include <cuda_fp16.h>
 #include <mma.h>
 
 namespace wmma = nvcuda::wmma;
 
-/* c (m,n) = a (m,k) @ b (k,n), multiples of 16; sums begin anew every `every`
- * of k, and ordinary registers add them up. One warp makes 16 x 16 of c. */
+/* c (m,n) = a (m,k) @ b (k,n), multiples of 16. Sums restart after every `every`
+ * steps of k; ordinary additions total them. A warp computes 16 x 16 of c. */
 __global__ void promoted(float *c, const __half *a, const __half *b, int n,
                          int k, int every) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> a_f;
@@ -21,10 +21,10 @@ __global__ void promoted(float *c, const __half *a, const __half *b, int n,
     for (int k0 = 0; k0 < k; k0 += 16) {
         wmma::load_matrix_sync(a_f, a + k0, k);
         wmma::load_matrix_sync(b_f, b + (size_t)k0 * n, n);
-        wmma::mma_sync(sums, a_f, b_f, sums); // a tensor core adds ...
+        wmma::mma_sync(sums, a_f, b_f, sums); // adds in a tensor core
         if ((k0 + 16) % every == 0 || k0 + 16 == k) {
             for (int i = 0; i < totals.num_elements; i++)
-                totals.x[i] += sums.x[i]; // ... an ordinary one does
+                totals.x[i] += sums.x[i]; // adds in an ordinary core
             wmma::fill_fragment(sums, 0.0f);
         }
     }
