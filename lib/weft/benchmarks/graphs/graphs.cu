@@ -26,9 +26,9 @@ struct chain {
     float *x, *weights;    /* weights: read by FETCH */
     int n, threads, turns; /* elements, threads per block, WORK's loop count */
     int first;             /* for FETCH, see add_weights() */
-    size_t shared;         /* bytes that a block of WORK claims but does not use */
-    int uneven;            /* every other launch uses only half of x */
-    int host;              /* also time the host */
+    size_t shared; /* bytes that a block of WORK claims but does not use */
+    int uneven;    /* every other launch uses only half of x */
+    int host;      /* also time the host */
 };
 
 /* Queue one launch of the chain. */
