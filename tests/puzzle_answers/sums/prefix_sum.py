@@ -181,7 +181,7 @@ def block_sum_no_zeros(out, a, n):
         out[cuda.blockIdx.x] = s[0]
 
 
-@wrong("prefix_sum", says="one block is enough for n: does threadIdx stand")
+@wrong("prefix_sum", says="one block is enough for n: is threadIdx used")
 def block_sum_of_the_first(out, a, n):
     s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x
