@@ -13,8 +13,8 @@ struct Mark { /* the form of an access, which is constant for each hook */
 
 /* ---- judge.cpp ---------------------------------------------------------- */
 
-/* Update the states of an access's bytes, which differ from the usual ones, and
- * report errors. Returns true if the access met a copy that was not waited for.
+/* Judge an access to bytes in unusual states: report errors, and update the
+ * states. Returns true if no thread had waited for a copy that the access met.
  * Does not return if the error ends the launch. */
 bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);

@@ -302,7 +302,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
 
 
 def _bind_dtypes(binder: Binder) -> dict[str, Any]:
-    """Return dtypes_a0, ...: the torch dtypes allowed for each array parameter."""
+    """Return the torch dtypes allowed for array parameter 0 as dtypes_a0, and so on."""
     found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
