@@ -28,7 +28,7 @@ from ..base import style as kit
 from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ, WRITTEN
 from ..timing import STATISTIC, read_json
-from ..timing.results import ResultFile, Row
+from ..timing.results import ResultFile, Row, Timing
 from ..toolchain.native import set_threads
 from . import ops
 
@@ -246,6 +246,17 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
         xlim=(0, 1.2 * max(row["us_high"] for row in burst)),
         xlabel="µs a launch costs Python, median and band (left is better)",
     )
+
+
+def plot_samples(ax: Axes, samples: Sequence[float], summary: Timing) -> None:
+    """Draw samples in microseconds, in order, with their median, mean and band."""
+    ax.semilogy(samples, ".", color=INK, subs=[2, 5])
+    ax.axhspan(summary.low, summary.high, color=READ, alpha=0.25, lw=0)
+    for name, us, width in ("median", summary.median, 2), ("mean", summary.mean, 0.7):
+        ax.axhline(us, color=READ, lw=width, label=f"{name} {us:.1f} µs")
+    kit.write_plain(ax.yaxis, subs=(1, 2, 5))
+    ax.set(xlabel="sample", ylabel="µs (lower is better)")
+    ax.legend(loc="upper center")
 
 
 MARKS = ("o-", "s-", "^-")  # marks of other machines
