@@ -43,7 +43,7 @@ from .instance import Instance, make_instance
 # Arrays of at least this many elements are drawn as an image if two-dimensional.
 IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
-SMALLEST = 5.0  # The same, if there is little room.
+SMALLEST = 5.0  # pixels of a cell of an image if there is little room
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
 # Relative to a float output's largest value. Pictures use it; checks do not.
 TOLERANCE = 1e-4
@@ -116,8 +116,8 @@ def draw_outcome(
 ) -> tuple[str, float]:
     """Draw the results beside the goal, if they differ.
 
-    drawn: whether to draw them even if they agree. told: whether they are already drawn
-    elsewhere. Also returns where the drawing ends.
+    drawn: whether to draw them even if they agree. told: whether another part of the
+    picture has them. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)

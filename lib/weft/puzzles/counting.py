@@ -1,4 +1,4 @@
-"""The puzzles of lesson 02b, in which an answer may be right and still cost too much.
+"""The puzzles of lesson 02b, in which a right answer may cost too much.
 
 divergence       warps whose lanes take one branch
 matmul_nt        a product in tiles

@@ -269,8 +269,8 @@ def _write_refusal(
 def _find_line(report: Report, count: Count, array: str) -> str:
     """Return advice that names the line with the largest count.
 
-    If more is better, it is the line with the smallest. Only the line's number is
-    given, since its text may also be in the best known answer.
+    If more is better, it is the line with the smallest. The advice has only the line's
+    number, since its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:

@@ -133,7 +133,7 @@ HISTOGRAM = Puzzle(
 def count_in_blocks(counts, a, n):
     t = cuda.threadIdx.x
     i = cuda.grid(1)
-    mine = cuda.shared.array(8, int32)  # of this block
+    mine = cuda.shared.array(8, int32)  # this block's counts
     ### BEGIN SOLUTION
     if t < 8:
         mine[t] = 0

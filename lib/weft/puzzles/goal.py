@@ -110,7 +110,7 @@ def _draw_circles(
     count: int,
     spacing: float = 0.0,
 ) -> str:
-    """Draw circles in rows `side` pixels apart; `apart`: distance within a row."""
+    """Draw circles in rows `side` pixels apart; spacing: the distance within a row."""
     radius, spacing = side / 2 - 2, spacing or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(

@@ -4,8 +4,8 @@ make_cells() turns puzzles into cells of a notebook. list_lessons() reads the fo
 notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.
 
 A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
-or "practice" (exercises and puzzles). The tag holds until the next heading of the same
-or a higher level.
+or "practice" (exercises and puzzles). The tag applies until the next heading of the
+same or a higher level.
 
 count_minutes() counts one minute for 150 words or 8 lines of code, and for each
 question. An exercise or a puzzle takes 2 more, and one for each line of its answer.
@@ -28,7 +28,7 @@ from .puzzle import Puzzle
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TAG = "puzzle"  # Tag of every cell made here; `make notebooks` rewrites such cells.
+TAG = "puzzle"  # Tag of every puzzle's cell; `make notebooks` rewrites such cells.
 
 
 def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
@@ -253,7 +253,7 @@ def count_minutes(notebook: NotebookNode) -> dict[str, float]:
 
 
 def cell_minutes(cell: NotebookNode) -> float:
-    """Return the minutes that a cell takes a reader."""
+    """Return the minutes that a reader needs for a cell."""
     tags = cell.metadata.get("tags", [])
     if GENERATED in tags or is_withheld(cell) or FETCHES_LAB in cell.source:
         return 0.0
@@ -299,7 +299,7 @@ def _answer_minutes(name: str) -> float:
 
 
 def _time_writing(stub_lines: int, answer_lines: int) -> float:
-    """Return the minutes for an answer of `own` lines, from a stub of `given` lines."""
+    """Return the minutes for writing `answer_lines` into a stub of `stub_lines`."""
     return stub_lines / LINES_A_MINUTE + MINUTES_TO_BEGIN + answer_lines
 
 

@@ -63,7 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """Load the lessons by file, once, since notebooks do not change meanwhile."""
+    """Load the lessons by file, only once, since notebooks do not change."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 

@@ -46,8 +46,8 @@ MAP = Puzzle(
     ],
     better="A thread needs one read and one write, since it handles one number only.",
     limits={
-        "writes.out": lambda n: 2 * n,  # Several threads may not write every element.
-        # One thread may not write every element; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )
@@ -92,8 +92,8 @@ ZIP = Puzzle(
         "steps in a local variable, and store it once."
     ),
     limits={
-        "writes.out": lambda n: 2 * n,  # Several threads may not write every element.
-        # One thread may not write every element; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )
@@ -142,8 +142,8 @@ GUARDS = Puzzle(
     better="Only threads with a number access the arrays: one read and one write each.",
     scored=dict(n=4, launch=(1, 16)),
     limits={
-        "writes.out": lambda n: 2 * n,  # Several threads may not write every element.
-        # One thread may not write every element; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )

@@ -212,7 +212,7 @@ CARDS |= {"pascal": "6.0", "hopper": "9.0"}
 
 
 def explain(name: str) -> Name:
-    """Explain a kernel's name, given demangled as profilers report it."""
+    """Explain a kernel's demangled name, as profilers report it."""
     for pattern, short, what, library in RULES:
         match = re.search(pattern, name)
         if not match:

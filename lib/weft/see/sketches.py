@@ -38,7 +38,7 @@ from .view import cells, figure, frame, sheet, thread
 CELL = 0.4  # size of a thread in inches
 GAP = 1.7  # distance between rounds in cells
 LANES = 32
-ROUNDS = {  # a round's name, and the lane whose number lane `i` adds for this `step`
+ROUNDS = {  # a kind's name, and the lane whose number lane `i` adds for this `step`
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -196,7 +196,7 @@ def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
-    """Draw matrices side by side; each cell shows the lane that holds the element.
+    """Draw matrices side by side; each cell shows the lane that stores the element.
 
     lane: the lane whose elements are marked.
     """

@@ -53,7 +53,7 @@ LEAST = 1.0  # length of the shortest reported gap in µs
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs after the first one's."""
+    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
 
     row: str
     name: str
@@ -70,7 +70,7 @@ class Span:
 class Timeline:
     """Spans in the order of their start. target: "cuda", "cpu" or "model".
 
-    date: the date of the measurement, if it was made elsewhere. note: other remarks.
+    date: the date of a measurement on another machine. note: other remarks.
     """
 
     spans: list[Span]

@@ -48,7 +48,7 @@ _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 @dataclass
 class MachineCode:
-    """PTX, and the machine code that ptxas made of it.
+    """PTX, and the machine code that ptxas generated from it.
 
     lowered: the mangled name of each requested C++ name, if known. usage: the resources
     of each kernel, by mangled name. why: why there is no machine code or, if there is,

@@ -1,4 +1,4 @@
-"""occupancy(kernel, threads=256): how many blocks a multiprocessor holds at once.
+"""occupancy(kernel, threads=256): how many blocks fit on a multiprocessor at once.
 
 A running block occupies a block slot, thread slots, registers and shared memory. The
 resource that runs out first is the limit. LIMITS lists the sizes by compute capability,
@@ -24,7 +24,7 @@ WARP = 32
 REGISTERS = 64 << 10  # registers of a multiprocessor; also the maximum for a block
 REGISTERS_THREAD = 255
 REGISTERS_STEP = 256  # Registers are allocated to a warp in multiples of this number.
-PARTITIONS = 4  # partitions of a multiprocessor; each holds the registers of some warps
+PARTITIONS = 4  # partitions of a multiprocessor, among which its registers are divided
 THREADS_BLOCK = 1024
 KB = 1024
 
@@ -233,7 +233,7 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return how many of a kernel's blocks a multiprocessor holds, and the limit.
+    """Return how many of a kernel's blocks fit on a multiprocessor, and the limit.
 
         occupancy(saxpy, threads=256)            a kernel, as for ptx()
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")

@@ -150,7 +150,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     cache: dict,
 ) -> list[str]:
-    """Return the parts for one position of the sliders; equal ones are from `kept`."""
+    """Return the parts for one position of the sliders; `cache` has shared parts."""
     moment = _build_moment(scene, time, who)
     text = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]

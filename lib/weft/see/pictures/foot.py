@@ -185,7 +185,7 @@ def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
 
 
 def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    """Return the flat position of an index that may lie outside its array."""
+    """Return the flat position of an index that may be outside its array."""
     element = 0
     for i, side in zip(index, (*shape, *[1] * len(index))):
         element = element * side + int(i)

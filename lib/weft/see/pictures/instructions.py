@@ -82,8 +82,8 @@ def steps_of(
 ) -> list[WarpStep]:
     """Return the steps of one warp of one block, in order.
 
-    intervals: the barrier intervals of that block. every: return both STEP sites and
-    accesses. Otherwise, accesses count as steps only if there are no STEP sites.
+    intervals: the barrier intervals of that block. every: whether to return both STEP
+    sites and accesses; else accesses count as steps only if there are no STEP sites.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
     has_steps = any(np.isin(part.site, steps).any() for part in intervals)

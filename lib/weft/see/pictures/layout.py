@@ -412,7 +412,7 @@ def _count_lines(scene: Scene, number: int) -> int:
 
 
 def list_axis_words(scene: Scene, number: int) -> float:
-    """Return the width in pixels of the longest of these lines, with its mark."""
+    """Return the width in pixels of the longest such line, with its mark."""
     accesses, sites = scene.found.of(array=number), scene.trace.sites
     texts = [
         f"{word} " + ", ".join({sites[s].text for s in np.unique(accesses.site[mask])})

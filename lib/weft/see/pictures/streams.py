@@ -132,7 +132,7 @@ def _draw_marks(
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
             if x + wide <= end + 0.2:
-                continue  # It would be hidden by the mark before it.
+                continue  # The mark before it would hide it.
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
