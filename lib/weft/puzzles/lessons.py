@@ -210,19 +210,23 @@ class Section:
 
 def list_sections(notebook: NotebookNode) -> list[Section]:
     """Return the sections below the title, in the order of their headings."""
-    headings = [(at, match_heading(cell)) for at, cell in enumerate(notebook.cells)]
-    levels = [(at, len(heading[1])) for at, heading in headings if heading]
+    headings = [
+        (index, match_heading(cell)) for index, cell in enumerate(notebook.cells)
+    ]
+    levels = [(index, len(heading[1])) for index, heading in headings if heading]
     sections: list[Section] = []
-    for number, (at, level) in enumerate(levels):
+    for number, (index, level) in enumerate(levels):
         ends = (a for a, other in levels[number + 1 :] if other <= level)
-        around = [one for one in sections if one.start < at < one.end]
+        around = [
+            section for section in sections if section.start < index < section.end
+        ]
         outer = around[-1].kind if around else CORE
-        tags = notebook.cells[at].metadata.get("tags", [])
+        tags = notebook.cells[index].metadata.get("tags", [])
         section_kind = next(
             (kind for kind in (DEEPER, PRACTICE) if kind in tags), outer
         )
         sections.append(
-            Section(at, next(ends, len(notebook.cells)), section_kind, outer)
+            Section(index, next(ends, len(notebook.cells)), section_kind, outer)
         )
     return sections
 

@@ -374,19 +374,19 @@ def demangle(asked: str, mangled: str) -> str:
         return asked
     if not mangled.startswith("_Z"):
         return mangled
-    at, name = 2, ""
-    at += mangled[at : at + 1] == "N"
-    while at < len(mangled):
-        if mangled[at] in "LK":
-            at += 1
+    position, name = 2, ""
+    position += mangled[position : position + 1] == "N"
+    while position < len(mangled):
+        if mangled[position] in "LK":
+            position += 1
             continue
-        digits = at
+        digits = position
         while digits < len(mangled) and mangled[digits].isdigit():
             digits += 1
-        if digits == at:
+        if digits == position:
             break
-        length = int(mangled[at:digits])
-        name, at = mangled[digits : digits + length], digits + length
+        length = int(mangled[position:digits])
+        name, position = mangled[digits : digits + length], digits + length
         if mangled[2] != "N":
             break
     return name or mangled

@@ -157,13 +157,13 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
 
 def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
     """List, for each instruction, the indices of its possible successors."""
-    labels = {name: at for at, one in enumerate(code) for name in one.labels}
+    labels = {name: index for index, one in enumerate(code) for name in one.labels}
     out = []
-    for at, one in enumerate(code):
+    for index, one in enumerate(code):
         nexts = [labels[name] for name in one.jumps if name in labels]
-        last = at + 1 == len(code) or code[at + 1].function != one.function
+        last = index + 1 == len(code) or code[index + 1].function != one.function
         if one.falls and not last:
-            nexts.append(at + 1)
+            nexts.append(index + 1)
         out.append(list(dict.fromkeys(nexts)))
     return out
 
@@ -180,40 +180,40 @@ def _find_dominators(
     each subroutine.
     """
     starts = [
-        at
-        for at, one in enumerate(code)
-        if at == 0 or code[at - 1].function != one.function
+        index
+        for index, one in enumerate(code)
+        if index == 0 or code[index - 1].function != one.function
     ]
     sequence = _list_reverse_postorder(starts, successors)
-    order = {at: number for number, at in enumerate(sequence)} | {-1: -1}
-    parent = {-1: -1} | {at: -1 for at in starts}
+    order = {index: number for number, index in enumerate(sequence)} | {-1: -1}
+    parent = {-1: -1} | {index: -1 for index in starts}
     changed = True
     while changed:
         changed = False
-        for at in sequence:
-            if at in starts:
+        for index in sequence:
+            if index in starts:
                 continue
-            candidates = [b for b in predecessors[at] if b in parent]
+            candidates = [b for b in predecessors[index] if b in parent]
             new = candidates[0]
             for other in candidates[1:]:
                 new = _intersect(new, other, parent, order)
-            if parent.get(at) != new:
-                parent[at], changed = new, True
+            if parent.get(index) != new:
+                parent[index], changed = new, True
     return parent, order
 
 
 def _list_reverse_postorder(starts: Sequence[int], edges: list[list[int]]) -> list[int]:
     visited, out = set(starts), []
-    stack = [(at, iter(edges[at])) for at in starts]
+    stack = [(index, iter(edges[index])) for index in starts]
     while stack:
-        at, nexts = stack[-1]
-        to = next((n for n in nexts if n not in visited), None)
-        if to is None:
-            out.append(at)
+        index, nexts = stack[-1]
+        target = next((n for n in nexts if n not in visited), None)
+        if target is None:
+            out.append(index)
             stack.pop()
         else:
-            visited.add(to)
-            stack.append((to, iter(edges[to])))
+            visited.add(target)
+            stack.append((target, iter(edges[target])))
     return out[::-1]
 
 
@@ -238,10 +238,10 @@ def _find_body(head: int, tail: int, predecessors: list[list[int]]) -> set[int]:
     """Return all instructions that reach the one at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
-        for at in predecessors[todo.pop()]:
-            if at not in body:
-                body.add(at)
-                todo.append(at)
+        for index in predecessors[todo.pop()]:
+            if index not in body:
+                body.add(index)
+                todo.append(index)
     return body
 
 

@@ -39,11 +39,11 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 
     Timelines with a date were measured elsewhere and are drawn hollow.
     """
-    longest = max(_find_end(one) for one in named.values())
+    longest = max(_find_end(timeline) for timeline in named.values())
     body, y = [], 0.0
-    for name, one in named.items():
-        wide = _find_end(one) if own_axis else longest
-        part, y = _draw_timeline(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
+    for name, timeline in named.items():
+        wide = _find_end(timeline) if own_axis else longest
+        part, y = _draw_timeline(name, timeline, (WIDTH - LEFT - RIGHT) / wide, y)
         body.append(part)
         if own_axis:
             body.append(_draw_axis(wide, y))
@@ -51,9 +51,13 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
     if not own_axis:
         body.append(_draw_axis(longest, y))
         y += 30
-    kinds = {span.kind for one in named.values() for span in one.spans}
-    body.append(_draw_legend(kinds, any(one.date for one in named.values()), y + 14))
-    title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
+    kinds = {span.kind for timeline in named.values() for span in timeline.spans}
+    body.append(
+        _draw_legend(kinds, any(timeline.date for timeline in named.values()), y + 14)
+    )
+    title = "; ".join(
+        f"{name}: {account(timeline)}" for name, timeline in named.items()
+    )
     return svg.document(WIDTH, y + 30, "".join(body), title.removeprefix(": "))
 
 
