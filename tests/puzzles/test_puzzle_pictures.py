@@ -19,7 +19,7 @@ NAMES = [puzzle.name for puzzle in puzzles]
 FIRST = [group[0].name for group in puzzles.groups.values()]
 
 
-def marked(svg: str, kind: str) -> dict[str, list[int]]:
+def find_marked(svg: str, kind: str) -> dict[str, list[int]]:
     """Return, by array, the elements that a picture marks as this kind."""
     matches = re.findall(
         rf'data-array="(\w+)" data-kind="{kind}" data-cells="([\d,]*)"', svg
@@ -27,7 +27,7 @@ def marked(svg: str, kind: str) -> dict[str, list[int]]:
     return {name: [int(i) for i in cells.split(",")] for name, cells in matches}
 
 
-def scratch(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
+def make_puzzle(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
     """Return the part of a puzzle that a goal's picture uses."""
     checks |= {"outputs": outputs, "inputs": inputs}
     return SimpleNamespace(
@@ -55,7 +55,7 @@ def test_the_goal_of_every_puzzle_is_drawn(name):
     stops = [len(s.stops) for s in picture.drawing.sliders]
     assert stops == [len(picture.drawing.frames)] and stops[0] >= 1
     for at in range(stops[0]):
-        (target,) = marked(picture.svg(at), "wanted").values()
+        (target,) = find_marked(picture.svg(at), "wanted").values()
         assert len(target) == 1
     assert len(picture._repr_mimebundle_()["text/html"]) < 400_000
 
@@ -67,11 +67,11 @@ def test_the_marked_inputs_are_those_that_the_reference_reads(name):
     ask = case.asker()
     base = ask({})
     svg = picture.svg()
-    ((array, (element,)),) = marked(svg, "wanted").items()
+    ((array, (element,)),) = find_marked(svg, "wanted").items()
     at = element + sum(
         w.size for w in list(case.wants.values())[: list(case.wants).index(array)]
     )
-    now, could = marked(svg, "depends"), marked(svg, "could")
+    now, could = find_marked(svg, "depends"), find_marked(svg, "could")
     assert now, "the element depends on no input"
 
     def outcomes(name_: str, each: int) -> list[float]:
@@ -109,8 +109,8 @@ def test_the_marked_inputs_are_those_that_the_reference_reads(name):
 
 def test_rows_and_columns_of_a_matmul_are_marked():
     svg = draw_goal(puzzles["matmul_nt"]).svg()
-    assert marked(svg, "wanted") == {"c": [1]}
-    assert marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
+    assert find_marked(svg, "wanted") == {"c": [1]}
+    assert find_marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
     assert "it depends on row 0 of a and row 1 of b." in svg
 
 
@@ -149,8 +149,8 @@ def test_a_convolution_shows_a_halo():
     (blocks, *_), (threads, *_) = launch_of(puzzle, case)
     assert blocks > 1
     svg = draw_goal(puzzle).svg()
-    (element,) = marked(svg, "wanted")["out"]
-    assert element // threads < max(marked(svg, "depends")["a"]) // threads
+    (element,) = find_marked(svg, "wanted")["out"]
+    assert element // threads < max(find_marked(svg, "depends")["a"]) // threads
     out = arrange_arrays(case).outputs[0].grid
     (row,) = re.findall(r"<g data-threads=.*?</g>", svg)
     circles = [float(x) for x in re.findall(r"M([\d.]+) ", row)]
@@ -163,15 +163,15 @@ def test_a_convolution_shows_a_halo():
 
 def test_a_transpose_shows_where_an_element_came_from():
     svg = draw_goal(puzzles["transpose"]).svg()
-    ((target,),) = marked(svg, "wanted").values()
+    ((target,),) = find_marked(svg, "wanted").values()
     row, col = divmod(target, 32)
     assert row != col
-    assert marked(svg, "depends") == {"a": [col * 32 + row]}
+    assert find_marked(svg, "depends") == {"a": [col * 32 + row]}
 
 
 def test_lines_join_a_window_to_its_element():
     svg = draw_goal(puzzles["pooling"]).svg(4)
-    assert marked(svg, "depends") == {"a": [2, 3, 4]}
+    assert find_marked(svg, "depends") == {"a": [2, 3, 4]}
     assert svg.count('stroke-width="1.3"') == 3
 
 
@@ -179,13 +179,13 @@ def test_inputs_that_could_change_an_element_are_outlined():
     def largest(a):
         return a.max()
 
-    puzzle = scratch(largest, {"out": 1}, {"a": "n"}, {"n": 6})
+    puzzle = make_puzzle(largest, {"out": 1}, {"a": "n"}, {"n": 6})
     case = make_instance(puzzle)
     links = find_dependences(case, [0])
     assert (links[0] == NOW).nonzero()[0].tolist() == [int(case.inputs["a"].argmax())]
     assert (links[0] == COULD).sum() == 5
     svg = draw_goal(puzzle).svg()
-    assert len(marked(svg, "could")["a"]) == 5
+    assert len(find_marked(svg, "could")["a"]) == 5
     assert "the outlined inputs could change it" in svg
 
 
@@ -195,7 +195,7 @@ def test_inputs_are_readable():
     assert (case.wants["out"] > 0.01).mean() > 0.5
     positive = make_instance(puzzles["pooling"]).inputs["a"]
     assert (positive >= 0).all(), "negative numbers show nothing about a sum"
-    relu = scratch(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
+    relu = make_puzzle(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
     assert (make_instance(relu).inputs["a"] < 0).any() and draw_goal(relu)
 
 
@@ -203,7 +203,7 @@ def test_an_input_with_its_own_maker_gets_its_numbers():
     def picked(a, where):
         return a[where]
 
-    puzzle = scratch(
+    puzzle = make_puzzle(
         *(picked, {"out": "n"}, {"a": "n", "where": "int32[n]"}, {"n": 5}),
         data={"where": lambda rng, n: rng.permutation(n)},
     )
@@ -220,7 +220,9 @@ def test_many_inputs_are_changed_in_groups():
         return a.T
 
     calls: list[int] = []
-    puzzle = scratch(turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30})
+    puzzle = make_puzzle(
+        turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30}
+    )
     case = make_instance(puzzle)
     calls.clear()
     links = find_dependences(case, [0, 41, 1199])
@@ -268,7 +270,7 @@ def not_begun(out, a, n):
 def test_wrong_elements_are_marked_with_the_goal():
     picture = puzzles.guards.show(one_too_few)
     svg = picture.svg()
-    assert marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
+    assert find_marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
     assert FAULT in svg and ">?<" in svg  # The last element was not written.
     assert (
         "4 of 4 elements of out differ from the goal: out[0] is 16, but should" in svg
@@ -278,7 +280,7 @@ def test_wrong_elements_are_marked_with_the_goal():
 
 def test_a_numba_kernel_is_shown_by_its_python_body():
     picture = puzzles.guards.show(numba_jit(one_too_few))
-    assert marked(picture.svg(), "wrong") == {"out": [0, 1, 2, 3]}
+    assert find_marked(picture.svg(), "wrong") == {"out": [0, 1, 2, 3]}
     assert "which thread touches which cell" in picture.svg()
 
 
@@ -306,7 +308,7 @@ def test_a_function_that_returns_is_shown_beside_the_goal():
         return x * 1.0
 
     picture = puzzles.image_filter_numpy.show(blur_numpy)
-    wrong = marked(picture.svg(), "wrong")["result"]
+    wrong = find_marked(picture.svg(), "wrong")["result"]
     want = make_instance(puzzles.image_filter_numpy)
     equal = want.wants["result"] == want.inputs["x"]
     assert wrong == np.flatnonzero(~equal).tolist()
@@ -331,7 +333,7 @@ def test_cuda_c_is_shown_by_its_values(most, by, said):
     svg = puzzles.guards.show(answer).svg()
     assert said in svg and "drawn for Python kernels" in svg
     assert "✗" in svg or "✓" in svg
-    assert bool(marked(svg, "wrong")) == (most == "n - 1")
+    assert bool(find_marked(svg, "wrong")) == (most == "n - 1")
 
 
 def test_the_results_of_a_wrong_answer_are_beside_its_threads():

@@ -63,7 +63,7 @@ def new_session(monkeypatch):
     monkeypatch.setattr(cloth_module, "_shown", Kept("cloth"))
 
 
-def named(name):
+def make_puzzle(name):
     """Return the part of a Puzzle that note_solved() and cloth() use."""
     (group,) = (g for g, names in GROUPS.items() if name in names)
     return types.SimpleNamespace(name=name, group=group)
@@ -71,20 +71,20 @@ def named(name):
 
 def solve(*names, score=GOOD):
     for name in names:
-        note_solved(named(name), "Python", score)
+        note_solved(make_puzzle(name), "Python", score)
 
 
 # ---- the records --------------------------------------------------------------------
 
 
 def test_the_next_session_remembers_a_solved_puzzle(monkeypatch):
-    assert note_solved(named("guards"), "Python", MORE)
+    assert note_solved(make_puzzle("guards"), "Python", MORE)
     new_session(monkeypatch)
     assert (
         read_progress().state("guards") == SOLVED
         and read_progress().state("zip") == OPEN
     )
-    assert not note_solved(named("guards"), "CUDA C", GOOD)  # no news
+    assert not note_solved(make_puzzle("guards"), "CUDA C", GOOD)  # It was solved before.
     assert read_progress().state("guards") == WITHIN
     assert "Python on" in read_progress().title("guards")
     assert "CUDA C on" in read_progress().title("guards")
@@ -123,7 +123,7 @@ def test_the_help_of_clear_mentions_what_is_kept(capsys):
     assert "kept" in capsys.readouterr().out and read_progress().count == 1
 
 
-def adding(name):
+def make_change(name):
     return lambda records: records.update({name: {}})
 
 
@@ -136,7 +136,7 @@ def test_two_notebooks_keep_each_others_marks(folder):
         records = Kept("puzzles")
         begin.wait()
         for turn in range(5):
-            records.change(adding(f"{name}{turn}"))
+            records.change(make_change(f"{name}{turn}"))
 
     threads = [threading.Thread(target=notebook, args=(name,)) for name in names]
     for thread in threads:
@@ -149,7 +149,7 @@ def test_two_notebooks_keep_each_others_marks(folder):
 def _add(folder, name):
     store._root = folder
     for turn in range(20):
-        Kept("other").change(adding(f"{name}{turn}"))
+        Kept("other").change(make_change(f"{name}{turn}"))
 
 
 def test_two_processes_keep_each_others_marks(folder):
@@ -205,7 +205,7 @@ def test_a_cache_folder_without_write_access_is_reported_in_one_line(
     monkeypatch.setattr(store, "is_lasting", lambda: False)
     store._say_not_lasting.cache_clear()
     solve("map", "zip")
-    cloth_module.cloth(named("map"))
+    cloth_module.cloth(make_puzzle("map"))
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "cannot be written" in message
 
@@ -257,7 +257,7 @@ def test_reset_forgets_one_or_all_and_sets_the_old_records_aside(folder):
     records = json.loads((folder / "kept" / "before.json").read_text())
     assert set(records) == {"map", "guards"}
     with pytest.raises(ArgumentError, match="language 'Rust'"):
-        note_solved(named("map"), "Rust", None)
+        note_solved(make_puzzle("map"), "Rust", None)
 
 
 # ---- shown --------------------------------------------------------------------------
@@ -461,19 +461,19 @@ def test_every_thread_of_the_warp_and_of_the_weft_is_seen():
 
 
 def test_no_line_repeats_before_all_were_shown(monkeypatch):
-    lines = [str(cloth(named("map"))) for _ in LINES]
+    lines = [str(cloth(make_puzzle("map"))) for _ in LINES]
     assert sorted(lines) == sorted(LINES) and len(set(LINES)) >= 30
     new_session(monkeypatch)
-    assert str(cloth(named("map"))) != lines[-1]
+    assert str(cloth(make_puzzle("map"))) != lines[-1]
 
 
 def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
     first, *middle, last = GROUPS["memory"]
     solve(*middle, last)
-    assert "gamp" not in cloth(named(last)).name
+    assert "gamp" not in cloth(make_puzzle(last)).name
     solve(first)
-    wide = cloth(named(first))
+    wide = cloth(make_puzzle(first))
     assert wide.name == f"gamp of {len(middle) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(named(first)).name  # The group's cloth was shown.
-    assert "gamp" in cloth(named(last)).name  # The last puzzle shows it again.
+    assert "gamp" not in cloth(make_puzzle(first)).name  # The group's cloth was shown.
+    assert "gamp" in cloth(make_puzzle(last)).name  # The last puzzle shows it again.

@@ -38,8 +38,8 @@ from weft.puzzles.puzzle import Solved, _compile_function
 progress_module = importlib.import_module("weft.puzzles.progress")
 NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
-every = pytest.mark.parametrize("name", NAMES)
-every_kernel = pytest.mark.parametrize("name", KERNELS)
+each_puzzle = pytest.mark.parametrize("name", NAMES)
+each_kernel = pytest.mark.parametrize("name", KERNELS)
 FIRST = [names[0] for names in GROUPS.values()]  # the first puzzle of each group
 # The puzzle from which on a kernel may use a construct. The puzzle, or its lesson,
 # teaches the construct.
@@ -104,7 +104,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 # ---- each puzzle -----------------------------------------------------------------
 
 
-@every
+@each_puzzle
 def test_a_puzzle_is_short_and_has_hints(name):
     puzzle = puzzles[name]
     assert len(puzzle.stub.splitlines()) <= 8, puzzle.stub
@@ -128,7 +128,7 @@ def test_no_two_puzzles_have_the_same_task():
     assert twice == [["histogram", "histogram_private"]]  # They differ in cost.
 
 
-@every_kernel
+@each_kernel
 def test_the_text_announces_a_launch_with_spare_blocks(name):
     """The text mentions that a block may have no work."""
     puzzle = puzzles[name]
@@ -142,14 +142,14 @@ def test_the_text_announces_a_launch_with_spare_blocks(name):
     assert not extra or re.search(announcement, puzzle.text), puzzle.text
 
 
-@every
+@each_puzzle
 def test_only_the_last_fold_contains_the_answer(name):
     puzzle = puzzles[name]
     helps = "\n".join((puzzle.text, *puzzle.hints, puzzle.stub, puzzle.better))
-    assert not answers_lines(puzzle, helps), answers_lines(puzzle, helps)
+    assert not find_answer_lines(puzzle, helps), find_answer_lines(puzzle, helps)
 
 
-@every
+@each_puzzle
 def test_a_puzzles_kernel_uses_only_names_of_a_notebook(name):
     puzzle = puzzles[name]
     available = {*dir(builtins), *utils.__all__}
@@ -162,7 +162,7 @@ def test_a_puzzles_kernel_uses_only_names_of_a_notebook(name):
         assert not missing, f"{sorted(missing)} in:\n{text}"
 
 
-@every
+@each_puzzle
 def test_a_puzzle_requires_only_earlier_knowledge(name):
     text = re.sub(r'""".*?"""', "", puzzles[name].solved_text, flags=re.S)
     for pattern, first in FIRST_USE.items():
@@ -170,7 +170,7 @@ def test_a_puzzle_requires_only_earlier_knowledge(name):
             assert NAMES.index(name) >= NAMES.index(first), f"{pattern} in {name}"
 
 
-@every
+@each_puzzle
 def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     puzzle = puzzles[name]
     stub = _compile_function(puzzle.stub, puzzle.answer)
@@ -277,14 +277,14 @@ def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
         assert len(set(verdict.shapes)) >= 2 - fixed and verdict.orders == 3
 
 
-@every
+@each_puzzle
 def test_every_puzzle_has_answers_in_several_styles(name):
     styles = [c for c in RIGHT if c.puzzle == name]
     assert [c for c in styles if not c.in_c], "the published one alone"
     assert [c for c in styles if c.in_c] or name not in KERNELS, "none in CUDA C"
 
 
-@every
+@each_puzzle
 def test_every_puzzle_has_wrong_answers(name):
     assert len([c for c in WRONG if c.puzzle == name]) >= 3
 
@@ -314,26 +314,26 @@ def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
         error = refused.value
         located = error.index is not None or error.thread is not None
         assert located or re.search(r"\bthread |\w\[\d", text), text
-    assert not answers_lines(puzzle, text, case.given), text
+    assert not find_answer_lines(puzzle, text, case.given), text
 
 
-def answers_lines(puzzle, text, own=""):
+def find_answer_lines(puzzle, text, own=""):
     """Return the answer's lines that a text contains.
 
     own: an answer that the text may quote.
     """
     if not isinstance(own, str):
         own = puzzle_module._read_source(own)
-    shown, quoted = squeezed(text), squeezed(own)
-    provided = squeezed(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
+    shown, quoted = remove_spaces(text), remove_spaces(own)
+    provided = remove_spaces(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
     lines = [*puzzle.solved_text.splitlines(), *puzzle.cuda_c_answer.splitlines()]
     lines += [m[0] for line in lines if (m := re.match(r"\s*if \(\w+ < \w+\)", line))]
-    lines = {squeezed(line).rstrip(":;{") for line in lines}
+    lines = {remove_spaces(line).rstrip(":;{") for line in lines}
     solution_lines = {line for line in lines if len(line) > 6 and line not in provided}
     return [line for line in solution_lines if line in shown and line not in quoted]
 
 
-def squeezed(text):
+def remove_spaces(text):
     return "".join(text.split())
 
 
@@ -372,7 +372,7 @@ def test_every_way_to_run_a_kernel_is_an_answer(name):
 
 
 @pytest.mark.slow
-@every_kernel
+@each_kernel
 def test_the_published_answers_are_accepted_by_numba(name):
     puzzle = puzzles[name]
     try:
@@ -511,7 +511,7 @@ def test_a_flat_array_takes_one_index(form, answer, says):
     for call in (puzzle.check, puzzle.show):
         with pytest.raises(ArgumentError, match=says + ".*is flat") as refused:
             call(form(answer))
-        assert not answers_lines(puzzle, str(refused.value), answer)
+        assert not find_answer_lines(puzzle, str(refused.value), answer)
     tile = puzzles.transpose.answer  # A kernel's own arrays may take two indices.
     assert puzzles.transpose.check(tile)
 

@@ -131,7 +131,7 @@ def scaled(y, x, a):
 ARGS = np.ones(8, np.float32), np.ones(8, np.float32), 2.0
 
 
-def _line(text: str) -> int:
+def _find_line(text: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(n for n, line in enumerate(lines, 1) if text in line)
 
@@ -139,7 +139,7 @@ def _line(text: str) -> int:
 @pytest.mark.parametrize("kernel", [scaled, cuda_c(scaled)])
 def test_a_python_kernel_is_shown_at_its_own_lines(kernel):
     text = repr(ptx(kernel, *ARGS, arch="sm_80"))
-    number = _line("y[i] += a * x[k]")
+    number = _find_line("y[i] += a * x[k]")
     assert f"{number:>5}  y[i] += a * x[k]" in text and "fma.rn.f32" in text
 
 
@@ -148,7 +148,7 @@ def test_numbas_code_is_shown_at_the_same_lines():
         text = repr(ptx(numba_jit(scaled), *ARGS, arch="sm_80"))
     except KernelError as error:
         pytest.skip(str(error))
-    assert f"{_line('y[i] += a * x[k]'):>5}  y[i] += a * x[k]" in text
+    assert f"{_find_line('y[i] += a * x[k]'):>5}  y[i] += a * x[k]" in text
 
 
 def test_a_python_kernel_requires_its_arguments():

@@ -118,7 +118,7 @@ def zeros(*shape):
     return np.zeros(shape, np.float32)
 
 
-def tiled(**options):
+def draw_tiled(**options):
     shapes = {"c": ("m", "n"), "a": ("m", "k"), "b": ("k", "n")}
     arrays = [zeros(64) for _ in range(3)]
     run = show(matmul_tiled, **{"shapes": shapes, **options})
@@ -130,7 +130,7 @@ PICTURES = {
     "two_dimensions": lambda **o: show(add_one, **o)[(2, 2), (3, 3)](
         zeros(5, 5), zeros(5, 5), 5, 5
     ),
-    "tiled": tiled,
+    "tiled": draw_tiled,
     "branch": lambda **o: show(odd_even, **o)[1, 40](zeros(40), zeros(40)),
     "three_dimensions": lambda **o: show(stencil, **o)[1, (2, 2, 2)](
         zeros(4, 4, 4), zeros(4, 4, 4)
@@ -160,7 +160,7 @@ def picture():
     return get
 
 
-def parsed(text):
+def parse(text):
     return ET.fromstring(text.replace('xmlns="http://www.w3.org/2000/svg" ', ""))
 
 
@@ -194,7 +194,7 @@ WRITTEN = ("written", "both")
 def test_every_picture_is_well_formed_inside_its_frame_and_legible(picture, name, view):
     drawing = picture(name, view).drawing
     for at in list(drawing.frames)[::7]:
-        root = parsed(drawing.svg(at))
+        root = parse(drawing.svg(at))
         left, top, width, height = map(float, root.get("viewBox").split())
         assert width <= 920 and height < 1400
         for node in root.iter("text"):
@@ -216,7 +216,7 @@ def test_every_picture_is_well_formed_inside_its_frame_and_legible(picture, name
 
 
 def test_the_cells_of_a_map_are_coloured_and_the_idle_threads_are_not(picture):
-    root = parsed(picture("map").svg())
+    root = parse(picture("map").svg())
     assert cells(root, "x") == set(range(10)) and not cells(root, "x", WRITTEN)
     assert cells(root, "y", WRITTEN) == set(range(10)) and not cells(root, "y")
     active = {
@@ -229,8 +229,8 @@ def test_the_cells_of_a_map_are_coloured_and_the_idle_threads_are_not(picture):
 
 
 def test_one_thread_of_a_tiled_matmul_reads_its_row_and_column(picture):
-    drawn = tiled(thread=(2, 1), block=(1, 0))
-    root = parsed(drawn.svg(0, 0))
+    drawn = draw_tiled(thread=(2, 1), block=(1, 0))
+    root = parse(drawn.svg(0, 0))
     row, col = 1, 4 + 2
     assert cells(root, "c", WRITTEN) == {row * 8 + col}
     assert cells(root, "a") == {row * 8 + 2, row * 8 + 6}
@@ -240,7 +240,7 @@ def test_one_thread_of_a_tiled_matmul_reads_its_row_and_column(picture):
 
 
 def test_the_readers_own_names_are_on_the_drawing(picture):
-    captions = texts(parsed(tiled(thread=(2, 1)).svg(0, 0)))
+    captions = texts(parse(draw_tiled(thread=(2, 1)).svg(0, 0)))
     line = next(text for text in captions if "row = " in text)
     assert "tx = 2" in line and "ty = 1" in line
     assert (
@@ -254,7 +254,7 @@ def test_the_readers_own_names_are_on_the_drawing(picture):
 
 
 def test_a_single_thread_goes_access_by_access_in_its_own_order(picture):
-    still = tiled(thread=(2, 1))
+    still = draw_tiled(thread=(2, 1))
     stops = still.drawing.sliders[0].stops
     assert stops[0] == "all accesses" and stops[1] == f"access 1 of {len(stops) - 1}"
     captions = [still.svg(i, 0) for i in (1, 2)]
@@ -264,14 +264,14 @@ def test_a_single_thread_goes_access_by_access_in_its_own_order(picture):
 
 def test_an_interval_shows_the_accesses_between_two_barriers(picture):
     drawing = picture("tiled").drawing
-    first, second = parsed(drawing.svg((1, 0))), parsed(drawing.svg((2, 0)))
+    first, second = parse(drawing.svg((1, 0))), parse(drawing.svg((2, 0)))
     assert cells(first, "a_s", WRITTEN) == set(range(16)) and not cells(first, "a_s")
     assert cells(second, "a_s") == set(range(16)) and not cells(second, "a")
     assert drawing.sliders[0].stops[1] == "interval 1 of 5"
 
 
 def test_blocks_of_a_tiled_matmul_touch_their_own_tile():
-    root = parsed(tiled(block=(1, 1)).drawing.svg((0, 0)))
+    root = parse(draw_tiled(block=(1, 1)).drawing.svg((0, 0)))
     tile = {r * 8 + c for r in range(4, 8) for c in range(4, 8)}
     assert cells(root, "c", WRITTEN) == tile
 
@@ -294,7 +294,7 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
     shown = picture(name)
     stops = sorted(shown.drawing.frames)
     for at in stops[:: max(1, len(stops) // 12)]:
-        root = parsed(shown.svg(*at))
+        root = parse(shown.svg(*at))
         arrows = [
             points(node.get("d"))
             for node in root.iter("path")
@@ -318,7 +318,7 @@ def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
     shown = picture(name)
     count = 0
     for at in sorted(shown.drawing.frames):
-        paths = list(parsed(shown.svg(*at)).iter("path"))
+        paths = list(parse(shown.svg(*at)).iter("path"))
         for full, pieces in itertools.pairwise(paths):
             if full.get("data-behind") is not None:
                 assert float(full.get("stroke-opacity")) <= 0.4  # words stay legible
@@ -332,14 +332,14 @@ def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
 def test_hundreds_of_threads_are_aggregated(picture):
     drawing = picture("reduce").drawing
     assert len(drawing.sliders[1].stops) < 16
-    assert {"warp 0", "warp 1"} <= set(texts(parsed(drawing.svg())))
+    assert {"warp 0", "warp 1"} <= set(texts(parse(drawing.svg())))
     large = picture("large", "heat")
     assert "data:image/png;base64," in large.svg()
     assert len(large.drawing.html()) < 200_000
 
 
 def test_heat_counts_every_touch(picture):
-    root = parsed(picture("tiled", "heat").svg())
+    root = parse(picture("tiled", "heat").svg())
     captions = texts(root)
     assert "8 × 8: 64 cells read 2 times" in captions  # Two blocks read a.
     assert "4 × 4, shared: 16 cells read 32 times" in captions
@@ -347,7 +347,7 @@ def test_heat_counts_every_touch(picture):
 
 
 def test_active_lanes_of_a_branch(picture):
-    root = parsed(picture("branch", "lanes").svg())
+    root = parse(picture("branch", "lanes").svg())
     rows = [
         (int(n.get("data-line")), numbers(n.get("data-lanes")))
         for n in root.iter("path")
@@ -381,7 +381,7 @@ def test_lanes_that_leave_a_loop_early_reconverge_after_it():
 
 
 def test_the_timeline_counts_by_thread_and_interval(picture):
-    root = parsed(picture("tiled", "timeline").svg())
+    root = parse(picture("tiled", "timeline").svg())
     bars = {
         (n.get("data-row"), n.get("data-interval"), n.get("data-kind")): n
         for n in root.iter("rect")
@@ -398,7 +398,7 @@ def test_the_timeline_counts_by_thread_and_interval(picture):
 def test_an_access_out_of_bounds_is_drawn_outside_and_reported(picture, name, cell):
     drawn = picture(name)
     assert not drawn.report.ok
-    root = parsed(drawn.svg())
+    root = parse(drawn.svg())
     ghost = next(n for n in root.iter("g") if n.get("data-fault") == "x")
     assert ghost.find("rect").get("fill") == "none"
     assert "".join(ghost.itertext()) == cell
@@ -407,7 +407,7 @@ def test_an_access_out_of_bounds_is_drawn_outside_and_reported(picture, name, ce
 
 
 def test_a_race_rings_both_threads(picture):
-    root = parsed(picture("race").svg())
+    root = parse(picture("race").svg())
     assert {n.get("data-faulty") for n in root.iter("circle")} >= {"1", "2"}
     assert any("barrier" in text for text in texts(root))
 
@@ -418,7 +418,7 @@ def test_the_page_gets_an_image_that_needs_no_script(picture):
     still = re.sub(r"<script>.*</script>", "", html, flags=re.S)
     assert "<svg" not in still and "<style" not in still
     data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', still)[1]
-    image = parsed(base64.b64decode(data).decode())
+    image = parse(base64.b64decode(data).decode())
     assert "matmul_tiled" in "".join(image.itertext())
     assert "prefers-color-scheme" in "".join(image.itertext())
     assert "<!DOCTYPE" not in html and "http://" not in still
@@ -444,7 +444,7 @@ def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
     saved = picture("map")
     saved.save(tmp_path / "a.svg")
     saved.save(tmp_path / "a.html")
-    assert parsed((tmp_path / "a.svg").read_text()).tag == "svg"
+    assert parse((tmp_path / "a.svg").read_text()).tag == "svg"
     assert "<script>" in (tmp_path / "a.html").read_text()
     with pytest.raises(ArgumentError, match=r"\.svg or \.html"):
         saved.save(tmp_path / "a.gif")
@@ -472,7 +472,7 @@ def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
 )
 def test_a_bad_option_gives_one_clear_error(options, message):
     with pytest.raises(ArgumentError, match=message) as raised:
-        tiled(**options)
+        draw_tiled(**options)
     assert "\n" not in str(raised.value)
 
 
@@ -482,13 +482,13 @@ def test_a_kernel_that_touches_nothing_is_still_drawn():
             x[0] = float32(1)
 
     drawing = show(idle)[1, 4](zeros(4))
-    assert "No thread touches an array" in "".join(texts(parsed(drawing.svg())))
+    assert "No thread touches an array" in "".join(texts(parse(drawing.svg())))
     for view in VIEWS:
-        parsed(show(idle, view=view)[1, 4](zeros(4)).svg())
+        parse(show(idle, view=view)[1, 4](zeros(4)).svg())
 
 
 def test_only_the_requested_arrays_are_drawn():
-    root = parsed(tiled(arrays=["a", "a_s"]).svg())
+    root = parse(draw_tiled(arrays=["a", "a_s"]).svg())
     names = {n.get("data-base") for n in root.iter("path")} - {None}
     assert names == {"a", "a_s"}
 

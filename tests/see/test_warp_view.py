@@ -40,7 +40,7 @@ def test_counts_are_those_of_the_simulator(elements):
     assert np.array_equal(y, elements.astype(np.float32))
 
 
-def drawn(draw, requests, monkeypatch):
+def draw_text(draw, requests, monkeypatch):
     pages = []
     monkeypatch.setattr(display, "display", lambda html: pages.append(html.data))
     draw(requests)
@@ -49,10 +49,10 @@ def drawn(draw, requests, monkeypatch):
 
 
 def test_the_pictures_note_counts_and_omissions(monkeypatch):
-    text = drawn(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
+    text = draw_text(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
     assert "4 sectors, 128 bytes, 128 of them requested<" in text and "x[4 * i]" in text
     assert "16 sectors, 512 bytes, 128 of them requested; 11 of the sectors" in text
-    text = drawn(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
+    text = draw_text(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
     assert "1 sector, 32 bytes, 4 of them requested<" in text
-    text = drawn(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)
+    text = draw_text(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)
     assert "1 turn<" in text and "8 turns, 4 of them shown<" in text
