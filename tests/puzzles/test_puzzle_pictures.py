@@ -131,7 +131,7 @@ def test_the_values_of_a_goal_can_be_read(name):
 
 
 def test_a_position_depends_on_all_compared_elements():
-    """The dependence does not depend on which element is currently the largest."""
+    """All compared elements count, whichever is currently the largest."""
     case = make_instance(puzzles.argmax)
     rows, cols = case.inputs["a"].shape
     for row, links in enumerate(find_dependences(case, range(rows))):

@@ -84,7 +84,9 @@ def test_the_next_session_remembers_a_solved_puzzle(monkeypatch):
         read_progress().state("guards") == SOLVED
         and read_progress().state("zip") == OPEN
     )
-    assert not note_solved(make_puzzle("guards"), "CUDA C", GOOD)  # It was solved before.
+    assert not note_solved(
+        make_puzzle("guards"), "CUDA C", GOOD
+    )  # It was solved before.
     assert read_progress().state("guards") == WITHIN
     assert "Python on" in read_progress().title("guards")
     assert "CUDA C on" in read_progress().title("guards")
@@ -260,7 +262,7 @@ def test_reset_forgets_one_or_all_and_sets_the_old_records_aside(folder):
         note_solved(make_puzzle("map"), "Rust", None)
 
 
-# ---- shown --------------------------------------------------------------------------
+# ---- display ------------------------------------------------------------------------
 
 
 def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
@@ -428,7 +430,7 @@ def longest(row):
 
 
 def test_every_thread_of_a_cloth_is_woven_in():
-    """Each thread goes over and under, with floats no longer than those of a satin."""
+    """Each thread goes over and under, and floats over at most seven, as in a satin."""
     assert len({draft.name for draft in drafts()}) > 8
     for draft in drafts():
         rows = draft.rows

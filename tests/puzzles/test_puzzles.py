@@ -177,7 +177,7 @@ def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     assert puzzle.check(stub) is None
     output = capsys.readouterr().out
     assert output.startswith(f"{name}: not solved yet") and output.count("\n") == 1
-    if puzzle.start is not None:  # The stub runs, and the message has the reason.
+    if puzzle.start is not None:  # The stub runs, and the message gives the reason.
         assert len(output) > 60, output
 
 

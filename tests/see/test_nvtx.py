@@ -30,7 +30,7 @@ int main() {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The calls of torch.cuda.nvtx, on a PyTorch with CUDA."""
+    """The calls to torch.cuda.nvtx, on a PyTorch with CUDA."""
     ranges = []
     fake = types.SimpleNamespace(
         range_push=ranges.append, range_pop=lambda: ranges.append(".")

@@ -68,7 +68,7 @@ def test_a_figure_is_no_wider_than_its_page(monkeypatch):
 
 
 def test_an_image_has_a_frame_on_white_and_on_black_pages(monkeypatch):
-    """Without a frame, a white image has no visible edge on a white page."""
+    """A white edge is invisible on a white page, and a black one on a black page."""
     figures = []
     monkeypatch.setattr(view, "show_figure", figures.append)
     view.show_images(white=np.ones((4, 6)), black=np.zeros((4, 6)))
