@@ -1,4 +1,4 @@
-"""Pictures of the puzzles: the goal, from the reference alone, and an answer."""
+"""Pictures of the puzzles: the goal, drawn from the reference alone, and an answer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NAMES = [puzzle.name for puzzle in puzzles]
 FIRST = [group[0].name for group in puzzles.groups.values()]
 
 
-def marked(svg: str, kind: str) -> dict[str, list[int]]:
-    """Array: the elements that a picture marks as this."""
-    found = re.findall(
+def find_marked(svg: str, kind: str) -> dict[str, list[int]]:
+    """Return, by array, the elements that a picture marks as this kind."""
+    matches = re.findall(
         rf'data-array="(\w+)" data-kind="{kind}" data-cells="([\d,]*)"', svg
     )
-    return {name: [int(i) for i in cells.split(",")] for name, cells in found}
+    return {name: [int(i) for i in cells.split(",")] for name, cells in matches}
 
 
-def scratch(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
-    """As much of a puzzle as a goal's picture needs."""
+def make_puzzle(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
+    """Return the part of a puzzle that a goal's picture uses."""
     checks |= {"outputs": outputs, "inputs": inputs}
     return SimpleNamespace(
         title="Scratch", spec=spec, checks=checks, drawn=drawn, launch=(2, 4)
@@ -51,50 +51,50 @@ def test_the_goal_of_every_puzzle_is_drawn(name):
     if puzzle.launch is not None:
         counted = r"\d blocks? of \d.* threads?( \(x × y\))?: [\d\u202f]+ threads? for"
         assert re.search(counted, svg)
-    # Each stop of the slider shows one element, each input cell that it names is one.
+    # Each stop of the slider shows one element.
     stops = [len(s.stops) for s in picture.drawing.sliders]
     assert stops == [len(picture.drawing.frames)] and stops[0] >= 1
     for at in range(stops[0]):
-        (wanted,) = marked(picture.svg(at), "wanted").values()
-        assert len(wanted) == 1
+        (target,) = find_marked(picture.svg(at), "wanted").values()
+        assert len(target) == 1
     assert len(picture._repr_mimebundle_()["text/html"]) < 400_000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_marked_is_what_the_reference_looks_at(name):
+def test_the_marked_inputs_are_those_that_the_reference_reads(name):
     case = make_instance(puzzles[name])
     picture = draw_goal(puzzles[name])
     ask = case.asker()
-    before = ask({})
+    base = ask({})
     svg = picture.svg()
-    ((array, (element,)),) = marked(svg, "wanted").items()
+    ((array, (element,)),) = find_marked(svg, "wanted").items()
     at = element + sum(
         w.size for w in list(case.wants.values())[: list(case.wants).index(array)]
     )
-    now, could = marked(svg, "depends"), marked(svg, "could")
-    assert now, "an element that depends on nothing tells nothing"
+    now, could = find_marked(svg, "depends"), find_marked(svg, "could")
+    assert now, "the element depends on no input"
 
     def outcomes(name_: str, each: int) -> list[float]:
-        """The element where an input element has other values."""
-        found = []
+        """Return the output element for other values of an input element."""
+        results = []
         values = case.inputs[name_]
-        more = (
+        larger = (
             {values.max() + 1}
             if name_ not in case.bounded or not values.any()
             else set()
         )
-        for other in {*np.unique(values).tolist(), *more}:
+        for other in {*np.unique(values).tolist(), *larger}:
             changed = (
                 values.astype(float) if values.dtype.kind == "f" else values.copy()
             )
             changed.reshape(-1)[each] = other
-            after = ask({name_: changed})
-            found += [after[at]] if len(after) == len(before) else []
-        return found
+            results_now = ask({name_: changed})
+            results += [results_now[at]] if len(results_now) == len(base) else []
+        return results
 
     for name_, elements in now.items():
         for each in elements[:3] if case.inputs[name_].size < 200 else ():
-            assert any(value != before[at] for value in outcomes(name_, each))
+            assert any(value != base[at] for value in outcomes(name_, each))
     for name_, values in case.inputs.items():
         for each in range(0, values.size, max(1, values.size // 40)):
             changed = values.astype(float if values.dtype.kind == "f" else values.dtype)
@@ -102,26 +102,26 @@ def test_what_is_marked_is_what_the_reference_looks_at(name):
             if not other:
                 continue
             changed.reshape(-1)[each] = other[-1]
-            after = ask({name_: changed})
-            if len(after) == len(before) and after[at] != before[at]:
+            results_now = ask({name_: changed})
+            if len(results_now) == len(base) and results_now[at] != base[at]:
                 assert each in now.get(name_, []) + could.get(name_, [])
 
 
 def test_rows_and_columns_of_a_matmul_are_marked():
     svg = draw_goal(puzzles["matmul_nt"]).svg()
-    assert marked(svg, "wanted") == {"c": [1]}
-    assert marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
+    assert find_marked(svg, "wanted") == {"c": [1]}
+    assert find_marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
     assert "it depends on row 0 of a and row 1 of b." in svg
 
 
-def test_a_launch_says_which_of_two_unlike_sides_is_x():
+def test_the_words_for_a_launch_name_x_and_y_if_they_differ():
     assert launch_words((2, 3, 1), (16, 8, 1)).endswith(" 16 × 8 threads (x × y)")
     assert launch_words((2, 3, 1), (4, 4, 1)).endswith("(x × y)")
     assert launch_words((2, 2, 1), (3, 3, 1)) == "2 × 2 blocks of 3 × 3 threads"
     assert launch_words((3, 1, 1), (4, 1, 1)) == "3 blocks of 4 threads"
 
 
-HEATS = {"image_filter", "transpose"}  # images: values there are strengths
+HEATS = {"image_filter", "transpose"}  # images, whose values are drawn as strengths
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])
@@ -130,8 +130,8 @@ def test_the_values_of_a_goal_can_be_read(name):
     assert all(one.is_worded for one in (*sheet.inputs, *sheet.outputs))
 
 
-def test_a_place_depends_on_all_that_are_compared():
-    """Whichever of them is largest now: no larger one changes where it is."""
+def test_a_position_depends_on_all_compared_elements():
+    """All compared elements count, whichever is currently the largest."""
     case = make_instance(puzzles.argmax)
     rows, cols = case.inputs["a"].shape
     for row, links in enumerate(find_dependences(case, range(rows))):
@@ -144,13 +144,13 @@ def test_a_place_depends_on_all_that_are_compared():
 
 
 def test_a_convolution_shows_a_halo():
-    """The element reads beyond its block, and each thread stands below its element."""
+    """The element reads beyond its block, and each thread is below its element."""
     puzzle, case = puzzles.conv1d, make_instance(puzzles.conv1d)
     (blocks, *_), (threads, *_) = launch_of(puzzle, case)
     assert blocks > 1
     svg = draw_goal(puzzle).svg()
-    (element,) = marked(svg, "wanted")["out"]
-    assert element // threads < max(marked(svg, "depends")["a"]) // threads
+    (element,) = find_marked(svg, "wanted")["out"]
+    assert element // threads < max(find_marked(svg, "depends")["a"]) // threads
     out = arrange_arrays(case).outputs[0].grid
     (row,) = re.findall(r"<g data-threads=.*?</g>", svg)
     circles = [float(x) for x in re.findall(r"M([\d.]+) ", row)]
@@ -163,47 +163,47 @@ def test_a_convolution_shows_a_halo():
 
 def test_a_transpose_shows_where_an_element_came_from():
     svg = draw_goal(puzzles["transpose"]).svg()
-    ((wanted,),) = marked(svg, "wanted").values()
-    row, col = divmod(wanted, 32)
+    ((target,),) = find_marked(svg, "wanted").values()
+    row, col = divmod(target, 32)
     assert row != col
-    assert marked(svg, "depends") == {"a": [col * 32 + row]}
+    assert find_marked(svg, "depends") == {"a": [col * 32 + row]}
 
 
-def test_a_window_is_joined_by_lines():
+def test_lines_join_a_window_to_its_element():
     svg = draw_goal(puzzles["pooling"]).svg(4)
-    assert marked(svg, "depends") == {"a": [2, 3, 4]}
+    assert find_marked(svg, "depends") == {"a": [2, 3, 4]}
     assert svg.count('stroke-width="1.3"') == 3
 
 
-def test_what_could_change_an_element_is_outlined():
+def test_inputs_that_could_change_an_element_are_outlined():
     def largest(a):
         return a.max()
 
-    puzzle = scratch(largest, {"out": 1}, {"a": "n"}, {"n": 6})
+    puzzle = make_puzzle(largest, {"out": 1}, {"a": "n"}, {"n": 6})
     case = make_instance(puzzle)
     links = find_dependences(case, [0])
     assert (links[0] == NOW).nonzero()[0].tolist() == [int(case.inputs["a"].argmax())]
     assert (links[0] == COULD).sum() == 5
     svg = draw_goal(puzzle).svg()
-    assert len(marked(svg, "could")["a"]) == 5
-    assert "what is outlined could change it" in svg
+    assert len(find_marked(svg, "could")["a"]) == 5
+    assert "the outlined inputs could change it" in svg
 
 
-def test_inputs_can_be_read():
+def test_inputs_are_readable():
     case = make_instance(puzzles["softmax"])
     assert np.array_equal(case.inputs["a"], np.rint(case.inputs["a"]))
     assert (case.wants["out"] > 0.01).mean() > 0.5
     positive = make_instance(puzzles["pooling"]).inputs["a"]
-    assert (positive >= 0).all(), "signs say nothing about a sum"
-    relu = scratch(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
+    assert (positive >= 0).all(), "negative numbers show nothing about a sum"
+    relu = make_puzzle(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
     assert (make_instance(relu).inputs["a"] < 0).any() and draw_goal(relu)
 
 
-def test_an_input_that_only_its_maker_knows_comes_from_it():
+def test_an_input_with_its_own_maker_gets_its_numbers():
     def picked(a, where):
         return a[where]
 
-    puzzle = scratch(
+    puzzle = make_puzzle(
         *(picked, {"out": "n"}, {"a": "n", "where": "int32[n]"}, {"n": 5}),
         data={"where": lambda rng, n: rng.permutation(n)},
     )
@@ -220,7 +220,9 @@ def test_many_inputs_are_changed_in_groups():
         return a.T
 
     calls: list[int] = []
-    puzzle = scratch(turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30})
+    puzzle = make_puzzle(
+        turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30}
+    )
     case = make_instance(puzzle)
     calls.clear()
     links = find_dependences(case, [0, 41, 1199])
@@ -239,7 +241,7 @@ def test_the_published_answer_is_shown_as_right(name):
     assert 'data-outcome="right"' in svg and "✗" not in svg
     assert float(re.search(r'viewBox="0 0 (\S+)', svg)[1]) <= WIDTH
     if puzzle.is_kernel:
-        assert "who touches what" in svg
+        assert "which thread touches which cell" in svg
         assert sum(a.size for a in picture.report.trace.arrays) <= 10_000
     assert len(picture._repr_mimebundle_()["text/html"]) < 800_000
 
@@ -265,34 +267,36 @@ def not_begun(out, a, n):
     raise NotImplementedError
 
 
-def test_wrong_elements_are_marked_with_what_they_shall_be():
+def test_wrong_elements_are_marked_with_the_goal():
     picture = puzzles.guards.show(one_too_few)
     svg = picture.svg()
-    assert marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
-    assert FAULT in svg and ">?<" in svg  # the last was not written
-    assert "4 of 4 elements of out differ from the goal: out[0] is 16, and shall" in svg
+    assert find_marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
+    assert FAULT in svg and ">?<" in svg  # The last element was not written.
+    assert (
+        "4 of 4 elements of out differ from the goal: out[0] is 16, but should" in svg
+    )
     assert "4 of 4 elements of out differ" in repr(picture)
 
 
 def test_a_numba_kernel_is_shown_by_its_python_body():
     picture = puzzles.guards.show(numba_jit(one_too_few))
-    assert marked(picture.svg(), "wrong") == {"out": [0, 1, 2, 3]}
-    assert "who touches what" in picture.svg()
+    assert find_marked(picture.svg(), "wrong") == {"out": [0, 1, 2, 3]}
+    assert "which thread touches which cell" in picture.svg()
 
 
-def test_a_fault_stands_in_the_picture():
+def test_a_fault_is_in_the_picture():
     svg = puzzles.guards.show(unguarded).svg()
     assert 'data-fault="a"' in svg and "✗" in svg
-    assert "but see what went wrong" in svg and "✓" not in svg
+    assert "but see the faults below" in svg and "✓" not in svg
 
 
-def test_an_endless_loop_is_ended_and_drawn():
+def test_an_endless_loop_is_stopped_and_drawn():
     svg = puzzles.guards.show(endless).svg()
     assert "ran for longer than" in svg
     assert 'data-outcome="wrong"' in svg
 
 
-def test_what_is_not_begun_is_a_line_and_no_second_goal(capsys):
+def test_a_stub_gives_one_line_and_no_picture(capsys):
     in_c = load_cuda(puzzles.guards.cuda_c_stub)
     assert puzzles.guards.show(not_begun) is puzzles.guards.show(in_c) is None
     line = "guards: not solved yet, so there is nothing to draw\n"
@@ -304,7 +308,7 @@ def test_a_function_that_returns_is_shown_beside_the_goal():
         return x * 1.0
 
     picture = puzzles.image_filter_numpy.show(blur_numpy)
-    wrong = marked(picture.svg(), "wrong")["result"]
+    wrong = find_marked(picture.svg(), "wrong")["result"]
     want = make_instance(puzzles.image_filter_numpy)
     equal = want.wants["result"] == want.inputs["x"]
     assert wrong == np.flatnonzero(~equal).tolist()
@@ -319,7 +323,7 @@ KERNEL_C = """__global__ void halve_guarded(float *out, const float *a, int n) {
 @pytest.mark.parametrize(
     "most, by, said",
     [
-        ("n", 2, "out holds what the goal asks for"),
+        ("n", 2, "out agrees with the goal"),
         ("n - 1", 2, "1 of 4 elements of out differs from the goal: out[3] was not"),
         ("n + 1", 2, "thread 4 reads a[4]: a has 4 elements"),
     ],
@@ -329,11 +333,11 @@ def test_cuda_c_is_shown_by_its_values(most, by, said):
     svg = puzzles.guards.show(answer).svg()
     assert said in svg and "drawn for Python kernels" in svg
     assert "✗" in svg or "✓" in svg
-    assert bool(marked(svg, "wrong")) == (most == "n - 1")
+    assert bool(find_marked(svg, "wrong")) == (most == "n - 1")
 
 
-def test_what_a_wrong_answer_gave_stands_beside_its_threads():
-    """One picture fits on a screen: nothing is put where the sliders draw."""
+def test_the_results_of_a_wrong_answer_are_beside_its_threads():
+    """The picture fits on a screen, and the results avoid the sliders' drawings."""
 
     def local(out, a, height, width):
         col, row = cuda.threadIdx.x, cuda.threadIdx.y
@@ -346,7 +350,7 @@ def test_what_a_wrong_answer_gave_stands_beside_its_threads():
     text = wrong.svg().replace('xmlns="http://www.w3.org/2000/svg" ', "")
     beside = ET.fromstring(text).find(".//g[@data-beside]")
     places = [(node.get("x"), node.get("y")) for node in beside.iter("text")]
-    assert "what it gave" in "".join(beside.itertext()) and len(places) > 50
+    assert "the result" in "".join(beside.itertext()) and len(places) > 50
     x, y = np.array(places, float).T
     for left, top, end, bottom in wrong.drawing.taken:
         assert not ((left < x) & (x < end) & (top < y) & (y < bottom)).any()

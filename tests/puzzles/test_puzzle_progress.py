@@ -1,4 +1,4 @@
-"""What is solved outlives sessions, a cleared cache, damage and a second notebook."""
+"""Progress survives sessions, a cleared cache, damage and a second notebook."""
 
 import argparse
 import importlib
@@ -63,28 +63,30 @@ def new_session(monkeypatch):
     monkeypatch.setattr(cloth_module, "_shown", Kept("cloth"))
 
 
-def named(name):
-    """What solved() and cloth() need of a Puzzle."""
+def make_puzzle(name):
+    """Return the part of a Puzzle that note_solved() and cloth() use."""
     (group,) = (g for g, names in GROUPS.items() if name in names)
     return types.SimpleNamespace(name=name, group=group)
 
 
 def solve(*names, score=GOOD):
     for name in names:
-        note_solved(named(name), "Python", score)
+        note_solved(make_puzzle(name), "Python", score)
 
 
-# ---- what is kept -------------------------------------------------------------------
+# ---- the records --------------------------------------------------------------------
 
 
-def test_a_solved_puzzle_is_remembered_by_the_next_session(monkeypatch):
-    assert note_solved(named("guards"), "Python", MORE)
+def test_the_next_session_remembers_a_solved_puzzle(monkeypatch):
+    assert note_solved(make_puzzle("guards"), "Python", MORE)
     new_session(monkeypatch)
     assert (
         read_progress().state("guards") == SOLVED
         and read_progress().state("zip") == OPEN
     )
-    assert not note_solved(named("guards"), "CUDA C", GOOD)  # no news
+    assert not note_solved(
+        make_puzzle("guards"), "CUDA C", GOOD
+    )  # It was solved before.
     assert read_progress().state("guards") == WITHIN
     assert "Python on" in read_progress().title("guards")
     assert "CUDA C on" in read_progress().title("guards")
@@ -102,19 +104,19 @@ def test_clearing_and_pruning_the_cache_keep_progress_and_guesses(folder):
     predict("How many?", 3).measured(4)
     (folder / "jit").mkdir()
     (folder / "jit" / "old.so").write_bytes(bytes(1000))
-    mine = {path: path.read_text() for path in folder.rglob("*.json")}
-    assert len(mine) == 2
-    for path in mine:
-        os.utime(path, (0, 0))  # the oldest go first
+    texts = {path: path.read_text() for path in folder.rglob("*.json")}
+    assert len(texts) == 2
+    for path in texts:
+        os.utime(path, (0, 0))  # Pruning deletes the oldest files first.
     assert store.measure_cache() == 1000
     store.prune(limit=10)
     assert store.measure_cache() == 0 and not (folder / "jit" / "old.so").exists()
     (folder / "a.so").write_bytes(bytes(500))
     assert store.clear() == 500
-    assert {path: path.read_text() for path in folder.rglob("*.json")} == mine
+    assert {path: path.read_text() for path in folder.rglob("*.json")} == texts
 
 
-def test_the_help_of_clear_says_what_stays(capsys):
+def test_the_help_of_clear_mentions_what_is_kept(capsys):
     parser = argparse.ArgumentParser()
     store.add_arguments(parser)
     assert "progress" in parser.format_help()
@@ -123,20 +125,20 @@ def test_the_help_of_clear_says_what_stays(capsys):
     assert "kept" in capsys.readouterr().out and read_progress().count == 1
 
 
-def adding(name):
+def make_change(name):
     return lambda records: records.update({name: {}})
 
 
-def test_two_notebooks_do_not_take_each_others_marks_away(folder):
-    """Each change is made to what the file holds then, not to what was read before."""
+def test_two_notebooks_keep_each_others_marks(folder):
+    """Each change applies to the file's current contents, not to those read before."""
     names = [name for group in GROUPS.values() for name in group][:8]
     begin = threading.Barrier(len(names))
 
     def notebook(name):
-        kept = Kept("puzzles")
+        records = Kept("puzzles")
         begin.wait()
         for turn in range(5):
-            kept.change(adding(f"{name}{turn}"))
+            records.change(make_change(f"{name}{turn}"))
 
     threads = [threading.Thread(target=notebook, args=(name,)) for name in names]
     for thread in threads:
@@ -149,10 +151,10 @@ def test_two_notebooks_do_not_take_each_others_marks_away(folder):
 def _add(folder, name):
     store._root = folder
     for turn in range(20):
-        Kept("other").change(adding(f"{name}{turn}"))
+        Kept("other").change(make_change(f"{name}{turn}"))
 
 
-def test_two_processes_do_not_either(folder):
+def test_two_processes_keep_each_others_marks(folder):
     context = multiprocessing.get_context("fork")
     both = [context.Process(target=_add, args=(folder, name)) for name in "ab"]
     for process in both:
@@ -163,12 +165,12 @@ def test_two_processes_do_not_either(folder):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\0\0"])
-def test_a_damaged_file_is_told_in_one_line_and_set_aside(folder, text, capsys):
+def test_a_damaged_file_is_reported_in_one_line_and_set_aside(folder, text, capsys):
     (folder / "kept").mkdir()
     (folder / "kept" / "puzzles.json").write_text(text)
     solve("map", "zip")
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "damaged1.json" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "damaged1.json" in message
     assert (folder / "kept" / "puzzles.damaged1.json").read_text() == text
     assert read_progress().count == 2
 
@@ -183,7 +185,7 @@ def test_a_second_damage_does_not_overwrite_the_first(folder, capsys):
 
 
 @pytest.mark.parametrize("wrong", [3, {}, {"Python": 1}, {"Python": {"when": 2}}])
-def test_a_record_that_is_none_counts_as_not_solved(folder, wrong):
+def test_an_invalid_record_counts_as_not_solved(folder, wrong):
     (folder / "kept").mkdir()
     (folder / "kept" / "puzzles.json").write_text(json.dumps({"map": wrong}))
     assert read_progress().state("map") == OPEN
@@ -191,24 +193,26 @@ def test_a_record_that_is_none_counts_as_not_solved(folder, wrong):
     assert read_progress().state("map") == WITHIN
 
 
-def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
+def test_the_session_remembers_if_nothing_can_be_written(folder, capsys):
     (folder / "kept").write_text("a file where the folder should be")
     solve("map", "zip")
     assert read_progress().count == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "this session only" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "this session only" in message
 
 
-def test_a_cache_folder_that_cannot_be_written_is_one_line(folder, capsys, monkeypatch):
+def test_a_cache_folder_without_write_access_is_reported_in_one_line(
+    folder, capsys, monkeypatch
+):
     monkeypatch.setattr(store, "is_lasting", lambda: False)
     store._say_not_lasting.cache_clear()
     solve("map", "zip")
-    cloth_module.cloth(named("map"))
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "cannot be written" in said
+    cloth_module.cloth(make_puzzle("map"))
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and "cannot be written" in message
 
 
-def test_in_the_suite_nothing_is_written(folder, monkeypatch):
+def test_the_test_suite_writes_nothing(folder, monkeypatch):
     monkeypatch.setenv("WEFT_SMALL", "1")
     solve("map")
     assert read_progress().count == 1 and not list(folder.rglob("*.json"))
@@ -217,26 +221,28 @@ def test_in_the_suite_nothing_is_written(folder, monkeypatch):
 # ---- moving and forgetting -----------------------------------------------------------
 
 
-def test_progress_goes_to_another_machine_and_loses_nothing_there(
+def test_an_export_adds_to_the_progress_of_another_machine(
     folder, tmp_path_factory, monkeypatch
 ):
     solve("map", "zip")
     away = tmp_path_factory.mktemp("away")
-    said = repr(read_progress().export(away / "mine.json"))
-    assert "2 puzzles" in said and 'load("mine.json")' in said and "Colab" in said
+    message = repr(read_progress().export(away / "mine.json"))
+    assert (
+        "2 puzzles" in message and 'load("mine.json")' in message and "Colab" in message
+    )
     monkeypatch.setattr(store, "_root", away)
     new_session(monkeypatch)
     solve("zip", "guards", score=MORE)
-    there = read_progress().load(away / "mine.json")
-    states = [there.state(name) for name in ("map", "zip", "guards", "blocks")]
+    remote = read_progress().load(away / "mine.json")
+    states = [remote.state(name) for name in ("map", "zip", "guards", "blocks")]
     assert states == [WITHIN, WITHIN, SOLVED, OPEN]
 
 
-def test_what_is_no_export_is_refused_in_one_line(folder):
+def test_an_invalid_export_is_refused_in_one_line(folder):
     (folder / "other.json").write_text('{"puzzles": []}')
     (folder / "text.json").write_text("puzzles")
     for name in ("other.json", "text.json"):
-        with pytest.raises(ArgumentError, match=r"is no file that export\(\) wrote"):
+        with pytest.raises(ArgumentError, match=r"is not a file that export\(\) wrote"):
             read_progress().load(folder / name)
     with pytest.raises(ArgumentError, match="missing.json: No such file"):
         read_progress().load(folder / "missing.json")
@@ -244,19 +250,19 @@ def test_what_is_no_export_is_refused_in_one_line(folder):
         read_progress().export(folder / "no" / "x.json")
 
 
-def test_reset_forgets_one_or_all_and_sets_what_was_there_aside(folder):
+def test_reset_forgets_one_or_all_and_sets_the_old_records_aside(folder):
     solve("map", "zip", "guards")
     assert read_progress().reset("zip").count == 2
     with pytest.raises(ArgumentError, match="no puzzle 'zap'; there are map, zip"):
         read_progress().reset("zap")
     assert read_progress().reset().count == 0
-    before = json.loads((folder / "kept" / "before.json").read_text())
-    assert set(before) == {"map", "guards"}
+    records = json.loads((folder / "kept" / "before.json").read_text())
+    assert set(records) == {"map", "guards"}
     with pytest.raises(ArgumentError, match="language 'Rust'"):
-        note_solved(named("map"), "Rust", None)
+        note_solved(make_puzzle("map"), "Rust", None)
 
 
-# ---- shown --------------------------------------------------------------------------
+# ---- display ------------------------------------------------------------------------
 
 
 def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
@@ -270,11 +276,11 @@ def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
 
 
 def test_the_marks_differ_in_shape_and_none_is_a_minus():
-    drawn = {state: table.mark(state, state) for state in (OPEN, SOLVED, WITHIN)}
-    paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in drawn.values()]
-    assert 'fill="none"' in drawn[OPEN] and [len(found) for found in paths] == [0, 1, 1]
+    marks = {state: table.mark(state, state) for state in (OPEN, SOLVED, WITHIN)}
+    paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in marks.values()]
+    assert 'fill="none"' in marks[OPEN] and [len(each) for each in paths] == [0, 1, 1]
     assert paths[1] != paths[2]
-    for (path,) in paths[1:]:  # a minus is one line to the side
+    for (path,) in paths[1:]:  # A minus would be one horizontal line.
         assert len(re.findall("[a-zA-Z-]", path)) > 2 and not re.search("[hH]", path)
     assert not set(SIGNS.values()) & set("-−–o")
 
@@ -295,8 +301,8 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
         assert all(link.startswith(f"{LESSONS[group]}#") for link in links)
         count = sum(name in ("map", "coalescing") for name in names)
         assert solved_of.text == f"{count} of {len(names)}"
-        said = int(re.fullmatch(r"(\d+) minutes", minutes.text)[1])
-        assert said == round(sum(puzzle_minutes(name) for name in names))
+        message = int(re.fullmatch(r"(\d+) minutes", minutes.text)[1])
+        assert message == round(sum(puzzle_minutes(name) for name in names))
     weights = {
         link.get("href"): "font-weight:bold" in link.get("style")
         for link in page.iter("a")
@@ -310,8 +316,8 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
     assert {link for link, bold in weights.items() if bold} == core
 
 
-def test_a_puzzles_link_leads_to_the_cell_that_asks():
-    """By its id: JupyterLab finds no heading in a notebook that it has just opened."""
+def test_a_puzzles_link_leads_to_the_cell_with_its_task():
+    """Links use ids, since JupyterLab finds no heading in a newly opened notebook."""
     map2d = "01a_kernels_in_python.ipynb#cell-id=puzzle-map2d-asked"
     assert puzzles.map2d.link == map2d
     for puzzle in puzzles:
@@ -325,7 +331,7 @@ def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():
     assert puzzle_minutes("matmul_budget") > 15
 
 
-def test_the_text_says_what_is_solved_and_what_is_next():
+def test_the_text_lists_solved_puzzles_and_the_next_one():
     solve("map")
     solve("zip", score=MORE)
     first, *_, last = str(read_progress()).splitlines()
@@ -348,7 +354,7 @@ def test_a_missing_notebook_leaves_a_row_without_a_title(monkeypatch):
     assert ">01a</a>" in read_progress()._repr_html_()
 
 
-def test_next_is_the_first_that_is_not_solved(capsys):
+def test_next_is_the_first_unsolved_puzzle(capsys):
     assert puzzles.next() is puzzles.map
     solve("map", "guards")
     assert puzzles.next() is puzzles.zip
@@ -363,7 +369,7 @@ def test_next_is_the_first_that_is_not_solved(capsys):
 
 
 @pytest.mark.parametrize("name", ["map", "coalescing", "matmul_nt"])
-def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
+def test_the_stub_of_a_solved_puzzle_is_recognised(name, capsys):
     puzzle = puzzles[name]
     stub = _compile_function(puzzle.stub, puzzle.answer)
     assert puzzle.check(stub) is None
@@ -377,24 +383,24 @@ def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
     )
 
 
-def test_the_stub_in_c_of_a_solved_puzzle_says_so(capsys):
+def test_the_stub_in_c_of_a_solved_puzzle_is_recognised(capsys):
     note_solved(puzzles.map, "CUDA C")
     assert puzzles.map.check(load_cuda(puzzles.map.cuda_c_stub, target="cpu")) is None
     assert "solved already, in CUDA C on " in capsys.readouterr().out
 
 
-def test_a_new_attempt_at_a_solved_puzzle_is_judged_as_one(capsys):
+def test_a_new_attempt_at_a_solved_puzzle_is_judged(capsys):
     def add_ten(out, a):
         out[0] = a[0]
         raise NotImplementedError
 
     solve("map")
     puzzles.map.check(add_ten)
-    assert "still stands in add_ten" in capsys.readouterr().out
+    assert "add_ten still contains" in capsys.readouterr().out
 
 
-def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypatch):
-    """Records go by a puzzle's name; groups and lessons may change."""
+def test_puzzles_solved_under_an_older_order_of_groups_count(folder, monkeypatch):
+    """Records use a puzzle's name, since groups and lessons may change."""
     record = {"Python": {"when": "2026-11-01", "within": True, "score": {}}}
     old = ("map", "guards", "shared", "dot", "divergence", "scan_add")
     (folder / "kept").mkdir()
@@ -410,12 +416,12 @@ def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypat
 
 
 def drafts():
-    made = [weave(random.Random(seed)) for seed in range(80)]
-    return made + [weave_gamp(names) for names in GROUPS.values()]
+    pieces = [weave(random.Random(seed)) for seed in range(80)]
+    return pieces + [weave_gamp(names) for names in GROUPS.values()]
 
 
 def longest(row):
-    """The longest run of equal ones, and whether there are two kinds."""
+    """Return the length of the longest run, and whether there are two kinds."""
     run = best = 1
     for left, right in itertools.pairwise(row):
         run = run + 1 if left == right else 1
@@ -423,19 +429,19 @@ def longest(row):
     return best, len(set(row)) == 2
 
 
-def test_every_cloth_holds_together():
-    """Each thread goes over and under, and floats over seven at most: a satin's."""
-    assert len({made.name for made in drafts()}) > 8
-    for made in drafts():
-        rows = made.rows
+def test_every_thread_of_a_cloth_is_woven_in():
+    """Each thread goes over and under, and floats over at most seven, as in a satin."""
+    assert len({draft.name for draft in drafts()}) > 8
+    for draft in drafts():
+        rows = draft.rows
         for line in [*rows, *zip(*rows)]:
             floats, both = longest(line)
-            assert both and floats <= 8, made.name
+            assert both and floats <= 8, draft.name
 
 
 def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
-    for made in drafts():
-        piece = replace(made, line="a < b")
+    for draft in drafts():
+        piece = replace(draft, line="a < b")
         page = ET.fromstring(piece._repr_html_())
         svg = next(e for e in page.iter() if e.tag.endswith("svg"))
         assert int(svg.get("width")) <= 660 and int(svg.get("height")) <= 72
@@ -447,29 +453,29 @@ def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
 
 
 def test_every_thread_of_the_warp_and_of_the_weft_is_seen():
-    made = weave(random.Random(1))
-    crossings = sum(map(len, made.rows))
-    paths = [e.get("d") for e in ET.fromstring(made.svg()).iter() if e.get("d")]
+    draft = weave(random.Random(1))
+    crossings = sum(map(len, draft.rows))
+    paths = [e.get("d") for e in ET.fromstring(draft.svg()).iter() if e.get("d")]
     pieces = [piece for path in paths for piece in path.split("M")[1:]]
     lengths = [float(p.replace("v", "h").split("h")[1]) for p in pieces]
     gaps = 2 * cloth_module.GAP * len(pieces)
     assert sum(lengths) + gaps == pytest.approx(cloth_module.PITCH * crossings)
 
 
-def test_no_line_comes_again_before_all_have_been_shown(monkeypatch):
-    lines = [str(cloth(named("map"))) for _ in LINES]
+def test_no_line_repeats_before_all_were_shown(monkeypatch):
+    lines = [str(cloth(make_puzzle("map"))) for _ in LINES]
     assert sorted(lines) == sorted(LINES) and len(set(LINES)) >= 30
     new_session(monkeypatch)
-    assert str(cloth(named("map"))) != lines[-1]
+    assert str(cloth(make_puzzle("map"))) != lines[-1]
 
 
 def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
-    first, *rest, last = GROUPS["memory"]
-    solve(*rest, last)
-    assert "gamp" not in cloth(named(last)).name
+    first, *middle, last = GROUPS["memory"]
+    solve(*middle, last)
+    assert "gamp" not in cloth(make_puzzle(last)).name
     solve(first)
-    wide = cloth(named(first))
-    assert wide.name == f"gamp of {len(rest) + 2} bands" and "memory" in str(wide)
+    wide = cloth(make_puzzle(first))
+    assert wide.name == f"gamp of {len(middle) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(named(first)).name  # it was shown
-    assert "gamp" in cloth(named(last)).name  # there it is found again
+    assert "gamp" not in cloth(make_puzzle(first)).name  # The group's cloth was shown.
+    assert "gamp" in cloth(make_puzzle(last)).name  # The last puzzle shows it again.

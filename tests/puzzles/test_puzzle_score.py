@@ -1,4 +1,4 @@
-"""What an answer costs is counted alike in every language, and limits are held."""
+"""The cost of an answer is the same in every language, and limits hold."""
 
 import re
 import types
@@ -54,7 +54,7 @@ def add_alone(out, a, n):
 
 def add_strided(out, a, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    j = i % 8 * 8 + i // 8  # four neighbours at a time
+    j = i % 8 * 8 + i // 8
     out[j] = a[j] + 10
 
 
@@ -85,8 +85,8 @@ STRAYS_IN_C = """__global__ void add(float *out, const float *a, int n) {
 }"""
 
 
-def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **more):
-    """What score() needs of a Puzzle."""
+def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **fields):
+    """Return the part of a Puzzle that score() uses."""
     names_known(limits or {}, ("out", "a", "n"))
     facts = dict(
         **dict(spec=lambda a: a + 10, answer=answer, better=ADVICE, scored=None),
@@ -94,44 +94,45 @@ def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **more):
         **dict(drawn={"n": n}, launch=launch, limits=limits or {}, budget={}),
         why={},
     )
-    return types.SimpleNamespace(**(facts | more))
+    return types.SimpleNamespace(**(facts | fields))
 
 
-def numbers(found):
-    return {row.what: (row.yours, row.best) for row in found.rows}
+def numbers(result):
+    return {row.what: (row.yours, row.best) for row in result.rows}
 
 
 @pytest.mark.parametrize(
     "form", [lambda k: k, sim, numba_jit, cuda_c, lambda k: load_cuda(IN_C).add]
 )
 def test_every_language_gives_the_same_counts(form):
-    found = score(puzzle(), form(add))
+    result = score(puzzle(), form(add))
     half = (0.5, 0.5)  # 4 numbers, 8 threads
-    assert numbers(found) == {"reads per thread": half, "writes per thread": half}
-    assert found.within and not found.beats
-    assert [row.mark for row in found.rows] == ["as good"] * 2
-    assert ADVICE not in found.sentence
+    assert numbers(result) == {"reads per thread": half, "writes per thread": half}
+    assert result.within and not result.beats
+    assert [row.mark for row in result.rows] == ["as good"] * 2
+    assert ADVICE not in result.sentence
 
 
-def test_more_than_the_best_known_is_told_with_what_that_does_better():
-    found = score(puzzle(), add_twice)
-    assert numbers(found)["reads per thread"] == (1.5, 0.5)
-    assert [row.mark for row in found.rows] == ["more", "as good"]
-    assert not found.within and ADVICE in found.sentence
+def test_a_higher_cost_is_reported_with_the_better_method():
+    result = score(puzzle(), add_twice)
+    assert numbers(result)["reads per thread"] == (1.5, 0.5)
+    assert [row.mark for row in result.rows] == ["more", "as good"]
+    assert not result.within and ADVICE in result.sentence
 
 
-def test_fewer_than_the_best_known_is_a_delight_only_if_nothing_costs_more():
-    found = score(puzzle(answer=add_twice), add)
-    assert found.beats and "Better than ours" in str(found)
+def test_a_lower_cost_is_a_delight_only_if_nothing_costs_more():
+    result = score(puzzle(answer=add_twice), add)
+    assert result.beats and "Better than ours" in str(result)
     mixed = Score((CountRow("reads", 1, 2), CountRow("writes", 3, 2)), ADVICE)
     assert not mixed.beats and not mixed.within
-    assert "less than ours in one place" in mixed.sentence and ADVICE in mixed.sentence
+    assert "better than ours in one count" in mixed.sentence
+    assert ADVICE in mixed.sentence
     lanes = CountRow("active lanes", 32, 16, least=True)
     assert (lanes.mark, CountRow("lanes", 8, 16, True).mark) == ("more!", "fewer")
 
 
 def alone(case):
-    """Whether a case is a Python kernel, which is quick to count."""
+    """Return whether a case is a Python kernel, which is quick to count."""
     return not case.in_c and puzzles[case.puzzle].is_kernel
 
 
@@ -143,16 +144,16 @@ def alone(case):
     ids=str,
 )
 def test_what_a_lesson_teaches_is_within_the_budget(case):
-    found = score(puzzles[case.puzzle], case.answer)
-    assert found.within, found
-    assert "Within" in found.sentence or "As good" in found.sentence
+    result = score(puzzles[case.puzzle], case.answer)
+    assert result.within, result
+    assert "Within" in result.sentence or "As good" in result.sentence
 
 
 @pytest.mark.parametrize(
     "name", only(["shared"], ["shared", "conv1d", "prefix_sum", "softmax"])
 )
 def test_what_a_lesson_teaches_is_within_the_budget_in_c_too(name):
-    """A compiler leaves out reads that ours then does not need."""
+    """A compiler may omit reads, in the answer and in the best known one."""
     for case in RIGHT:
         if case.puzzle == name and case.taught and alone(case):
             assert score(puzzles[name], cuda_c(case.given)).within, case
@@ -160,10 +161,10 @@ def test_what_a_lesson_teaches_is_within_the_budget_in_c_too(name):
             assert score(puzzles[name], case.answer).within, case
 
 
-def test_ways_that_lessons_teach_are_listed():
+def test_taught_methods_are_listed():
     taught = {case.puzzle for case in RIGHT if case.taught}
-    known = {"prefix_sum", "axis_sum", "shared", "conv1d", "softmax", "dot"}
-    assert known <= taught and len(taught) > 20
+    expected = {"prefix_sum", "axis_sum", "shared", "conv1d", "softmax", "dot"}
+    assert expected <= taught and len(taught) > 20
 
 
 @pytest.mark.parametrize(
@@ -173,19 +174,19 @@ def test_ways_that_lessons_teach_are_listed():
     ),
 )
 def test_the_published_answer_differs_in_nothing_from_the_best_known(puzzle):
-    found = score(puzzles[puzzle], puzzles[puzzle].answer)
-    assert found.within and not found.differing
-    assert str(found) == "As good as the best we know." == found.sentence
+    result = score(puzzles[puzzle], puzzles[puzzle].answer)
+    assert result.within and not result.differing
+    assert str(result) == "As good as the best we know." == result.sentence
 
 
 @pytest.mark.slow
 def test_no_answer_is_better_than_ours_by_accident():
-    """One is, since it walks over the row once."""
+    """The exception goes over each row only once."""
     better = [c for c in RIGHT if alone(c) and score(puzzles[c.puzzle], c.given).beats]
     assert [str(case) for case in better] == ["softmax-softmax_in_one_walk"]
 
 
-def test_what_is_shared_may_cost_twice_as_much_and_nothing_else():
+def test_only_shared_memory_and_barriers_may_cost_twice_as_much():
     best = puzzle(add_shared, n=64, launch=(1, 64))
 
     def waits(times, again):
@@ -207,26 +208,27 @@ def test_what_is_shared_may_cost_twice_as_much_and_nothing_else():
 
 
 def test_a_puzzle_may_allow_more_than_twice_as_much():
-    asked = puzzle(add_shared, n=64, launch=(1, 64))
-    asked.budget = {"barriers": 0}
-    assert score(asked, add_shared).within  # what the best needs is within, always
+    task = puzzle(add_shared, n=64, launch=(1, 64))
+    task.budget = {"barriers": 0}
+    assert score(task, add_shared).within  # The best answer's counts are always within.
     with pytest.raises(ArgumentError, match="no count 'bariers'"):
         names_known({"bariers": 4})
 
 
-def test_the_size_and_launch_of_a_score_may_differ_from_what_is_drawn():
-    found = score(puzzle(scored={"n": 6, "launch": (2, 4)}), add)
-    assert numbers(found)["reads per thread"] == (0.75, 0.75)
+def test_the_size_and_launch_of_a_score_may_differ_from_the_picture():
+    result = score(puzzle(scored={"n": 6, "launch": (2, 4)}), add)
+    assert numbers(result)["reads per thread"] == (0.75, 0.75)
 
 
-def test_shared_memory_and_barriers_are_counted_apart():
-    found = numbers(score(puzzle(n=64, launch=(1, 64)), add_shared))
-    assert found["shared reads per thread"] == found["reads per thread"] == (1, 1) or (
-        found["shared reads per thread"] == (1, 0)
-    )
-    assert found["barriers per block"] == (1, 0)
-    assert found["shared turns"] == (4, 0)
-    assert "bank conflicts" not in found
+def test_shared_memory_and_barriers_are_counted_separately():
+    result = numbers(score(puzzle(n=64, launch=(1, 64)), add_shared))
+    assert result["shared reads per thread"] == result["reads per thread"] == (
+        1,
+        1,
+    ) or (result["shared reads per thread"] == (1, 0))
+    assert result["barriers per block"] == (1, 0)
+    assert result["shared turns"] == (4, 0)
+    assert "bank conflicts" not in result
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_shared_memory_and_barriers_are_counted_apart():
         (
             {"sectors_per_request.a": 4},
             add_strided,
-            r"touches 8 sectors of a .*allows 4; look at line 4",
+            r"touches 8 sectors of a .*allows 4; see line 4",
         ),
         ({"store_sectors_per_request.out": 4}, add_strided, "writes 8 sectors of out"),
         ({"load_sectors_per_request.a": 4}, add_strided, "reads 8 sectors of a"),
@@ -258,31 +260,31 @@ def test_shared_memory_and_barriers_are_counted_apart():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_a_limit_that_is_not_met_is_told_with_both_numbers(limit, answer, words):
-    asked = puzzle(n=64, launch=(1, 64), limits=limit)
+def test_a_missed_limit_is_reported_with_both_numbers(limit, answer, words):
+    task = puzzle(n=64, launch=(1, 64), limits=limit)
     with pytest.raises(Mismatch, match=words) as caught:
-        score(asked, answer)
+        score(task, answer)
     text = str(caught.value)
     assert "n = 64, grid 1, block 64" in text and answer.__name__ in text
-    assert "a[i] + 10" not in text  # a line of the best known
+    assert "a[i] + 10" not in text  # a line of the best known answer
 
 
-def test_limits_that_are_met_are_shown_with_the_rest():
+def test_met_limits_are_shown_with_the_other_counts():
     limits = {"reads.a": 64, "bank_conflicts": 0, "shared_writes": (64, None)}
-    asked = puzzle(add_shared, n=64, launch=(1, 64), limits=limits)
-    found = score(asked, add_shared)
-    assert {"reads of a per thread", "bank conflicts"} <= set(numbers(found))
-    assert "reads per thread" not in numbers(found)  # the same as those of a
-    assert found.within
+    task = puzzle(add_shared, n=64, launch=(1, 64), limits=limits)
+    result = score(task, add_shared)
+    assert {"reads of a per thread", "bank conflicts"} <= set(numbers(result))
+    assert "reads per thread" not in numbers(result)  # They equal those of a.
+    assert result.within
 
 
-def test_limits_hold_for_cuda_c_too():
-    asked = puzzle(limits={"reads.a": lambda n: n - 1})
+def test_limits_hold_for_cuda_c():
+    task = puzzle(limits={"reads.a": lambda n: n - 1})
     with pytest.raises(Mismatch, match="add: .*reads 4 elements of a .*allows 3"):
-        score(asked, load_cuda(IN_C).add)
+        score(task, load_cuda(IN_C).add)
 
 
-def test_an_atomic_does_not_get_around_a_limit_on_reads():
+def test_an_atomic_counts_for_a_limit_on_reads():
     def sly(out, a, n):
         i = cuda.threadIdx.x
         if i < n:
@@ -292,7 +294,7 @@ def test_an_atomic_does_not_get_around_a_limit_on_reads():
         score(puzzle(limits={"reads.a": 0}), sly)
 
 
-def test_c_that_reads_past_an_array_is_refused_where_guard_zones_cannot_see_it():
+def test_c_that_reads_past_an_array_is_refused():
     with pytest.raises(Mismatch, match=r"a.*n = 4, grid 1, block 8") as caught:
         score(puzzle(), load_cuda(STRAYS_IN_C).add)
     assert caught.value.thread is not None
@@ -303,19 +305,19 @@ def test_c_that_reads_past_an_array_is_refused_where_guard_zones_cannot_see_it()
     [
         ({"raeds": 1}, "no count 'raeds'; reads, "),
         ({"reads.b": 1}, "no array 'b', only out, a, n"),
-        ({"bank_conflicts.s": 0}, "bank_conflicts is not told by array"),
-        ({"reads": -1}, "-1 is no number from 0 on"),
-        ({"reads": "n"}, "'n' is no number"),
-        ({"reads": (None, None)}, "no pair of them"),
-        ({"reads": (1, 2, 3)}, "no pair of them"),
+        ({"bank_conflicts.s": 0}, "bank_conflicts is not counted by array"),
+        ({"reads": -1}, "-1 is neither a number from 0 on"),
+        ({"reads": "n"}, "'n' is neither a number"),
+        ({"reads": (None, None)}, "nor a pair of them"),
+        ({"reads": (1, 2, 3)}, "nor a pair of them"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused_when_the_puzzle_is_made(limits, words):
+def test_an_invalid_limit_is_refused_when_the_puzzle_is_created(limits, words):
     with pytest.raises(ArgumentError, match=words):
         names_known(limits, ("out", "a", "n"))
 
 
-def test_the_table_of_counts_has_all_of_them():
+def test_the_docstring_lists_all_counts():
     missing = {name for name in counts.COUNTS if name not in counts.__doc__}
     assert not missing
 
@@ -326,7 +328,7 @@ def test_an_answer_without_a_launch_has_no_score():
     assert empty._repr_html_() == ""
 
 
-def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
+def test_c_that_compiles_only_for_a_gpu_is_not_counted(monkeypatch):
     with pytest.raises(CompileError) as caught:
         load_cuda("__global__ void f() { nothing; }")
     launched = Mock(side_effect=caught.value)
@@ -338,20 +340,20 @@ def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
 
 def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     better = "a < b & c"
-    found = Score(
+    result = Score(
         (CountRow("x < y", 2, 1), CountRow("same", 1, 1), CountRow("w", 1, 2)), better
     )
-    page = found._repr_html_()
+    page = result._repr_html_()
     text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
     for word in ("more", "fewer!", "best known", better):
         assert word in text
-    assert "x < y" in text and "same" not in text  # what is alike tells nothing
+    assert "x < y" in text and "same" not in text  # Equal counts are not shown.
 
 
 def test_code_in_advice_is_code_on_a_page_and_words_in_a_text():
-    found = Score((CountRow("reads", 2, 1),), "each number of `a < b` is read once")
-    assert "`" not in str(found) and "number of a < b is" in str(found)
-    page = found._repr_html_()
+    result = Score((CountRow("reads", 2, 1),), "each number of `a < b` is read once")
+    assert "`" not in str(result) and "number of a < b is" in str(result)
+    page = result._repr_html_()
     assert "`" not in page
     assert re.search(r"<code[^>]*>a &lt; b</code> is read once", page)
 
@@ -363,10 +365,10 @@ def stores_twice(out, a, n):
         out[i] = a[i] / 2
 
 
-def test_the_sizes_that_are_counted_are_told_where_others_are_drawn():
+def test_the_counted_sizes_are_shown_if_they_differ_from_the_picture():
     counted = score(puzzles.guards, stores_twice)
     assert counted.case == "n = 4, grid 1, block 16"
     for page in (str(counted), counted._repr_html_()):
         assert f"Counted with {counted.case}." in page
-    drawn = score(puzzles.histogram, puzzles.histogram.answer)
-    assert "Counted" not in str(drawn) + drawn._repr_html_()
+    plain = score(puzzles.histogram, puzzles.histogram.answer)
+    assert "Counted" not in str(plain) + plain._repr_html_()

@@ -1,4 +1,4 @@
-"""Sizes at which puzzles are tried: every small one, for each of their sides."""
+"""The sizes of a puzzle's checks include every small length of each side."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from weft import ArgumentError, puzzles
 from weft.check.cases import size_list
 from weft.puzzles.instance import every_size
 
-MOST = {  # the longest that a side may be, where that is below 16
+MOST = {  # the maximum length of a side, if below 16
     "pooling": {"n": 8},
     "dot": {"n": 8},
     "axis_sum": {"cols": 8},
@@ -20,7 +20,7 @@ MOST = {  # the longest that a side may be, where that is below 16
 
 
 def lengths(puzzle, name):
-    """What a side of a puzzle's sizes is, of all of them."""
+    """Return all lengths of a side in a puzzle's sizes."""
     symbols = list(puzzle.drawn)
     rows = size_list(puzzle.checks["sizes"], symbols)
     return {row[name] for row in rows}
@@ -29,19 +29,22 @@ def lengths(puzzle, name):
 @pytest.mark.parametrize("name", [puzzle.name for puzzle in puzzles])
 def test_each_side_has_every_small_length(name):
     puzzle = puzzles[name]
-    unit = 64 if name == "divergence" else 1  # of which a launch has a whole number
+    unit = 64 if name == "divergence" else 1  # Lengths are multiples of this number.
     for side in puzzle.drawn:
         most = MOST.get(name, {}).get(side, 16)
-        wanted = {unit * n for n in range(1, most + 1)}
-        assert wanted <= lengths(puzzle, side), (side, wanted - lengths(puzzle, side))
+        expected = {unit * n for n in range(1, most + 1)}
+        assert expected <= lengths(puzzle, side), (
+            side,
+            expected - lengths(puzzle, side),
+        )
 
 
 def test_own_sizes_come_first_and_large_ones_last():
     assert every_size([8, 1], 100, most=4) == [8, 1, 2, 3, 4, 100]
-    first, *others, last = every_size([(2, 6)], (40, 3), most=(16, 8))
+    first, *middle, last = every_size([(2, 6)], (40, 3), most=(16, 8))
     assert first == (2, 6) and last == (40, 3)
-    assert {cols for _, cols in others} == set(range(1, 9))
-    assert len({row for row in others}) == len(others)
+    assert {cols for _, cols in middle} == set(range(1, 9))
+    assert len({row for row in middle}) == len(middle)
 
 
 def test_sizes_keep_the_form_of_the_first():
@@ -53,13 +56,13 @@ def test_sizes_keep_the_form_of_the_first():
 @pytest.mark.parametrize(
     "own, most, says",
     [
-        ([], 16, "one size at least"),
-        ([(1, 2), 3], 16, "another kind"),
+        ([], 16, "at least one size"),
+        ([(1, 2), 3], 16, "another type"),
         ([(1, 2), (1, 2, 3)], 16, "3 sides, not 2"),
         ([dict(n=1), dict(m=1)], 16, "other sides"),
-        ([(1, 2)], (1, 2, 3), "2 sides have as many lengths"),
+        ([(1, 2)], (1, 2, 3), "expected 2 lengths, one for each side"),
     ],
 )
-def test_sizes_that_do_not_fit_together_are_refused(own, most, says):
+def test_incompatible_sizes_are_refused(own, most, says):
     with pytest.raises(ArgumentError, match=says):
         every_size(own, most=most)

@@ -1,4 +1,4 @@
-"""What the texts of puzzles promise holds for their references and their data."""
+"""The references and data of puzzles agree with the puzzles' texts."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from weft.puzzles import execution, memory
 
 
 @pytest.mark.parametrize("n", [1, 32, 33, 97, 1100])
-def test_the_two_launches_of_a_scan_give_running_sums_of_the_whole(n):
+def test_the_two_launches_of_a_scan_give_all_running_sums(n):
     a = np.random.default_rng(n).integers(-9, 10, n).astype(np.float32)
     blocks = -(-n // 32)
     out, totals = np.full(n, np.nan, np.float32), np.full(blocks, np.nan, np.float32)
@@ -19,7 +19,7 @@ def test_the_two_launches_of_a_scan_give_running_sums_of_the_whole(n):
 
 
 @pytest.mark.parametrize("n, kept", [(1, 1), (48, 26), (100, 41), (320, 200)])
-def test_compacted_blocks_begin_where_a_scan_of_their_counts_says(n, kept):
+def test_compacted_blocks_begin_at_the_scan_of_their_counts(n, kept):
     a = execution.signed(np.random.default_rng(0), n, kept)
     begin = execution.first_places(n, kept)
     parts = [part[part > 0] for part in np.split(a, range(32, n, 32))]
@@ -34,14 +34,14 @@ def rows(seed, shape=(9, 40)):
     return memory.rows_of_many_kinds(np.random.default_rng(seed), shape)
 
 
-def test_what_was_quantised_comes_back_within_half_a_scale():
+def test_quantised_numbers_come_back_within_half_a_scale():
     x = rows(0).astype(np.float32).astype(np.float64)
     q, scale, back = memory.spec_quantise(x)
     assert q.min() == -127 <= q.max() <= 127
     assert (np.abs(back - x) <= scale[:, None] / 2 * (1 + 1e-12)).all()
 
 
-def test_rounding_may_decide_only_next_to_a_half():
+def test_rounding_errors_matter_only_next_to_a_half():
     x = rows(1)
     x[0] = 0
     x[0, :3] = 12.7, 0.25, 0.3  # 127, 2.5 and 3 scales of 0.1

@@ -1,6 +1,6 @@
-"""Every puzzle is in shape, its right answers are accepted and its wrong ones refused.
+"""Every puzzle is well formed, accepts its right answers and refuses its wrong ones.
 
-The answers stand in puzzle_answers/, a file for each puzzle.
+The answers are in puzzle_answers/, with a file for each puzzle.
 """
 
 import ast
@@ -38,11 +38,11 @@ from weft.puzzles.puzzle import Solved, _compile_function
 progress_module = importlib.import_module("weft.puzzles.progress")
 NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
-every = pytest.mark.parametrize("name", NAMES)
-every_kernel = pytest.mark.parametrize("name", KERNELS)
-FIRST = [names[0] for names in GROUPS.values()]  # of each group
-# What a kernel may only use from this puzzle on: it is what that puzzle, or the lesson
-# it ends, is about.
+each_puzzle = pytest.mark.parametrize("name", NAMES)
+each_kernel = pytest.mark.parametrize("name", KERNELS)
+FIRST = [names[0] for names in GROUPS.values()]  # the first puzzle of each group
+# The puzzle from which on a kernel may use a construct. The puzzle, or its lesson,
+# teaches the construct.
 FIRST_USE = {
     r"\bif\b|\bmin\(": "guards",
     r"Idx\.y|grid\(2\)": "map2d",
@@ -57,7 +57,7 @@ FIRST_USE = {
 
 @pytest.fixture(autouse=True)
 def progress_in_memory(monkeypatch):
-    """Whoever runs the suite has solved no puzzle, and each test begins anew."""
+    """Each test begins without solved puzzles and leaves the user's records alone."""
     monkeypatch.setenv("WEFT_SMALL", "1")
     monkeypatch.setattr(progress_module, "_kept", Kept("puzzles"))
 
@@ -66,19 +66,23 @@ def progress_in_memory(monkeypatch):
 
 
 def test_every_puzzle_has_a_name_a_title_and_a_kernel_of_its_own():
-    found = list(puzzles)
-    assert [p.name for p in found] == NAMES and len(puzzles) == len(NAMES)
-    for puzzle in found:
+    all_puzzles = list(puzzles)
+    assert [p.name for p in all_puzzles] == NAMES and len(puzzles) == len(NAMES)
+    for puzzle in all_puzzles:
         assert puzzles[puzzle.name] is getattr(puzzles, puzzle.name) is puzzle
         assert puzzle.name in GROUPS[puzzle.group] and puzzle.name in puzzles
-    for names in (NAMES, [p.title for p in found], [p.kernel_name for p in found]):
+    for names in (
+        NAMES,
+        [p.title for p in all_puzzles],
+        [p.kernel_name for p in all_puzzles],
+    ):
         assert len(set(names)) == len(names)
     assert list(puzzles.groups) == list(GROUPS) == list(LESSONS)
     assert [p.name for p in puzzles.groups["sums"]] == list(GROUPS["sums"])
 
 
-def test_no_puzzle_is_called_like_a_group():
-    """The line that puts puzzles into a lesson names either."""
+def test_no_puzzle_has_the_name_of_a_group():
+    """A lesson's line that inserts puzzles may name a puzzle or a group."""
     assert not set(GROUPS) & set(NAMES)
 
 
@@ -88,7 +92,7 @@ def test_importing_a_module_of_the_package_hides_no_puzzle():
     assert puzzles.shared.name == "shared" and callable(puzzles.progress)
 
 
-def test_a_name_that_is_no_puzzles_is_told_those_there_are():
+def test_an_unknown_name_is_answered_with_the_known_ones():
     says = r"no puzzle 'gards' \(is it guards\?\); there are map, zip, guards"
     with pytest.raises(KeyError, match=says):
         puzzles["gards"]
@@ -100,8 +104,8 @@ def test_a_name_that_is_no_puzzles_is_told_those_there_are():
 # ---- each puzzle -----------------------------------------------------------------
 
 
-@every
-def test_a_puzzle_is_short_and_helps(name):
+@each_puzzle
+def test_a_puzzle_is_short_and_has_hints(name):
     puzzle = puzzles[name]
     assert len(puzzle.stub.splitlines()) <= 8, puzzle.stub
     assert len(puzzle.text.split()) <= 60, puzzle.text
@@ -112,19 +116,21 @@ def test_a_puzzle_is_short_and_helps(name):
     assert puzzle.better and puzzle.title[:1].isupper()
 
 
-def test_no_two_puzzles_ask_for_the_same():
-    asked = {}
+def test_no_two_puzzles_have_the_same_task():
+    tasks = {}
     for puzzle in puzzles:
         body = puzzle.spec_text.partition("\n")[2]
-        inputs = repr(puzzle.checks.get("inputs"))  # a @ b: of rows, of matrices
-        asked.setdefault((body, inputs), []).append(puzzle.name)
-    twice = [names for names in asked.values() if len(names) > 1]
-    assert twice == [["histogram", "histogram_private"]]  # the same, at another cost
+        inputs = repr(
+            puzzle.checks.get("inputs")
+        )  # Some tasks differ only in their inputs.
+        tasks.setdefault((body, inputs), []).append(puzzle.name)
+    twice = [names for names in tasks.values() if len(names) > 1]
+    assert twice == [["histogram", "histogram_private"]]  # They differ in cost.
 
 
-@every_kernel
-def test_a_launch_with_blocks_to_spare_is_announced(name):
-    """The text mentions that a block may have nothing to do."""
+@each_kernel
+def test_the_text_announces_a_launch_with_spare_blocks(name):
+    """The text mentions that a block may have no work."""
     puzzle = puzzles[name]
     module = inspect.getsource(inspect.getmodule(puzzle.answer))
     source = module.partition(f"\n{name.upper()} = ")[2].partition("\n)\n")[0]
@@ -136,46 +142,46 @@ def test_a_launch_with_blocks_to_spare_is_announced(name):
     assert not extra or re.search(announcement, puzzle.text), puzzle.text
 
 
-@every
-def test_no_help_before_the_last_fold_is_the_answer(name):
+@each_puzzle
+def test_only_the_last_fold_contains_the_answer(name):
     puzzle = puzzles[name]
     helps = "\n".join((puzzle.text, *puzzle.hints, puzzle.stub, puzzle.better))
-    assert not answers_lines(puzzle, helps), answers_lines(puzzle, helps)
+    assert not find_answer_lines(puzzle, helps), find_answer_lines(puzzle, helps)
 
 
-@every
-def test_a_puzzles_kernel_needs_nothing_that_a_notebook_does_not_have(name):
+@each_puzzle
+def test_a_puzzles_kernel_uses_only_names_of_a_notebook(name):
     puzzle = puzzles[name]
-    known = {*dir(builtins), *utils.__all__}
+    available = {*dir(builtins), *utils.__all__}
     for text in (puzzle.solved_text, puzzle.stub):
         code = compile(text, "cell", "exec")
         (inner,) = (c for c in code.co_consts if hasattr(c, "co_names"))
         tree = ast.walk(ast.parse(text))
         fields = {n.attr for n in tree if isinstance(n, ast.Attribute)}
-        missing = set(inner.co_names) - known - fields
+        missing = set(inner.co_names) - available - fields
         assert not missing, f"{sorted(missing)} in:\n{text}"
 
 
-@every
-def test_a_puzzle_is_solvable_from_what_came_before(name):
+@each_puzzle
+def test_a_puzzle_requires_only_earlier_knowledge(name):
     text = re.sub(r'""".*?"""', "", puzzles[name].solved_text, flags=re.S)
     for pattern, first in FIRST_USE.items():
         if re.search(pattern, text) and puzzles[name].is_kernel:
             assert NAMES.index(name) >= NAMES.index(first), f"{pattern} in {name}"
 
 
-@every
+@each_puzzle
 def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     puzzle = puzzles[name]
     stub = _compile_function(puzzle.stub, puzzle.answer)
     assert puzzle.check(stub) is None
-    said = capsys.readouterr().out
-    assert said.startswith(f"{name}: not solved yet") and said.count("\n") == 1
-    if puzzle.start is not None:  # it runs, and is told what it lacks
-        assert len(said) > 60, said
+    output = capsys.readouterr().out
+    assert output.startswith(f"{name}: not solved yet") and output.count("\n") == 1
+    if puzzle.start is not None:  # The stub runs, and the message gives the reason.
+        assert len(output) > 60, output
 
 
-def test_a_stub_that_was_filled_in_and_still_raises_is_told_so(capsys):
+def test_a_filled_stub_that_still_raises_is_reported(capsys):
     @sim
     def add_ten(out, a):
         i = cuda.threadIdx.x
@@ -183,13 +189,13 @@ def test_a_stub_that_was_filled_in_and_still_raises_is_told_so(capsys):
         raise NotImplementedError
 
     assert puzzles.map.check(add_ten) is None
-    said = capsys.readouterr().out
-    assert said == (
-        "map: not solved yet: `raise NotImplementedError` still stands in add_ten\n"
+    output = capsys.readouterr().out
+    assert output == (
+        "map: not solved yet: add_ten still contains `raise NotImplementedError`\n"
     )
 
 
-def test_a_kernel_that_prints_is_heard_once(capsys):
+def test_a_kernel_that_prints_shows_its_first_lines(capsys):
     def add_ten(out, a):
         i = cuda.threadIdx.x
         print("here is", i)
@@ -197,12 +203,14 @@ def test_a_kernel_that_prints_is_heard_once(capsys):
 
     for answer in (add_ten, as_cuda_c(add_ten)):
         assert puzzles.map.check(answer)
-        first, *rest = capsys.readouterr().out.splitlines()
-        assert first == "here is 0" and len(rest) == 32
-        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more: .*", rest[-1]), rest[-1]
+        first, *lines = capsys.readouterr().out.splitlines()
+        assert first == "here is 0" and len(lines) == 32
+        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more: .*", lines[-1]), lines[
+            -1
+        ]
 
 
-def test_what_an_answer_is_told_is_no_advice_on_time(monkeypatch):
+def test_the_message_for_an_endless_answer_has_no_advice_on_time_limits(monkeypatch):
     monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
 
     def add_ten(out, a):
@@ -213,30 +221,34 @@ def test_what_an_answer_is_told_is_no_advice_on_time(monkeypatch):
         "__global__ void add_ten(float *out, const float *a) { while (a[0] < 9) {} }"
     )
     for answer in (add_ten, kernel):
-        with pytest.raises(Mismatch, match="look for a loop that does not end") as said:
+        with pytest.raises(
+            Mismatch, match="look for a loop that does not end"
+        ) as raised:
             puzzles.map.check(answer)
-        assert "timeout" not in str(said.value) and "--" not in str(said.value)
+        assert "timeout" not in str(raised.value) and "--" not in str(raised.value)
 
 
-def test_what_is_interrupted_is_a_line(monkeypatch):
+def test_an_interrupt_is_one_line(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(puzzles.map, "_checked", interrupt)
+    monkeypatch.setattr(puzzles.map, "_run_check", interrupt)
     with pytest.raises(KeyboardInterrupt, match="interrupted") as stopped:
         puzzles.map.check(puzzles.map.answer)
     assert len(stopped.value._render_traceback_()) == 1
 
 
-def test_an_array_of_another_type_in_c_is_told_beside_the_stubs():
+def test_an_array_of_another_type_in_c_is_reported_with_the_stubs():
     kernel = load_cuda(
         "__global__ void add_ten(double *out, const float *a) { out[0] = a[0]; }"
     )
-    with pytest.raises(ArgumentError, match=r"double \*out, the stub has float \*out"):
+    with pytest.raises(
+        ArgumentError, match=r"double \*out, the stub declares float \*out"
+    ):
         puzzles.map.check(kernel)
 
 
-def test_a_function_that_returns_nothing_is_told_to():
+def test_a_function_that_returns_nothing_is_refused():
     def blur_numpy(x):
         x * 2
 
@@ -244,7 +256,7 @@ def test_a_function_that_returns_nothing_is_told_to():
         puzzles.image_filter_numpy.check(blur_numpy)
 
 
-def test_parameters_in_another_order_in_c_are_told_with_the_way_back():
+def test_parameters_in_another_order_in_c_are_reported_with_reset():
     kernel = load_cuda(
         "__global__ void add_ten(const float *a, float *out) { out[0] = a[0]; }"
     )
@@ -265,14 +277,14 @@ def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
         assert len(set(verdict.shapes)) >= 2 - fixed and verdict.orders == 3
 
 
-@every
-def test_every_puzzle_has_answers_of_several_styles(name):
+@each_puzzle
+def test_every_puzzle_has_answers_in_several_styles(name):
     styles = [c for c in RIGHT if c.puzzle == name]
     assert [c for c in styles if not c.in_c], "the published one alone"
     assert [c for c in styles if c.in_c] or name not in KERNELS, "none in CUDA C"
 
 
-@every
+@each_puzzle
 def test_every_puzzle_has_wrong_answers(name):
     assert len([c for c in WRONG if c.puzzle == name]) >= 3
 
@@ -300,25 +312,28 @@ def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
     assert re.search(case.says, text), text
     if case.where:
         error = refused.value
-        told = error.index is not None or error.thread is not None
-        assert told or re.search(r"\bthread |\w\[\d", text), text
-    assert not answers_lines(puzzle, text, case.given), text
+        located = error.index is not None or error.thread is not None
+        assert located or re.search(r"\bthread |\w\[\d", text), text
+    assert not find_answer_lines(puzzle, text, case.given), text
 
 
-def answers_lines(puzzle, text, own=""):
-    """The lines of the answer that a text has; own: an answer that may be quoted."""
+def find_answer_lines(puzzle, text, own=""):
+    """Return the answer's lines that a text contains.
+
+    own: an answer that the text may quote.
+    """
     if not isinstance(own, str):
         own = puzzle_module._read_source(own)
-    said, quoted = squeezed(text), squeezed(own)
-    given = squeezed(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
+    shown, quoted = remove_spaces(text), remove_spaces(own)
+    provided = remove_spaces(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
     lines = [*puzzle.solved_text.splitlines(), *puzzle.cuda_c_answer.splitlines()]
     lines += [m[0] for line in lines if (m := re.match(r"\s*if \(\w+ < \w+\)", line))]
-    lines = {squeezed(line).rstrip(":;{") for line in lines}
-    kept = {line for line in lines if len(line) > 6 and line not in given}
-    return [line for line in kept if line in said and line not in quoted]
+    lines = {remove_spaces(line).rstrip(":;{") for line in lines}
+    solution_lines = {line for line in lines if len(line) > 6 and line not in provided}
+    return [line for line in solution_lines if line in shown and line not in quoted]
 
 
-def squeezed(text):
+def remove_spaces(text):
     return "".join(text.split())
 
 
@@ -334,14 +349,14 @@ def test_the_example_is_solved_without_a_mark(capsys):
 
 @pytest.mark.parametrize("group", only(["tiles"], GROUPS))
 def test_the_published_answers_are_accepted_as_cuda_c(group):
-    """All of a group in one source: the compiler starts once."""
-    wanted = [p for p in puzzles.groups[group] if p.is_kernel]
+    """One source contains all answers of a group, so that the compiler starts once."""
+    kernels = [p for p in puzzles.groups[group] if p.is_kernel]
     helpers = {}
-    for puzzle in wanted:
+    for puzzle in kernels:
         for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
             helpers.setdefault(part, None)
-    module = load_cuda("\n\n".join(helpers))  # where there is a GPU, for both
-    for puzzle in wanted:
+    module = load_cuda("\n\n".join(helpers))  # for the GPU, too, if there is one
+    for puzzle in kernels:
         assert puzzle.check(module).language == "CUDA C"
 
 
@@ -357,25 +372,25 @@ def test_every_way_to_run_a_kernel_is_an_answer(name):
 
 
 @pytest.mark.slow
-@every_kernel
+@each_kernel
 def test_the_published_answers_are_accepted_by_numba(name):
     puzzle = puzzles[name]
     try:
         assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
-    except ArgumentError as error:  # its simulator knows no shuffles
+    except ArgumentError as error:  # Numba's simulator has no shuffles.
         assert re.search("simulator", str(error)), error
 
 
 @pytest.mark.parametrize("name", only(FIRST, KERNELS))
 def test_numba_compiles_the_published_answers(name):
-    """Its compiler knows less than its simulator: no np.exp, for one."""
+    """Numba's compiler supports less than its simulator; for example, no np.exp."""
     puzzle = puzzles[name]
     specs, values = puzzle.specs(), puzzle.checks.get("values") or {}
     arrays = {p: np.ones(1, specs[p].dtype or "float32") for p in specs}
-    given = [
+    arguments = [
         {**arrays, **dict.fromkeys(values, 1.5)}.get(p, 1) for p in puzzle.parameters
     ]
-    assert ".entry" in numba_jit(puzzle.answer).ptx(*given)
+    assert ".entry" in numba_jit(puzzle.answer).ptx(*arguments)
 
 
 def test_numba_is_checked_too():
@@ -395,17 +410,17 @@ def endless(out, a):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"), [(hasty, "which of them"), (endless, "its loop")]
+    ("answer", "says"), [(hasty, "which of them"), (endless, "its loop")]
 )
-def test_a_kernel_for_numba_is_refused_by_the_simulator(given, says, monkeypatch):
-    """Numba's own would not say why, and a GPU would never come back."""
-    # A busy machine must have reached the loop by then.
+def test_a_kernel_for_numba_is_refused_by_the_simulator(answer, says, monkeypatch):
+    """Numba's simulator would not give the reason, and a GPU would never return."""
+    # Even a busy machine reaches the loop in this time.
     monkeypatch.setattr(puzzle_module, "TIMEOUT", 1.0)
     with pytest.raises(Mismatch, match=says):
-        puzzles.example.check(numba_jit(given))
+        puzzles.example.check(numba_jit(answer))
 
 
-# ---- what is no answer -------------------------------------------------------------
+# ---- invalid answers ---------------------------------------------------------------
 
 
 def halve_guarded(out, a, n):
@@ -441,13 +456,13 @@ __global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "answer", "says"),
     [
-        ("guards", 3, "this is 3 of type int, no kernel; it takes a function, sim"),
-        ("guards", "__global__ void k() {}", r"a text, no kernel: .*load_cuda\(text\)"),
-        ("guards", puzzles, "no kernel; it takes"),
-        ("guards", len, "no kernel; it takes"),
-        ("guards", puzzles.guards, "this is a puzzle, no kernel"),
+        ("guards", 3, "this is 3 of type int, not a kernel; it takes a function, sim"),
+        ("guards", "__global__ void k() {}", r"a string, not a kernel: .*load_cuda"),
+        ("guards", puzzles, "not a kernel; it takes"),
+        ("guards", len, "not a kernel; it takes"),
+        ("guards", puzzles.guards, "this is a puzzle, not a kernel"),
         ("guards", other_names, r"parameters \(y, x, count\), .* \(out, a, n\)"),
         ("guards", too_few, r"too_few has the parameters \(out, a\), .* \(out, a, n\)"),
         ("guards", puzzles.map.answer, r"belongs to the puzzle map: puzzles\.map\."),
@@ -455,12 +470,12 @@ __global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
         ("image_filter_numpy", puzzles.image_filter_numpy.spec, "the spec itself"),
         ("zip", adds_by_the_spec, "adds_by_the_spec calls the puzzle's spec"),
         ("zip", adds_by_the_answer, "adds_by_the_answer calls the puzzle's answer"),
-        ("image_filter_numpy", sim(halve_guarded), "asks for a function of NumPy"),
+        ("image_filter_numpy", sim(halve_guarded), "takes a NumPy function"),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_told_so_in_a_sentence(name, given, says):
+def test_an_invalid_answer_is_refused_in_one_sentence(name, answer, says):
     with pytest.raises(ArgumentError, match=says) as refused:
-        puzzles[name].check(given)
+        puzzles[name].check(answer)
     assert "\n" not in str(refused.value)
 
 
@@ -480,7 +495,7 @@ def in_rows_of_rows(out, a, height, width):
     "form", only([sim], [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
 )
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("answer", "says"),
     first_of_each(
         [
             (in_rows_and_columns, r"`out\[row, col\]`"),
@@ -490,18 +505,18 @@ def in_rows_of_rows(out, a, height, width):
         names=2,
     ),
 )
-def test_a_flat_array_takes_one_index(form, given, says):
-    """The puzzle is about that index, and no CUDA C gets it otherwise."""
+def test_a_flat_array_takes_one_index(form, answer, says):
+    """The puzzle teaches that index, and CUDA C gets only flat arrays."""
     puzzle = puzzles.map2d
     for call in (puzzle.check, puzzle.show):
-        with pytest.raises(ArgumentError, match=says + ".*arrives flat") as refused:
-            call(form(given))
-        assert not answers_lines(puzzle, str(refused.value), given)
-    tile = puzzles.transpose.answer  # of its own it may index with two
+        with pytest.raises(ArgumentError, match=says + ".*is flat") as refused:
+            call(form(answer))
+        assert not find_answer_lines(puzzle, str(refused.value), answer)
+    tile = puzzles.transpose.answer  # A kernel's own arrays may take two indices.
     assert puzzles.transpose.check(tile)
 
 
-def test_of_several_kernels_in_a_source_that_of_the_puzzle_is_taken():
+def test_the_puzzles_kernel_is_chosen_from_a_source_with_several():
     text = puzzles.guards.cuda_c_answer
     assert puzzles.guards.check(load_cuda(TWO + text, target="cpu"))
     with pytest.raises(ArgumentError, match=r"2 kernels \(one, two\) and none is halv"):
@@ -527,7 +542,7 @@ def recurses(out, a, n):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("answer", "says"),
     [
         (
             unknown_name,
@@ -538,15 +553,15 @@ def recurses(out, a, n):
         (recurses, "a helper cannot call itself"),
     ],
 )
-def test_what_python_says_inside_a_kernel_is_one_sentence(given, says, monkeypatch):
+def test_an_exception_inside_a_kernel_is_one_sentence(answer, says, monkeypatch):
     monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
     errors = (Mismatch, ArgumentError, FunctionTooLong)
     with pytest.raises(errors, match=says) as refused:
-        puzzles.guards.check(given)
+        puzzles.guards.check(answer)
     assert "\n" not in str(refused.value)
 
 
-def test_a_refusal_shows_without_a_traceback_in_a_notebook():
+def test_a_refusal_has_no_traceback_in_a_notebook():
     def local(out, a, n):
         out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10
 
@@ -556,21 +571,21 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
     assert "Mismatch: local is wrong with n=4, grid 1, block 8" in lines[0]
     assert len(lines) <= 7
     plain = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
-    assert max(map(len, plain)) <= 74  # else a page breaks them within a word
+    assert max(map(len, plain)) <= 74  # A page breaks longer lines within a word.
     line = "`out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10`"
     number = local.__code__.co_firstlineno + 1
-    said = f"Mismatch: {refused.value} local, line {number}: {line}"
-    assert " ".join(plain).split() == said.split()
+    expected = f"Mismatch: {refused.value} local, line {number}: {line}"
+    assert " ".join(plain).split() == expected.split()
 
 
 @pytest.fixture
 def published(monkeypatch):
-    """What a notebook displays, in a shell that has a kernel."""
+    """The data that a notebook displays, in a shell with a kernel."""
     shell = types.SimpleNamespace(kernel=object())
     monkeypatch.setattr("weft.base.tracebacks.running_shell", lambda: shell)
-    shown = []
-    monkeypatch.setattr("IPython.display.publish_display_data", shown.append)
-    return shown
+    bundles = []
+    monkeypatch.setattr("IPython.display.publish_display_data", bundles.append)
+    return bundles
 
 
 def one_too_few(out, a, n):
@@ -583,16 +598,16 @@ def one_too_few(out, a, n):
 def test_a_wrong_answer_is_drawn_above_its_error(published, capsys, monkeypatch):
     with pytest.raises(Mismatch, match="one_too_few is wrong"):
         puzzles.guards.check(one_too_few)
-    (shown,) = published
-    assert "1 of 4 elements of out differs from the goal" in shown["text/html"]
+    (bundle,) = published
+    assert "1 of 4 elements of out differs from the goal" in bundle["text/html"]
     printed = capsys.readouterr().out
     monkeypatch.setattr(puzzle_module, "display_refused", lambda *_: None)
     with pytest.raises(Mismatch):
         puzzles.guards.check(one_too_few)
-    assert capsys.readouterr().out == printed  # the run for the picture prints nothing
+    assert capsys.readouterr().out == printed  # The run for the picture prints nothing.
 
 
-@pytest.mark.slow  # a million writes are simulated
+@pytest.mark.slow  # It simulates a million writes.
 def test_an_answer_that_costs_too_much_is_drawn_too(published):
     def by_all(out, a, n):
         for i in range(n):
@@ -603,7 +618,7 @@ def test_an_answer_that_costs_too_much_is_drawn_too(published):
     assert len(published) == 1
 
 
-def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(published):
+def test_only_wrong_answers_are_drawn(published):
     puzzle = puzzles.guards
     puzzle.check(puzzle.answer)
     puzzle.check(_compile_function(puzzle.stub, puzzle.answer))
@@ -623,7 +638,7 @@ def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, KernelError])
-def test_a_picture_that_fails_leaves_the_error_as_it_is(
+def test_a_picture_that_fails_does_not_change_the_error(
     published, monkeypatch, failure
 ):
     with pytest.raises(Mismatch) as plain:
@@ -638,7 +653,7 @@ def test_a_picture_that_fails_leaves_the_error_as_it_is(
     assert str(refused.value) == str(plain.value) and len(published) == 1
 
 
-def test_a_slow_picture_does_not_hold_the_error_back(published, monkeypatch):
+def test_a_slow_picture_does_not_delay_the_error(published, monkeypatch):
     monkeypatch.setattr("weft.puzzles.errors.DRAWING", 0.2)
 
     def draws_forever(answer):
@@ -652,7 +667,7 @@ def test_a_slow_picture_does_not_hold_the_error_back(published, monkeypatch):
     assert time.perf_counter() - begun < 5 and not published
 
 
-def test_what_python_says_inside_a_kernel_is_one_sentence_where_it_is_shown():
+def test_an_exception_inside_a_shown_kernel_is_one_sentence():
     def misspelt(out, a, n):
         out[cuda.threadIdx.x] = a[0] + ten  # noqa: F821
 
@@ -661,7 +676,7 @@ def test_what_python_says_inside_a_kernel_is_one_sentence_where_it_is_shown():
     assert len(refused.value._render_traceback_()) <= 4
 
 
-# ---- shown -----------------------------------------------------------------------
+# ---- display ---------------------------------------------------------------------
 
 
 def test_the_verdict_is_text_and_html():
@@ -669,7 +684,7 @@ def test_the_verdict_is_text_and_html():
     for page in (str(solved), solved._repr_html_()):
         assert "Guards" in page and "solved in Python" in page
     page = solved._repr_html_()
-    assert "#000" not in page and "white" not in page  # light and dark
+    assert "#000" not in page and "white" not in page  # Pages may be light or dark.
 
 
 def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
@@ -690,28 +705,30 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         puzzles.guards.reset("numba")
 
 
-def test_a_refusal_of_cuda_c_has_no_cure_which_may_be_the_answer():
+def test_a_refusal_of_cuda_c_does_not_contain_the_cure():
     text = puzzles.guards.cuda_c_answer.replace("if (i < n) ", "")
     with pytest.raises(Mismatch, match="missing guard") as refused:
         puzzles.guards.check(load_cuda(text, target="cpu"))
     assert "cured" not in str(refused.value) and "< n" not in str(refused.value)
 
 
-def test_a_puzzle_of_a_notebooks_own_has_the_name_of_its_kernel():
-    made = puzzles.Puzzle(
+def test_a_notebooks_own_puzzle_has_the_name_of_its_kernel():
+    puzzle = puzzles.Puzzle(
         **dict(title="Mine", text="As it is.", spec=lambda a: a, answer=add_ten),
         **dict(checks=dict(outputs={"out": "n"}, inputs={"a": "n"}), hints=["Look."]),
         **dict(drawn=dict(n=4), launch=(1, 4)),
     )
-    assert (made.name, made.group) == ("add_ten", "")
-    with pytest.raises(ArgumentError, match=r"mine: launch=\(grid, block\) for"):
+    assert (puzzle.name, puzzle.group) == ("add_ten", "")
+    with pytest.raises(
+        ArgumentError, match=r"mine requires launch=\(grid, block\) for"
+    ):
         puzzles.Puzzle(
             **dict(title="Mine", text="As it is.", spec=lambda a: a, answer=add_ten),
             **dict(checks=dict(outputs={"out": "n"}), hints=[], drawn={}, name="mine"),
         )
 
 
-def test_a_puzzle_shows_what_is_asked_and_its_solution():
+def test_a_puzzle_shows_its_task_and_its_solution():
     puzzle = puzzles.guards
     for page in (repr(puzzle), puzzle._repr_html_()):
         assert "Guards" in page and "NotImplementedError" in page
@@ -722,27 +739,27 @@ def test_a_puzzle_shows_what_is_asked_and_its_solution():
 # ---- python -m weft puzzles ------------------------------------------------------
 
 
-def test_the_command_lists_all_and_tells_what_one_asks(capsys):
+def test_the_command_lists_all_puzzles_and_shows_the_task_of_one(capsys):
     assert weft_main(["puzzles"]) == 0
-    said = capsys.readouterr().out
-    assert all(f" {name} " in said for name in NAMES) and "of 31 puzzles" in said
-    at = [said.index(f" {name} ") for name in NAMES]
-    assert at == sorted(at)  # in the order of the lessons
-    lines = {line.split()[1]: line for line in said.splitlines() if line[0] == " "}
+    output = capsys.readouterr().out
+    assert all(f" {name} " in output for name in NAMES) and "of 31 puzzles" in output
+    at = [output.index(f" {name} ") for name in NAMES]
+    assert at == sorted(at)  # the order of the lessons
+    lines = {line.split()[1]: line for line in output.splitlines() if line[0] == " "}
     minutes = {name: re.search(r"\d+ minutes", line) for name, line in lines.items()}
     assert set(minutes) == set(NAMES) and all(minutes.values())
     for notebook in LESSONS.values():
-        assert f"(notebooks/{notebook})" in said
+        assert f"(notebooks/{notebook})" in output
     assert weft_main(["puzzles", "guards", "--cuda"]) == 0
-    said = capsys.readouterr().out
-    assert puzzles.guards.text in said and "__global__" in said
+    output = capsys.readouterr().out
+    assert puzzles.guards.text in output and "__global__" in output
 
 
-def test_links_to_the_glossary_are_for_notebooks_alone(capsys):
+def test_links_to_the_glossary_are_only_in_notebooks(capsys):
     assert "[thread](glossary.ipynb#thread)" in puzzles.map.text
     assert weft_main(["puzzles", "map"]) == 0
-    for said in capsys.readouterr().out, repr(puzzles.map), puzzles.map._repr_html_():
-        assert "with a thread for each number." in said and "glossary" not in said
+    for output in capsys.readouterr().out, repr(puzzles.map), puzzles.map._repr_html_():
+        assert "with a thread for each number." in output and "glossary" not in output
 
 
 def test_the_command_checks_a_file(tmp_path, capsys):
@@ -754,7 +771,9 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     assert "solved in Python" in capsys.readouterr().out
     assert weft_main(["puzzles", "check", str(wrong), "guards"]) == 1
     assert "is wrong with n=4" in capsys.readouterr().out
-    right.write_text(puzzles.guards.solved_text)  # as the stub is printed: no import
+    right.write_text(
+        puzzles.guards.solved_text
+    )  # Like a printed stub, it has no import.
     assert weft_main(["puzzles", "check", str(right), "guards"]) == 0
     assert "solved in Python" in capsys.readouterr().out
     right.write_text(begin + puzzles.guards.stub)
@@ -774,7 +793,7 @@ def test_the_command_checks_a_file(tmp_path, capsys):
         (["check", "two.py", "guards"], "for halve_guarded, this file has one, two"),
     ],
 )
-def test_what_the_command_cannot_do_is_a_sentence(
+def test_an_error_of_the_command_is_one_sentence(
     words, says, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -782,5 +801,5 @@ def test_what_the_command_cannot_do_is_a_sentence(
     (tmp_path / "late.py").write_text("def late():\n    if i < n\n        pass\n")
     (tmp_path / "odd.py").write_text("tenn\n")
     assert weft_main(["puzzles", *words]) == 1
-    said = capsys.readouterr().err
-    assert says in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert says in output and output.count("\n") == 1

@@ -1,7 +1,7 @@
-"""Every kernel of kernels/ that runs on the CPU, under the watch build: clean.
+"""Every kernel of kernels/ that runs on the CPU is clean under the watch build.
 
-Its arrays lie in the runtime's memory, which knows where each begins and ends; the
-outputs count as unwritten, so that a kernel that reads one before it writes it is told.
+Its arrays are in the runtime's memory, which records their bounds. Outputs count as
+unwritten, so a kernel that reads one before writing it is reported.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,25 @@ from weft.ops.cases.matmul import Product, matmul_case
 from weft.see.inspect import load_watched_library
 from weft.toolchain import native
 
-ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
-LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
+ORDERS = (0, 1, 2)  # forward, reverse, and one shuffled
+LARGEST = 15_000  # Maximum number of elements in a case's inputs.
 
 
 RUNGS = [
     (op, rung)
     for op in OPS
     for rung in native.rungs(op)
-    if "cpu" in rung.targets and rung.targets != ("cpu",)  # those are plain C
+    if "cpu" in rung.targets
+    and rung.targets != ("cpu",)  # Rungs only for the CPU are plain C.
 ]
 
 
 def check_clean(
     rung: native.Rung, chosen: Callable[[int, Case], bool], least: int = 9
 ) -> None:
-    """The watch build finds nothing in the cases for which chosen(turn, case).
+    """Check that the watch build finds nothing in the cases that `chosen` selects.
 
-    least: so many runs at least.
+    least: the minimum number of runs.
     """
     lib, runs = load_watched_library(rung.op), 0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision)):
@@ -50,17 +51,15 @@ def check_clean(
                 run(lib, rung, case)
             finally:
                 lib.call("weft_set_order", 0)
-            said = f"{rung.name}, {case.title}, order {order}: {findings()}"
-            assert not findings(), said
+            message = f"{rung.name}, {case.title}, order {order}: {findings()}"
+            assert not findings(), message
             runs += 1
     assert runs >= least
 
 
-OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # it is in the slow tier
-
-
-# The watch build of an op with convolutions takes seconds; all ops are checked, below
-# and in tests/ops.
+OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # matmul is slow, below
+# The watch build of an op with convolutions takes seconds. The slow tier and tests/ops
+# check all ops.
 QUICK = [(op, rung) for op, rung in OTHERS if op == "relu"]
 
 
@@ -71,8 +70,8 @@ def test_an_ops_kernels_are_clean(op, rung):
     check_clean(rung, lambda turn, case: True)
 
 
-# Sizes between which rung pipeline changes its tile: few of them, large and wide, few
-# rows, few columns, and more than its blocks make in one round.
+# Rung pipeline chooses another tile for each size: small, large and wide, few rows, few
+# columns, and more tiles than its blocks compute in one round.
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(130, 1030, 9), (300, 30, 33), (30, 300, 33),
                                    (64, 130, 35), (66, 1030, 5)])  # fmt: skip
@@ -89,8 +88,10 @@ def test_the_pipelines_tiles_are_right_and_clean(sizes):
     "rung", [r for op, r in RUNGS if op == "matmul"], ids=lambda r: r.name
 )
 def test_a_rung_of_the_ladder_is_clean_in_many_cases(rung):
-    """Here, since the ladder's watch build alone takes 27 s; the quick tests inspect
-    single rungs, by test_ladder.py and lessons 08a to 08c."""
+    """Slow, since the ladder's watch build alone takes 27 s.
+
+    The quick tests inspect single rungs in test_ladder.py and lessons 08a to 08c.
+    """
     check_clean(rung, lambda turn, case: turn < 3 or turn % 8 == rung.index % 8, 6)
 
 

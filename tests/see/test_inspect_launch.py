@@ -1,4 +1,4 @@
-"""Cells and programs under the watch build: what is raised, shown and returned."""
+"""Cells and programs under the watch build: exceptions, output and reports."""
 
 import json
 import re
@@ -99,10 +99,10 @@ def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
     out = torch.full((64,), 7.0)
     with pytest.raises(KernelFault) as raised:
         getattr(cell, kernel)[1, 64](out, floats(64), 64)
-    said = str(raised.value)
-    assert "Its arrays are as they were" in said
-    assert f"cell [7], line {line}" in said
-    rows = said.splitlines()
+    message = str(raised.value)
+    assert "Its arrays are as they were" in message
+    assert f"cell [7], line {line}" in message
+    rows = message.splitlines()
     caret = next(i for i, row in enumerate(rows) if row.strip() == "^")
     assert rows[caret - 1][rows[caret].index("^") :].startswith(text.split(";")[0])
     guard = "i + 1" if kernel == "shift" else "i"
@@ -111,7 +111,7 @@ def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
     assert (one.array, one.file, one.line) == ("a", "cell [7]", line)
     assert raised.value.thread == one.thread
     assert out.eq(7).all()
-    cell.shift[1, 64](out, floats(65), 64)  # and the next launch is right
+    cell.shift[1, 64](out, floats(65), 64)  # The next launch works.
     assert out[0] == 1
 
 
@@ -130,7 +130,7 @@ def test_a_race_lets_the_launch_go_on_and_is_shown_once(capsys):
     assert report is weft.last_report()
 
 
-def test_a_clean_launch_is_silent_and_has_what_each_line_cost(cell, capsys):
+def test_a_clean_launch_is_silent_and_reports_the_cost_of_each_line(cell, capsys):
     out = torch.zeros(64)
     cell.column[1, 64](out, floats(64 * 8), 8)
     assert out.tolist() == list(range(0, 512, 8))
@@ -144,7 +144,7 @@ def test_a_clean_launch_is_silent_and_has_what_each_line_cost(cell, capsys):
     assert "line by line: cell [7]" in report._repr_html_()
 
 
-def test_the_plain_build_is_asked_for_as_such(capsys):
+def test_a_cell_uses_the_plain_build_by_default(capsys):
     cell = load_cuda(SOURCE, target="cpu")
     x = floats(64)
     cell.turned[1, 64](x)
@@ -160,13 +160,13 @@ def test_templates_are_watched_too(cell):
     assert out.eq(3).all()
 
 
-def test_the_variables_of_a_cell_are_the_devices(cell):
+def test_a_cells_variables_are_on_the_device(cell):
     cell.adds[1, 8](3)
     report = cell.adds.report
     assert report.ok and report.counters.atomics_per_thread == {"shared_count": 1}
 
 
-def test_an_array_of_a_threads_own_is_named(cell):
+def test_a_threads_own_array_is_named(cell):
     with pytest.raises(KernelFault) as raised:
         cell.own[1, 1, 20](torch.zeros(1, dtype=torch.int32))
     (one,) = [f for f in raised.value.report.findings if f.kind == "bounds"]
@@ -185,13 +185,13 @@ def test_an_empty_array_has_no_elements(cell):
         cell.filled["float"][1, 1](torch.zeros(0), 1)
 
 
-def test_an_assertion_is_told_once_in_the_readers_words(cell):
+def test_an_assertion_is_reported_once_in_the_readers_words(cell):
     with pytest.raises(KernelFault) as raised:
         cell.asserts[1, 32](20)
-    said = str(raised.value)
-    assert said.count("assertion `threadIdx.x < n` failed") == 1
-    assert "(cell [7], line 46)" in said and "__global__ void asserts" in said
-    assert "simt::" not in said
+    message = str(raised.value)
+    assert message.count("assertion `threadIdx.x < n` failed") == 1
+    assert "(cell [7], line 46)" in message and "__global__ void asserts" in message
+    assert "simt::" not in message
 
 
 def test_a_cell_with_state_has_its_lines(cell):
@@ -201,12 +201,12 @@ def test_a_cell_with_state_has_its_lines(cell):
     assert raised.value.report.findings[0].line == 38
 
 
-def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
+def test_a_launch_without_progress_is_stopped_with_advice(cell):
     short = load_cuda(SOURCE, target="cpu", watched=True, timeout=0.3)
     with pytest.raises(KernelFault) as raised:
         short.waits[1, 1](torch.zeros(1, dtype=torch.int32))
-    said = str(raised.value)
-    assert "0.3 s under the watch build" in said and "--fast" in said
+    message = str(raised.value)
+    assert "0.3 s under the watch build" in message and "--fast" in message
     (one,) = raised.value.report.findings
     assert (one.kind, one.line) == ("hang", 29)
 
@@ -219,13 +219,13 @@ def test_a_loop_that_never_ends_has_its_line():
     assert one.line in (49, 50, 51)
 
 
-def test_watched_excludes_what_cannot_be():
+def test_watched_excludes_inplace_and_isolated():
     for other in ("inplace", "isolated"):
         with pytest.raises(ArgumentError, match=f"watched and {other}"):
             load_cuda(SOURCE, target="cpu", watched=True, **{other: True})
 
 
-def test_arrays_that_overlap_still_do(cell):
+def test_overlapping_arrays_still_overlap(cell):
     x = floats(9)
     cell.filled["float"][1, 8](x[1:], 5.0)
     assert x.tolist() == [0.0] + 8 * [5.0]
@@ -233,7 +233,7 @@ def test_arrays_that_overlap_still_do(cell):
     assert x[:4].tolist() == [5.0, 10.0, 10.0, 10.0]
 
 
-def test_empty_and_missing_arrays_are_no_memory(cell):
+def test_empty_and_missing_arrays_have_no_memory(cell):
     with pytest.raises(KernelFault):
         cell.filled["float"][1, 1](torch.zeros(0), 1.0)
     with pytest.raises(KernelFault, match="null pointer(?s:.*)pass an array"):
@@ -249,11 +249,11 @@ def test_a_kernels_own_allocations_are_watched(cell):
         cell.on_the_heap[1, 5](out)
 
 
-def test_what_a_kernel_allocates_leaves_arrays_where_sectors_begin(cell):
+def test_a_kernels_allocations_leave_arrays_aligned_to_sectors(cell):
     cell.on_the_heap[1, 1](torch.ones(1, dtype=torch.int32))
     cell.column[1, 64](torch.zeros(64), floats(64), 1)
-    seen = cell.column.report.counters
-    assert seen.sectors_per_request == {"a": 4.0, "out": 4.0}
+    counters = cell.column.report.counters
+    assert counters.sectors_per_request == {"a": 4.0, "out": 4.0}
 
 
 # ---- inspect() ---------------------------------------------------------------------
@@ -269,15 +269,15 @@ def test_inspect_gives_the_report_of_a_plain_cell(capsys):
     with pytest.raises(KernelFault) as raised:
         inspect(cell.shift)[1, 64](x, floats(64), 64)
     assert raised.value.report.findings[0].kind == "bounds"
-    cell.turned[1, 64](x)  # is as plain as it was
+    cell.turned[1, 64](x)  # The plain build is unchanged.
     assert capsys.readouterr().err == ""
 
 
 def test_inspect_runs_in_any_order(cell):
     for order in ("forward", "reverse", "shuffled", 0, 12345):
         x = floats(64)
-        found = inspect(cell.turned, order=order, quiet=True)[1, 64](x).findings
-        assert "race" in {one.kind for one in found}
+        findings = inspect(cell.turned, order=order, quiet=True)[1, 64](x).findings
+        assert "race" in {one.kind for one in findings}
     for wrong in ("sideways", -1, True, 1.5):
         with pytest.raises(ArgumentError, match="order is forward, reverse, shuffled"):
             inspect(cell.turned, order=wrong)
@@ -297,7 +297,7 @@ def test_inspect_takes_a_python_kernel_on_either_runner():
         inspect(cuda_c(double))[1, 9](out, floats(9))
 
 
-def test_inspect_wants_a_kernel_and_brackets(cell):
+def test_inspect_requires_a_kernel_and_brackets(cell):
     with pytest.raises(ArgumentError, match=r"inspect\(shift\)\[grid, block\]"):
         inspect(cell.shift)(1)
     with pytest.raises(ArgumentError, match="kernels .*: say which"):
@@ -346,53 +346,53 @@ def program(tmp_path_factory):
     return folder
 
 
-def command(folder, *words, **more):
+def command(folder, *words, **options):
     return subprocess.run(
         [sys.executable, "-m", "weft", "inspect", "prog.cu", *words],
         cwd=folder,
         text=True,
         capture_output=True,
         timeout=120,
-        **more,
+        **options,
     )
 
 
 @pytest.mark.slow
 def test_a_clean_programs_output_and_status_are_its_own(program):
-    done = command(program, "--json", "report.json", "--", "256")
-    assert (done.stdout, done.returncode) == ("no error\n", 3)
-    rows = [r for r in done.stderr.splitlines() if not r.startswith("weft: building")]
+    result = command(program, "--json", "report.json", "--", "256")
+    assert (result.stdout, result.returncode) == ("no error\n", 3)
+    rows = [r for r in result.stderr.splitlines() if not r.startswith("weft: building")]
     assert rows[0] == "prog.cu: nothing wrong"
     assert [row.partition("[")[0] for row in rows[1:3]] == ["fill", "double_all"]
-    whole = json.loads((program / "report.json").read_text())
-    assert whole["findings"] == [] and whole["machine"]["cpu"]
-    assert [(k["name"], k["launches"]) for k in whole["kernels"]] == [
+    report = json.loads((program / "report.json").read_text())
+    assert report["findings"] == [] and report["machine"]["cpu"]
+    assert [(k["name"], k["launches"]) for k in report["kernels"]] == [
         ("fill", 1),
         ("double_all", 1),
     ]
-    assert whole["kernels"][0]["counters"]["bytes"] == {"x": 1024}
+    assert report["kernels"][0]["counters"]["bytes"] == {"x": 1024}
 
 
-def test_a_faulty_program_is_told_at_its_lines_and_gives_1(program):
-    done = command(program, "--listing", "all", "--json", "-", "--", "128")
-    assert done.returncode == 1
-    output, _, text = done.stdout.partition("\n")
+def test_a_faulty_program_is_reported_at_its_lines_with_status_1(program):
+    result = command(program, "--listing", "all", "--json", "-", "--", "128")
+    assert result.returncode == 1
+    output, _, text = result.stdout.partition("\n")
     assert output == "an illegal memory access was encountered"
     (one,) = json.loads(text)["findings"]
     assert (one["kind"], one["file"], one["line"]) == ("bounds", "prog.cu", 7)
     assert (one["block"], one["index"], one["array"]) == ([2, 0, 0], [128], "x")
-    assert "prog.cu:7: bounds: thread 0 of block 2 writes x[128]" in done.stderr
-    rows = done.stderr.splitlines()
+    assert "prog.cu:7: bounds: thread 0 of block 2 writes x[128]" in result.stderr
+    rows = result.stderr.splitlines()
     at = next(i for i, row in enumerate(rows) if row.strip() == "^")
     assert rows[at - 1][rows[at].index("^") :] == "x[i] = 1;"
 
 
-def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
-    done = command(program, "--", "256", str(int(signal.SIGTERM)))
-    assert done.returncode == -signal.SIGTERM
-    done = command(program, "--", "128", str(int(signal.SIGSEGV)))
-    assert done.returncode == 1 and "prog.cu:7: bounds" in done.stderr
-    assert "the program itself was ended by SIGSEGV" in done.stderr
+def test_a_killed_program_keeps_its_report_and_its_signal(program):
+    result = command(program, "--", "256", str(int(signal.SIGTERM)))
+    assert result.returncode == -signal.SIGTERM
+    result = command(program, "--", "128", str(int(signal.SIGSEGV)))
+    assert result.returncode == 1 and "prog.cu:7: bounds" in result.stderr
+    assert "the program itself was ended by SIGSEGV" in result.stderr
 
 
 @pytest.mark.slow
@@ -411,9 +411,9 @@ int main() {
 }
 """
     )
-    done = command(tmp_path, "--timeout", "2")
-    assert done.returncode == 1
-    assert "prog.cu:3: hang: " in done.stderr and "timed out" in done.stdout
+    result = command(tmp_path, "--timeout", "2")
+    assert result.returncode == 1
+    assert "prog.cu:3: hang: " in result.stderr and "timed out" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -431,16 +431,16 @@ int main() {
     ),
 )
 def test_a_command_line_that_makes_no_sense_is_one_sentence(program, words, said):
-    done = command(program, *words)
-    assert done.returncode == 1 and said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    result = command(program, *words)
+    assert result.returncode == 1 and said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
 def test_a_program_without_kernels_says_so(tmp_path):
     (tmp_path / "prog.cu").write_text("int main() { return 0; }\n")
-    done = command(tmp_path)
-    assert done.returncode == 0 and "no kernel was seen" in done.stderr
+    result = command(tmp_path)
+    assert result.returncode == 0 and "no kernel was seen" in result.stderr
 
 
 def test_arrays_from_numpy_and_scalars_of_all_kinds_are_taken(cell):
@@ -474,12 +474,12 @@ print(large[:32].sum())
 
 @pytest.mark.slow
 def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
-    """Their addresses are reserved at the start, so the system itself would not say."""
-    done = subprocess.run(
+    """Their addresses are reserved at the start, so the system would not refuse."""
+    result = subprocess.run(
         [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120
     )
-    assert re.search(r"refused: .*268435456 bytes", done.stdout), done
-    assert done.stdout.endswith("32.0\n"), done
+    assert re.search(r"refused: .*268435456 bytes", result.stdout), result
+    assert result.stdout.endswith("32.0\n"), result
 
 
 @pytest.mark.slow
@@ -491,7 +491,7 @@ def test_a_program_has_its_lines_in_whatever_folder_it_is_built(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "five.cu").write_text(text)
         command = [sys.executable, "-m", "weft", "inspect", "five.cu"]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=tmp_path / folder, capture_output=True, text=True, timeout=120
         )
-        assert "five.cu:1: bounds: thread 4 writes x[4]" in done.stderr, folder
+        assert "five.cu:1: bounds: thread 4 writes x[4]" in result.stderr, folder

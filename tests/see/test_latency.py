@@ -1,4 +1,4 @@
-"""latency(): the model obeys Little's law, and what is drawn is what it did."""
+"""latency(): the model obeys Little's law, and the picture shows its steps."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -80,16 +80,16 @@ def program(kernel, *args, threads=32, warp=0):
     return programs(report.trace, report, 1000)[0][warp]
 
 
-def kinds(of):
-    return [one.kind for one in of]
+def kinds(instructions):
+    return [one.kind for one in instructions]
 
 
 def chain(turns):
-    """Loads, each followed by an addition that needs it."""
+    """Return loads, each followed by an addition that needs it."""
     out = []
     for turn in range(turns):
-        before = (2 * turn - 1,) if turn else ()
-        out.append(IssuedInstruction(GLOBAL, before))
+        inputs = (2 * turn - 1,) if turn else ()
+        out.append(IssuedInstruction(GLOBAL, inputs))
         out.append(IssuedInstruction(ARITHMETIC, (2 * turn,)))
     return tuple(out)
 
@@ -100,12 +100,12 @@ def test_a_chain_of_loads_obeys_littles_law(warps, memory):
     model = Model(memory=memory)
     run = replay([[chain(100)]], warps, 512, model)
     share = warps / model.schedulers * 2 / (memory + model.arithmetic)
-    # At both ends of a chain, of a hundred turns, somebody may have to wait for one.
+    # At each end of a chain of a hundred turns, a warp may wait for one turn.
     assert run.utilisation == pytest.approx(min(1, share), rel=2 / 100)
     assert run.issued == 512 * 200
 
 
-def test_what_is_under_way_is_what_begins_per_cycle_times_how_long_it_takes():
+def test_loads_in_flight_are_loads_per_cycle_times_latency():
     program = tuple(
         IssuedInstruction(GLOBAL, (i - 1,) if i else ()) for i in range(200)
     )
@@ -120,13 +120,13 @@ def test_loads_of_one_warp_overlap_where_nothing_waits_between_them():
         IssuedInstruction(GLOBAL),
         IssuedInstruction(STORE, (0, 1)),
     )
-    apart = (
+    dependent = (
         IssuedInstruction(GLOBAL),
         IssuedInstruction(GLOBAL, (0,)),
         IssuedInstruction(STORE, (1,)),
     )
     assert replay([[together]], 1, 1, Model()).cycles == 1 + 400 + 1
-    assert replay([[apart]], 1, 1, Model()).cycles == 2 * 400 + 1
+    assert replay([[dependent]], 1, 1, Model()).cycles == 2 * 400 + 1
 
 
 def test_a_barrier_waits_for_the_last_warp_and_only_for_its_block():
@@ -161,8 +161,8 @@ def test_a_scheduler_issues_one_instruction_in_a_cycle():
 
 
 def test_blocks_follow_one_another_where_there_is_room():
-    one = (IssuedInstruction(GLOBAL), IssuedInstruction(STORE, (0,)))
-    run = replay([[one]], 2, 6, Model())
+    block = (IssuedInstruction(GLOBAL), IssuedInstruction(STORE, (0,)))
+    run = replay([[block]], 2, 6, Model())
     assert run.warps == 2 and run.issued == 12 and run.cycles == 3 * 401
 
 
@@ -175,7 +175,7 @@ def test_instructions_are_those_of_the_source():
     )
 
 
-def test_a_name_is_waited_for_where_it_is_used():
+def test_an_instruction_waits_for_the_names_it_uses():
     code = program(add, zeros(32), zeros(32), zeros(32))
     assert kinds(code) == [GLOBAL, ARITHMETIC, GLOBAL, ARITHMETIC, STORE]
     assert code[2].after == (1,) and code[3].after == (0, 2)
@@ -189,7 +189,7 @@ def test_a_load_does_not_pass_a_store_to_the_same_kind_of_memory():
     assert kinds(code) == [GLOBAL, STORE, GLOBAL, STORE] and 1 in code[2].after
 
 
-def test_a_warp_that_parts_issues_both_sides():
+def test_a_divergent_warp_issues_both_sides():
     assert kinds(program(halves, zeros(32), zeros(32))).count(GLOBAL) == 2
 
 
@@ -222,38 +222,38 @@ def test_the_picture_shows_what_the_model_did(picture):
 def test_every_instruction_of_every_block_is_issued_once(name):
     case = CASES[name]
     launch = latency(case.kernel)[case.grid, case.block, 0, case.shared]
-    drawn = launch(*case.arguments())
-    blocks = programs(drawn.report.trace, drawn.report, 10_000)
-    (total,) = {run.issued for run in drawn.runs.values()}
-    rounds, rest = divmod(max(drawn.runs) // len(blocks[0]), len(blocks))
-    work = blocks * rounds + blocks[:rest]
+    picture = launch(*case.arguments())
+    blocks = programs(picture.report.trace, picture.report, 10_000)
+    (total,) = {run.issued for run in picture.runs.values()}
+    rounds, extra = divmod(max(picture.runs) // len(blocks[0]), len(blocks))
+    work = blocks * rounds + blocks[:extra]
     assert total == sum(len(program) for block in work for program in block)
-    cycles = [run.cycles for run in drawn.runs.values()]
+    cycles = [run.cycles for run in picture.runs.values()]
     assert cycles == sorted(cycles, reverse=True)
 
 
-def test_warps_that_wait_together_are_told():
+def test_warps_that_wait_together_are_reported():
     case = CASES["block_sum"]
-    drawn = latency(case.kernel)[case.grid, case.block](*case.arguments())
-    assert "if they did not wait at the same time." in drawn.svg()
+    picture = latency(case.kernel)[case.grid, case.block](*case.arguments())
+    assert "if they did not wait at the same time." in picture.svg()
 
 
-def test_it_says_what_runs_again_and_what_is_left_out(picture):
-    assert "(the launch has 2: they come again)" in picture.svg()
+def test_the_picture_notes_repeated_blocks_and_omitted_instructions(picture):
+    assert "(the launch has 2: they are repeated)" in picture.svg()
     long = latency(sum_columns)[1, 32](zeros(32), zeros(32 * 900), 900, 32)
     most = int(re.search(r"the first (\d+) instructions", long.svg())[1])
     assert all(run.issued == 64 * most for run in long.runs.values())
 
 
-def test_it_stays_small():
+def test_the_picture_stays_small():
     large = latency(staged)[16, 64](zeros(64), zeros(64), zeros(64))
     assert len(large.drawing.html()) < 1_500_000
 
 
-def test_what_does_not_fit_is_said():
-    with pytest.raises(ArgumentError, match="memory=0: want a whole number"):
+def test_invalid_arguments_raise_errors():
+    with pytest.raises(ArgumentError, match="memory=0: expected a whole number"):
         latency(add, memory=0)
     with pytest.raises(ArgumentError, match="64 threads has 2 warps.* room for 1"):
         latency(staged, resident=1)[1, 64](zeros(64), zeros(64), zeros(64))
-    with pytest.raises(ArgumentError, match="a Python function.*the simulator notes"):
+    with pytest.raises(ArgumentError, match="a Python function.*the simulator"):
         latency(3)

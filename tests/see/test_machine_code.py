@@ -1,4 +1,4 @@
-"""PTX and SASS at the reader's own lines, folded to the innermost loops."""
+"""ptx() and sass() show the reader's own lines, folded to the innermost loops."""
 
 import re
 from pathlib import Path
@@ -67,16 +67,16 @@ def test_the_innermost_loop_is_open_and_counted(module, show, arch):
 
 
 @with_sass
-def test_source_lines_stand_above_their_instructions(module):
+def test_source_lines_are_above_their_instructions(module):
     text = repr(sass(module.tiled, arch="sm_80"))
-    below: dict[str, str] = {}  # all that stands under a source line, wherever it does
+    code_of: dict[str, str] = {}  # all instructions below each source line
     for line in text.splitlines():
-        if found := re.match(r" {3,4}(\d+)  \S", line):
-            number = found.group(1)
+        if match := re.match(r" {3,4}(\d+)  \S", line):
+            number = match.group(1)
         elif line.startswith(" " * 9):
-            below[number] = below.get(number, "") + line
-    assert "LDG" in below["9"] and "STS" in below["9"] and "LDG" in below["11"]
-    assert "FFMA" in below["11"] and "LDS" in below["11"] and "BAR" in below["10"]
+            code_of[number] = code_of.get(number, "") + line
+    assert "LDG" in code_of["9"] and "STS" in code_of["9"] and "LDG" in code_of["11"]
+    assert "FFMA" in code_of["11"] and "LDS" in code_of["11"] and "BAR" in code_of["10"]
     assert "   11  acc = acc * s[tx][ty] + b[k];" in text.splitlines()
     head = text.splitlines()[0]
     assert head.startswith("tiled · SASS · sm_80 · ")
@@ -89,8 +89,8 @@ def test_source_lines_stand_above_their_instructions(module):
 def test_every_instruction_is_shown_or_folded_once(module):
     for view in (ptx(module), sass(module)):
         for kernel in view.kernels:
-            shown = [i for part in kernel.parts() for i in part.indices]
-            assert shown == list(range(len(kernel.code.instructions)))
+            indices = [i for part in kernel.parts() for i in part.indices]
+            assert indices == list(range(len(kernel.code.instructions)))
 
 
 def test_a_module_shows_all_its_kernels_and_html_folds(module):
@@ -103,7 +103,7 @@ def test_a_module_shows_all_its_kernels_and_html_folds(module):
 
 
 @with_sass
-def test_spills_and_local_bytes_are_told():
+def test_spills_and_local_bytes_are_reported():
     source = """__global__ void __launch_bounds__(1024, 2) k(float *y, int n) {
         float a[60];
         for (int i = 0; i < 60; i++) a[i] = y[i * n];
@@ -115,7 +115,7 @@ def test_spills_and_local_bytes_are_told():
     assert local >= 240, head
 
 
-def test_templates_want_their_arguments_and_show_one_instance():
+def test_templates_require_their_arguments_and_show_one_instance():
     fill = load_cuda("template <class T> __global__ void fill(T *y, T v) { *y = v; }")
     with pytest.raises(ArgumentError, match=r"fill is a template: .*fill\['float'"):
         ptx(fill.fill)
@@ -131,7 +131,7 @@ def scaled(y, x, a):
 ARGS = np.ones(8, np.float32), np.ones(8, np.float32), 2.0
 
 
-def _line(text: str) -> int:
+def _find_line(text: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(n for n, line in enumerate(lines, 1) if text in line)
 
@@ -139,7 +139,7 @@ def _line(text: str) -> int:
 @pytest.mark.parametrize("kernel", [scaled, cuda_c(scaled)])
 def test_a_python_kernel_is_shown_at_its_own_lines(kernel):
     text = repr(ptx(kernel, *ARGS, arch="sm_80"))
-    number = _line("y[i] += a * x[k]")
+    number = _find_line("y[i] += a * x[k]")
     assert f"{number:>5}  y[i] += a * x[k]" in text and "fma.rn.f32" in text
 
 
@@ -148,10 +148,10 @@ def test_numbas_code_is_shown_at_the_same_lines():
         text = repr(ptx(numba_jit(scaled), *ARGS, arch="sm_80"))
     except KernelError as error:
         pytest.skip(str(error))
-    assert f"{_line('y[i] += a * x[k]'):>5}  y[i] += a * x[k]" in text
+    assert f"{_find_line('y[i] += a * x[k]'):>5}  y[i] += a * x[k]" in text
 
 
-def test_a_python_kernel_wants_its_arguments():
+def test_a_python_kernel_requires_its_arguments():
     for kernel in (scaled, cuda_c(scaled), numba_jit(scaled)):
         with pytest.raises(ArgumentError, match="types.* of its arguments"):
             ptx(kernel)
@@ -172,12 +172,12 @@ def test_a_file_with_host_code_is_shown_by_kernel():
         ptx("kernels/matmul/01_naive.cu", "nix", arch="sm_80")
 
 
-def test_what_is_no_kernel_is_refused_in_a_sentence(module):
+def test_an_invalid_kernel_is_refused_in_one_sentence(module):
     with pytest.raises(ArgumentError, match="no such file"):
         ptx("nowhere.cu")
     with pytest.raises(ArgumentError, match="a kernel is a Python function"):
         ptx(3)
-    with pytest.raises(ArgumentError, match="want an architecture such as"):
+    with pytest.raises(ArgumentError, match="expected an architecture such as"):
         ptx(module, arch="hopper")
     with pytest.raises(BuildError, match="does not compile for sm_10"):
         ptx(module, arch="sm_10")
@@ -194,7 +194,7 @@ def test_without_a_disassembler_the_cure_is_named(module, monkeypatch):
         tools.find_disassembler.cache_clear()
 
 
-def test_a_cell_shows_them_as_the_functions_do(capsys):
+def test_a_cell_shows_ptx_as_the_function_does(capsys):
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()
@@ -206,7 +206,7 @@ def test_a_cell_shows_them_as_the_functions_do(capsys):
     assert "tiled · PTX · sm_" in capsys.readouterr().out
 
 
-# ---- reading, of texts as NVIDIA's tools write them --------------------------------
+# ---- parsing texts of NVIDIA's tools -------------------------------------------------
 
 SASS = """
 //--------------------- .text._Z1kv       --------------------------
@@ -241,7 +241,7 @@ $__internal_0_$__slow:
 
 
 def test_loops_are_those_of_the_control_flow_not_every_jump_back():
-    """A slow path behind the end jumps back, and is no loop; nor is the last branch."""
+    """A slow path after the end that jumps back is no loop; nor is the last branch."""
     code = instructions.read_sass(SASS, "_Z1kv")
     assert [one.opcode for one in code.instructions][-1] == "RET.REL.NODEC"
     outer, inner = code.loops
@@ -250,12 +250,12 @@ def test_loops_are_those_of_the_control_flow_not_every_jump_back():
     assert told(code.counts(inner)) == "1 FMA, 1 branch"
 
 
-def test_a_place_is_the_readers_own_line_also_where_a_header_was_inlined():
+def test_a_place_is_the_readers_own_line_even_for_an_inlined_header():
     code = instructions.read_sass(SASS, "_Z1kv").instructions
     assert [one.line for one in code[:3]] == [3, 2, 6]
     assert {one.file for one in code} == {"/tmp/cell"}
     assert code[1].bits == 128 and code[1].kind == "global load"
-    assert code[5].kind == "other"  # a constant, no multiplication
+    assert code[5].kind == "other"  # It loads a constant.
     assert code[-1].function == "__slow" and code[-2].function == ""
 
 

@@ -1,4 +1,4 @@
-"""Ranges for profilers: named, closed, heard by a tool, and nothing without one."""
+"""nvtx_range(): ranges are named, end, reach a tool, and do nothing without one."""
 
 import os
 import subprocess
@@ -30,19 +30,19 @@ int main() {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What torch.cuda.nvtx is told, on a PyTorch that has CUDA."""
-    seen = []
+    """The calls to torch.cuda.nvtx, on a PyTorch with CUDA."""
+    ranges = []
     fake = types.SimpleNamespace(
-        range_push=seen.append, range_pop=lambda: seen.append(".")
+        range_push=ranges.append, range_pop=lambda: ranges.append(".")
     )
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "nvtx", fake)
     timeline._load_calls.cache_clear()
-    yield seen
+    yield ranges
     timeline._load_calls.cache_clear()
 
 
-def test_ranges_nest_and_end_also_when_something_raises(calls):
+def test_ranges_nest_and_end_even_after_an_exception(calls):
     with pytest.raises(KeyError), nvtx_range("outer"):
         with nvtx_range("inner"):
             pass
@@ -50,7 +50,7 @@ def test_ranges_nest_and_end_also_when_something_raises(calls):
     assert calls == ["outer", "inner", ".", "."]
 
 
-def test_without_cuda_a_range_is_nothing(monkeypatch):
+def test_without_cuda_a_range_does_nothing(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setitem(sys.modules, "nvtx", None)
     timeline._load_calls.cache_clear()
@@ -61,19 +61,19 @@ def test_without_cuda_a_range_is_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_a_range_has_a_name(name):
-    with pytest.raises(ArgumentError, match="want a name"), nvtx_range(name):
+def test_a_range_requires_a_name(name):
+    with pytest.raises(ArgumentError, match="expected a name"), nvtx_range(name):
         pass
 
 
-def run(command, **more):
+def run(command, **options):
     return subprocess.run(
-        command, check=True, capture_output=True, text=True, **more
+        command, check=True, capture_output=True, text=True, **options
     ).stderr
 
 
 @pytest.mark.skipif(build.nvcc() is None, reason="no nvcc")
-def test_a_tool_hears_the_ranges_of_the_library(tmp_path):
+def test_a_tool_receives_the_ranges_of_the_library(tmp_path):
     tool, program = tmp_path / "listener.so", tmp_path / "program"
     flags = ["-shared", "-Xcompiler", "-fPIC"]
     try:

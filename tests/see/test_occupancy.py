@@ -1,4 +1,4 @@
-"""How many blocks fit on a multiprocessor: against NVIDIA's own calculator."""
+"""occupancy(): the blocks on a multiprocessor, as in NVIDIA's own calculator."""
 
 import ctypes
 import itertools
@@ -17,7 +17,7 @@ from weft.see.machine_code import occupancy
 from weft.see.machine_code.residency import LIMITS
 from weft.toolchain.tools import gxx
 
-# cuda_occupancy.h needs no GPU: it is told what the GPU has.
+# cuda_occupancy.h needs no GPU: the caller passes the GPU's limits.
 CALCULATOR = """
 #include <cstddef>
 #include "cuda_occupancy.h"
@@ -52,8 +52,8 @@ TWICE += " s[i] = y[i]; __syncthreads(); y[i] = s[255 - i]; }"
 
 def _calculator_header() -> Path | None:
     folders = map(Path, nvrtc.include_folders())
-    found = [f / "cuda_occupancy.h" for f in folders]
-    return next((path for path in found if path.is_file()), None)
+    headers = [f / "cuda_occupancy.h" for f in folders]
+    return next((path for path in headers if path.is_file()), None)
 
 
 @pytest.mark.skipif(_calculator_header() is None, reason="no cuda_occupancy.h")
@@ -81,13 +81,13 @@ def test_as_many_blocks_fit_as_nvidias_calculator_says(tmp_path):
     threads = (1, 32, 33, 64, 96, 160, 256, 384, 512, 672, 768, 1000, 1024)
     for name, limits in LIMITS.items():
         arch = f"sm_{name.replace('.', '')}"
-        own = limits.threads, limits.shared, limits.shared_block, limits.reserved
+        sizes = limits.threads, limits.shared, limits.shared_block, limits.reserved
         capability = map(int, name.split("."))
-        told = (*capability, *own)
+        gpu = (*capability, *sizes)
         for r, s, t in itertools.product(registers, shared, threads):
-            want = resident(*told, r, s, t)
-            found = occupancy(registers=r, shared=s, threads=t, arch=arch).blocks
-            assert found == want, (name, r, s, t)
+            want = resident(*gpu, r, s, t)
+            blocks = occupancy(registers=r, shared=s, threads=t, arch=arch).blocks
+            assert blocks == want, (name, r, s, t)
 
 
 def test_the_limit_that_binds_is_named_with_what_would_help():
@@ -104,11 +104,11 @@ def test_the_limit_that_binds_is_named_with_what_would_help():
         assert one.blocks == blocks
 
 
-def test_a_block_that_does_not_fit_at_all_says_so():
+def test_a_block_that_does_not_fit_is_reported():
     text = repr(occupancy(registers=168, threads=512, arch="sm_90"))
     assert "cannot be launched" in text and "168 registers" in text
     text = repr(occupancy(registers=8, shared=100 << 10, threads=32, arch="sm_86"))
-    assert f"can have {99 << 10}" in text
+    assert f"the maximum is {99 << 10}" in text
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
@@ -121,34 +121,36 @@ def test_a_kernel_brings_its_registers_and_shared_memory():
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
-def test_a_compiler_that_tells_no_registers_is_named_with_its_words(
+def test_a_compiler_that_reports_no_registers_is_named_with_its_output(
     monkeypatch, tmp_path
 ):
     monkeypatch.setattr(stored.store, "cache_folder", lambda *parts: tmp_path)
     monkeypatch.setattr(nvrtc, "parse_usage", lambda log: {})
     kernel = load_cuda("__global__ void silent(int *x) { *x = 1; }").silent
-    said = r"NVRTC \d+\.\d ended with code 0 and \d{3,} bytes, and said: nothing"
-    with pytest.raises(ArgumentError, match=said):
+    message = (
+        r"NVRTC \d+\.\d exited with code 0, wrote \d{3,} bytes and printed: nothing"
+    )
+    with pytest.raises(ArgumentError, match=message):
         occupancy(kernel, threads=32)
 
 
 @pytest.mark.parametrize(
     "wrong, says",
     [
-        ({}, "wants a kernel"),
-        ({"registers": 300}, "registers=300: want 0 to 255"),
+        ({}, "takes a kernel"),
+        ({"registers": 300}, "registers=300: expected 0 to 255"),
         ({"registers": 8, "threads": 1025}, "threads=1025"),
-        ({"registers": 8, "threads": 1.5}, "threads=1.5: want a whole number"),
-        ({"registers": 8, "arch": "sm_50"}, "limits known are those of sm_75"),
+        ({"registers": 8, "threads": 1.5}, "threads=1.5: expected a whole number"),
+        ({"registers": 8, "arch": "sm_50"}, "limits are known only for sm_75"),
         ({"registers": 8, "arch": "hopper"}, "such as"),
     ],
 )
-def test_wrong_numbers_are_refused_with_what_is_right(wrong, says):
+def test_wrong_numbers_are_refused_with_the_valid_ones(wrong, says):
     with pytest.raises(ArgumentError, match=says):
         occupancy(**wrong)
 
 
-def test_a_block_size_without_its_name_is_not_passed_over():
+def test_a_positional_block_size_is_refused():
     cell = load_cuda("__global__ void k(float *x) { *x = 1; }", target="cpu")
     with pytest.raises(ArgumentError, match="1024: .* threads=256"):
         occupancy(cell.k, 1024)
@@ -164,12 +166,12 @@ def test_the_picture_marks_what_binds_and_every_block_size():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("shared", [0, 3000, 40000])
-def test_the_gpu_says_the_same(shared):
-    """cudaOccupancyMaxActiveBlocksPerMultiprocessor, by way of the driver."""
+def test_the_gpu_agrees(shared):
+    """The driver computes cudaOccupancyMaxActiveBlocksPerMultiprocessor."""
     kernel = load_cuda(TWICE, target="cuda").twice
     compiled = kernel.module.compiled_for("cuda", "twice")
     for threads in (32, 96, 256, 1000):
         one = occupancy(kernel, threads=threads, shared=shared)
-        # The driver has threads of threads where we have warps of warps.
+        # The driver returns a share of threads; we count whole warps.
         driver = compiled.occupancy("twice", threads, shared)
         assert driver * one.limits.threads / threads == pytest.approx(one.blocks)

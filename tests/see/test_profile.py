@@ -1,4 +1,4 @@
-"""ncu's counters beside the CPU's. Where there is no ncu, a script plays it."""
+"""ncu's counters beside the CPU's; a script replaces ncu."""
 
 import json
 import re
@@ -26,16 +26,17 @@ template <int BY> __global__ void shift(float *y, const float *x, int n) {
 __global__ void plain(float *y, const float *x) { y[threadIdx.x] = x[threadIdx.x]; }
 """
 
-# What stands in for ncu: it prints a line for each metric of one launch, as ncu does;
-# NCU_SAYS makes it fail in ncu's own words.
-PLAYED = """
+# The replacement prints a line for each metric of one launch, like ncu. NCU_SAYS makes
+# it fail with ncu's own messages.
+FAKE_NCU = """
 import json, os, sys
-said = json.loads(os.environ.get("NCU_SAYS", "{}"))
+answer = json.loads(os.environ.get("NCU_SAYS", "{}"))
 words = sys.argv[1:]
 metrics = words[words.index("--metrics") + 1].split(",")
-unknown = [m for m in metrics if m in said.get("unknown", [])]
-if unknown or "text" in said:
-    print(f"==ERROR== Failed to find metric {unknown[0]}" if unknown else said["text"])
+unknown = [m for m in metrics if m in answer.get("unknown", [])]
+if unknown or "text" in answer:
+    error = f"==ERROR== Failed to find metric {unknown[0]}" if unknown else ""
+    print(error or answer["text"])
     sys.exit(1)
 assert os.path.getsize(words[-1]) and "weft.see.machine_code.replay" in words
 print("==PROF== Connected to process 1")
@@ -46,14 +47,14 @@ for metric in metrics:
 
 
 @pytest.fixture
-def played(monkeypatch, tmp_path):
-    """A machine with an ncu; what it is to say goes into NCU_SAYS."""
+def fake_ncu(monkeypatch, tmp_path):
+    """A machine with a fake ncu; the result sets its messages in NCU_SAYS."""
     script = tmp_path / "ncu"
-    script.write_text(f"#!{sys.executable} -S\n{PLAYED}")
+    script.write_text(f"#!{sys.executable} -S\n{FAKE_NCU}")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(ncu, "require", lambda: str(script))
     monkeypatch.delenv("NCU_SAYS", raising=False)
-    return lambda **said: monkeypatch.setenv("NCU_SAYS", json.dumps(said))
+    return lambda **answer: monkeypatch.setenv("NCU_SAYS", json.dumps(answer))
 
 
 def _arrays(n: int = 64):
@@ -65,36 +66,36 @@ def doubled(y, x):
     y[i] = 2 * x[i]
 
 
-def test_both_sides_stand_side_by_side(played):
+def test_both_sides_are_shown_side_by_side(fake_ncu):
     y, x = _arrays()
-    found = profile(load_cuda(SHIFT).plain)[1, 64](y, x)
-    assert torch.equal(y, x[:64])  # the launch was one
-    row = found["global load requests"]
+    result = profile(load_cuda(SHIFT).plain)[1, 64](y, x)
+    assert torch.equal(y, x[:64])
+    row = result["global load requests"]
     assert (row.ours, row.theirs) == (2, 1000.0)
     assert row.difference == (2 - 1000) / 1000
-    assert found.why == "" and "-99.8%" in repr(found)
-    assert "global load requests" in found._repr_html_()
+    assert result.why == "" and "-99.8%" in repr(result)
+    assert "global load requests" in result._repr_html_()
     with pytest.raises(KeyError, match="there are global load requests"):
-        found["nothing"]
+        result["nothing"]
 
 
 @pytest.mark.skipif(GPU, reason="there is a GPU")
 def test_without_a_gpu_the_cpus_counters_come_with_the_reason():
     y, x = np.zeros(64, np.float32), np.arange(64, dtype=np.float32)
-    found = profile(doubled)[2, 32](y, x)
-    assert (y == 2 * x).all() and "no CUDA GPU here" in found.why
-    assert found["global load sectors"].ours == 8
-    assert found["active threads per instruction"].ours == 32
-    text = repr(found)
+    result = profile(doubled)[2, 32](y, x)
+    assert (y == 2 * x).all() and "no CUDA GPU whose" in result.why
+    assert result["global load sectors"].ours == 8
+    assert result["active threads per instruction"].ours == 32
+    text = repr(result)
     assert "without ncu: there is no CUDA GPU" in text and "DRAM" not in text
 
 
-def test_a_metric_that_this_gpu_has_not_is_left_out(played):
+def test_a_metric_that_this_gpu_lacks_is_omitted(fake_ncu):
     missing = ["dram__bytes_read.sum", "launch__registers_per_thread"]
-    played(unknown=missing)
-    found = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
-    assert found["bytes read from DRAM"].theirs is None
-    assert found["global load sectors"].theirs is not None and not found.why
+    fake_ncu(unknown=missing)
+    result = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
+    assert result["bytes read from DRAM"].theirs is None
+    assert result["global load sectors"].theirs is not None and not result.why
 
 
 @pytest.mark.parametrize(
@@ -107,14 +108,14 @@ def test_a_metric_that_this_gpu_has_not_is_left_out(played):
             "no driver",
         ),
         ("==WARNING== No kernels were profiled.", "0 of 1 launches.*No kernels"),
-        ("", "it said nothing"),
+        ("", "no output"),
     ],
 )
-def test_what_ncu_refuses_is_told_with_its_cure(played, text, says):
-    played(text=text)
-    found = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
-    assert found["global load requests"].theirs is None
-    assert re.search(says, found.why)
+def test_a_refusal_of_ncu_is_reported_with_its_cure(fake_ncu, text, says):
+    fake_ncu(text=text)
+    result = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
+    assert result["global load requests"].theirs is None
+    assert re.search(says, result.why)
 
 
 def test_the_launch_is_recorded_as_it_was_before_it_ran():
@@ -129,8 +130,8 @@ def test_the_launch_is_recorded_as_it_was_before_it_ran():
     assert both[0] is both[1] and both[0] is not y
 
 
-def test_the_other_process_launches_what_was_recorded(monkeypatch):
-    """Its way through torch and files, with the CPU in the GPU's place."""
+def test_the_other_process_repeats_the_recorded_launch(monkeypatch):
+    """The CPU takes the place of the GPU and of the file."""
     from weft.cells.cpu import compiler as cpu
     from weft.cells.gpu import loader as gpu
 
@@ -144,7 +145,7 @@ def test_the_other_process_launches_what_was_recorded(monkeypatch):
     assert torch.equal(launch["args"][0], x[3 : 64 + 3]) and y.eq(0).all()
 
 
-def test_a_python_kernel_is_recorded_as_c_with_what_is_added():
+def test_a_python_kernel_is_recorded_as_c_with_its_added_parameters():
     def column(y, x):
         i = cuda.grid(1)
         if i < x.shape[0]:
@@ -157,13 +158,13 @@ def test_a_python_kernel_is_recorded_as_c_with_what_is_added():
         assert "__global__" in launch["source"]
 
 
-def test_what_cannot_be_profiled_is_refused():
+def test_an_invalid_kernel_is_refused():
     module = load_cuda(SHIFT)
     with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: say which"):
         profile(module)
     with pytest.raises(ArgumentError, match="shift is a template"):
         profile(module.shift)[1, 64](*_arrays(), 64)
-    with pytest.raises(ArgumentError, match="profile wants a kernel"):
+    with pytest.raises(ArgumentError, match=r"profile\(\) takes a kernel"):
         profile(3)
     with pytest.raises(ArgumentError, match="as CUDA C: profile.doubled."):
         profile(numba_jit(doubled))[1, 64](*_arrays())
@@ -178,7 +179,7 @@ def test_atomics_are_ncus_reductions_and_atomics_together():
     assert requests.ours(Counters(places=[place])) == 2
 
 
-def test_instructions_that_a_predicate_switches_off_are_no_requests():
+def test_instructions_that_a_predicate_disables_are_not_requests():
     """ncu counts them as executed, but they take no wavefront."""
     needed = {m.name: m for m in ncu.COUNTS}["shared load wavefronts needed"]
     (turns,), (conflicts,) = needed.ncu, needed.less
@@ -203,17 +204,17 @@ def test_counts_must_be_the_same_and_ratios_near():
     assert judged(count, 8, 8, None) == (True, "same")
     assert judged(count, 800, 801, None) == (False, "DIFFERS")
     assert judged(ratio, 10.19, 10, None)[0] and not judged(ratio, 10.3, 10, None)[0]
-    more = ncu.Metric("m", ("m",), exact=True, more=True)
-    assert judged(more, 99, 100, None)[0]
-    assert judged(more, 100, 100, None) == (True, "same")
-    assert not judged(more, 101, 100, None)[0] and not judged(more, 97, 100, None)[0]
+    loose = ncu.Metric("m", ("m",), exact=True, more=True)
+    assert judged(loose, 99, 100, None)[0]
+    assert judged(loose, 100, 100, None) == (True, "same")
+    assert not judged(loose, 101, 100, None)[0] and not judged(loose, 97, 100, None)[0]
     assert judged(free, 1, 2, None) == judged(count, 8, None, None) == (None, "")
     assert bench_counters.status([{"agrees": True}, {"agrees": None}]) == 0
     assert bench_counters.status([{"agrees": True}, {"agrees": False}]) == 1
 
 
 def test_known_kernels_have_the_counters_known_for_them(monkeypatch):
-    """As a GPU with sectors of 32 bytes and 32 banks must have them."""
+    """The counts are those of a GPU with sectors of 32 bytes and 32 banks."""
     monkeypatch.setattr(bench_counters, "_read_instructions", lambda *_: [])
     names = ("stride 4", "copy of float4", "transpose_tile", "transpose_padded")
     rows = [
@@ -222,19 +223,19 @@ def test_known_kernels_have_the_counters_known_for_them(monkeypatch):
         if case.name in names
         for row in bench_counters._compare_case(case, None)
     ]
-    found = {(row["rung"], row["metric"]): row["cpu"] for row in rows}
+    counts = {(row["rung"], row["metric"]): row["cpu"] for row in rows}
     warps, tiles = 8192 // 32, 128 * 128 // 32
-    assert found["stride 4", "global load sectors"] == 16 * warps
-    assert found["stride 4", "global store sectors"] == 4 * warps
-    assert found["copy of float4", "global load requests"] == warps
-    assert found["copy of float4", "global load sectors"] == 16 * warps
-    assert found["transpose_tile", "shared load wavefronts"] == 32 * tiles
-    assert found["transpose_padded", "shared load wavefronts"] == tiles
+    assert counts["stride 4", "global load sectors"] == 16 * warps
+    assert counts["stride 4", "global store sectors"] == 4 * warps
+    assert counts["copy of float4", "global load requests"] == warps
+    assert counts["copy of float4", "global load sectors"] == 16 * warps
+    assert counts["transpose_tile", "shared load wavefronts"] == 32 * tiles
+    assert counts["transpose_padded", "shared load wavefronts"] == tiles
     assert all(row["agrees"] is None and row["ncu"] is None for row in rows)
     assert bench_counters.status(rows) == 0
 
 
-def test_the_table_of_a_comparison_shows_what_was_compared():
+def test_the_table_of_a_comparison_shows_only_compared_rows():
     def row(rung: str, ours: float, theirs: float, agrees: bool, verdict: str):
         return {
             **{"rung": rung, "metric": "global load sectors", "cpu": ours},
@@ -246,7 +247,7 @@ def test_the_table_of_a_comparison_shows_what_was_compared():
     rows.append({**row("c", 1, 1, True, ""), "agrees": None})
     machine = {"device": "a GPU", "date": "2026-01-31"}
     table = Comparison({"machine": machine, "rows": rows})
-    want = "2 counters of 2 kernels, the CPU's and ncu's: 1 the same, 1 apart without"
+    want = "2 counters of 2 kernels, the CPU's and ncu's: 1 the same, 1 different"
     assert table.sentence().startswith(want) and "a GPU, 2026-01-31" in repr(table)
     page = table._repr_html_()
     assert "DIFFERS" in page and ">a</td>" in page and ">c</td>" not in page
@@ -254,12 +255,12 @@ def test_the_table_of_a_comparison_shows_what_was_compared():
 
 @pytest.mark.skipif(not GPU or not ncu.find(), reason="no GPU with ncu")
 @pytest.mark.slow
-def test_ncu_counts_what_the_check_build_counts():
+def test_ncu_and_the_watch_build_count_the_same():
     y, x = _arrays(4096)
-    found = profile(load_cuda(SHIFT).shift[1])[16, 256](y.cuda(), x.cuda(), 4096)
-    if found.why:
-        pytest.skip(found.why)
+    result = profile(load_cuda(SHIFT).shift[1])[16, 256](y.cuda(), x.cuda(), 4096)
+    if result.why:
+        pytest.skip(result.why)
     for metric in ("load requests", "load sectors", "store requests", "store sectors"):
-        row = found[f"global {metric}"]
+        row = result[f"global {metric}"]
         assert row.ours == row.theirs, metric
-    assert found["time"].theirs > 0
+    assert result["time"].theirs > 0

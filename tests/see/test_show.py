@@ -1,4 +1,4 @@
-"""show(): what is drawn is what was touched, legible, and harmless in a page."""
+"""show(): pictures show the accesses, are legible, and do not disturb a page."""
 
 import base64
 import importlib
@@ -118,7 +118,7 @@ def zeros(*shape):
     return np.zeros(shape, np.float32)
 
 
-def tiled(**options):
+def draw_tiled(**options):
     shapes = {"c": ("m", "n"), "a": ("m", "k"), "b": ("k", "n")}
     arrays = [zeros(64) for _ in range(3)]
     run = show(matmul_tiled, **{"shapes": shapes, **options})
@@ -130,7 +130,7 @@ PICTURES = {
     "two_dimensions": lambda **o: show(add_one, **o)[(2, 2), (3, 3)](
         zeros(5, 5), zeros(5, 5), 5, 5
     ),
-    "tiled": tiled,
+    "tiled": draw_tiled,
     "branch": lambda **o: show(odd_even, **o)[1, 40](zeros(40), zeros(40)),
     "three_dimensions": lambda **o: show(stencil, **o)[1, (2, 2, 2)](
         zeros(4, 4, 4), zeros(4, 4, 4)
@@ -149,18 +149,18 @@ PICTURES = {
 
 @pytest.fixture(scope="module")
 def picture():
-    """picture(name, view): each launched and drawn once."""
-    made = {}
+    """picture(name, view) launches and draws each kernel once."""
+    pictures = {}
 
     def get(name, view="access"):
-        if (name, view) not in made:
-            made[name, view] = PICTURES[name](view=view)
-        return made[name, view]
+        if (name, view) not in pictures:
+            pictures[name, view] = PICTURES[name](view=view)
+        return pictures[name, view]
 
     return get
 
 
-def parsed(text):
+def parse(text):
     return ET.fromstring(text.replace('xmlns="http://www.w3.org/2000/svg" ', ""))
 
 
@@ -169,7 +169,7 @@ def texts(root):
 
 
 def numbers(ranges):
-    """ "0-2,5" -> {0, 1, 2, 5}."""
+    """Parse ranges: "0-2,5" gives {0, 1, 2, 5}."""
     out = set()
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
@@ -178,9 +178,9 @@ def numbers(ranges):
 
 
 def cells(root, array, kinds=("read", "both")):
-    found = [n for n in root.iter("path") if n.get("data-array") == array]
+    paths = [n for n in root.iter("path") if n.get("data-array") == array]
     out = set()
-    for node in found:
+    for node in paths:
         if node.get("data-kind") in kinds:
             out |= numbers(node.get("data-cells"))
     return out
@@ -194,7 +194,7 @@ WRITTEN = ("written", "both")
 def test_every_picture_is_well_formed_inside_its_frame_and_legible(picture, name, view):
     drawing = picture(name, view).drawing
     for at in list(drawing.frames)[::7]:
-        root = parsed(drawing.svg(at))
+        root = parse(drawing.svg(at))
         left, top, width, height = map(float, root.get("viewBox").split())
         assert width <= 920 and height < 1400
         for node in root.iter("text"):
@@ -216,7 +216,7 @@ def test_every_picture_is_well_formed_inside_its_frame_and_legible(picture, name
 
 
 def test_the_cells_of_a_map_are_coloured_and_the_idle_threads_are_not(picture):
-    root = parsed(picture("map").svg())
+    root = parse(picture("map").svg())
     assert cells(root, "x") == set(range(10)) and not cells(root, "x", WRITTEN)
     assert cells(root, "y", WRITTEN) == set(range(10)) and not cells(root, "y")
     active = {
@@ -229,8 +229,8 @@ def test_the_cells_of_a_map_are_coloured_and_the_idle_threads_are_not(picture):
 
 
 def test_one_thread_of_a_tiled_matmul_reads_its_row_and_column(picture):
-    drawn = tiled(thread=(2, 1), block=(1, 0))
-    root = parsed(drawn.svg(0, 0))
+    drawn = draw_tiled(thread=(2, 1), block=(1, 0))
+    root = parse(drawn.svg(0, 0))
     row, col = 1, 4 + 2
     assert cells(root, "c", WRITTEN) == {row * 8 + col}
     assert cells(root, "a") == {row * 8 + 2, row * 8 + 6}
@@ -239,40 +239,45 @@ def test_one_thread_of_a_tiled_matmul_reads_its_row_and_column(picture):
     assert cells(root, "a_s", WRITTEN) == {6}
 
 
-def test_the_readers_own_names_stand_on_the_drawing(picture):
-    said = texts(parsed(tiled(thread=(2, 1)).svg(0, 0)))
-    line = next(text for text in said if "row = " in text)
+def test_the_readers_own_names_are_on_the_drawing(picture):
+    captions = texts(parse(draw_tiled(thread=(2, 1)).svg(0, 0)))
+    line = next(text for text in captions if "row = " in text)
     assert "tx = 2" in line and "ty = 1" in line
-    assert "k0 = " not in line and "i = " not in line  # they change as it goes on
-    assert "reads a[row * k + k0 + tx]" in said and "writes c[row * n + col]" in said
-    assert {"row", "col", "tx", "ty", "a_s", "b_s", "a", "c"} <= set(said)
+    assert (
+        "k0 = " not in line and "i = " not in line
+    )  # They change while the thread runs.
+    assert (
+        "reads a[row * k + k0 + tx]" in captions
+        and "writes c[row * n + col]" in captions
+    )
+    assert {"row", "col", "tx", "ty", "a_s", "b_s", "a", "c"} <= set(captions)
 
 
 def test_a_single_thread_goes_access_by_access_in_its_own_order(picture):
-    drawn = tiled(thread=(2, 1))
-    stops = drawn.drawing.sliders[0].stops
-    assert stops[0] == "all of it" and stops[1] == f"access 1 of {len(stops) - 1}"
-    said = [drawn.svg(i, 0) for i in (1, 2)]
-    assert "reads a[row * k + k0 + tx], which is a[1, 2]" in said[0]
-    assert "writes a_s[ty, tx], which is a_s[1, 2]" in said[1]
+    still = draw_tiled(thread=(2, 1))
+    stops = still.drawing.sliders[0].stops
+    assert stops[0] == "all accesses" and stops[1] == f"access 1 of {len(stops) - 1}"
+    captions = [still.svg(i, 0) for i in (1, 2)]
+    assert "reads a[row * k + k0 + tx], which is a[1, 2]" in captions[0]
+    assert "writes a_s[ty, tx], which is a_s[1, 2]" in captions[1]
 
 
-def test_an_interval_shows_what_is_touched_between_two_barriers(picture):
+def test_an_interval_shows_the_accesses_between_two_barriers(picture):
     drawing = picture("tiled").drawing
-    first, second = parsed(drawing.svg((1, 0))), parsed(drawing.svg((2, 0)))
+    first, second = parse(drawing.svg((1, 0))), parse(drawing.svg((2, 0)))
     assert cells(first, "a_s", WRITTEN) == set(range(16)) and not cells(first, "a_s")
     assert cells(second, "a_s") == set(range(16)) and not cells(second, "a")
     assert drawing.sliders[0].stops[1] == "interval 1 of 5"
 
 
 def test_blocks_of_a_tiled_matmul_touch_their_own_tile():
-    root = parsed(tiled(block=(1, 1)).drawing.svg((0, 0)))
+    root = parse(draw_tiled(block=(1, 1)).drawing.svg((0, 0)))
     tile = {r * 8 + c for r in range(4, 8) for c in range(4, 8)}
     assert cells(root, "c", WRITTEN) == tile
 
 
 def points(d):
-    """What a path of cubic curves goes through: (many, x and y)."""
+    """Return points (x, y) on a path of cubic curves."""
     out = []
     for piece in d.split("M")[1:]:
         numbers = [float(n) for n in re.findall(r"-?[\d.]+", piece)]
@@ -286,10 +291,10 @@ def points(d):
 
 @pytest.mark.parametrize("name", ["past_shared", "two_dimensions", "tiled", "beyond"])
 def test_no_arrow_crosses_a_number_or_a_word(picture, name):
-    made = picture(name)
-    stops = sorted(made.drawing.frames)
+    shown = picture(name)
+    stops = sorted(shown.drawing.frames)
     for at in stops[:: max(1, len(stops) // 12)]:
-        root = parsed(made.svg(*at))
+        root = parse(shown.svg(*at))
         arrows = [
             points(node.get("d"))
             for node in root.iter("path")
@@ -298,7 +303,7 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
         for node in root.iter("text"):
             text, size = "".join(node.itertext()), float(node.get("font-size"))
             x, y = float(node.get("x")), float(node.get("y"))
-            wide = 0.5 * size * len(text)  # its body, without the space around it
+            wide = 0.5 * size * len(text)  # without the space around the text
             left = x - wide * {"middle": 0.5, "end": 1.0}.get(
                 node.get("text-anchor"), 0
             )
@@ -309,62 +314,65 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
 
 @pytest.mark.parametrize("name", ["two_dimensions", "tiled"])
 def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
-    """Without the part between them its pieces look cut."""
-    made = picture(name)
-    found = 0
-    for at in sorted(made.drawing.frames):
-        paths = list(parsed(made.svg(*at)).iter("path"))
-        for whole, pieces in itertools.pairwise(paths):
-            if whole.get("data-behind") is not None:
-                assert float(whole.get("stroke-opacity")) <= 0.4  # words stay legible
-                assert whole.get("d").count("M") == 1
-                away = points(whole.get("d"))[:, None] - points(pieces.get("d"))
-                assert (np.hypot(*away.T).min(1) < 12).all()  # pieces of it
-                found += 1
-    assert found
+    """Without the faint part, the visible pieces would look cut."""
+    shown = picture(name)
+    count = 0
+    for at in sorted(shown.drawing.frames):
+        paths = list(parse(shown.svg(*at)).iter("path"))
+        for full, pieces in itertools.pairwise(paths):
+            if full.get("data-behind") is not None:
+                assert float(full.get("stroke-opacity")) <= 0.4  # words stay legible
+                assert full.get("d").count("M") == 1
+                away = points(full.get("d"))[:, None] - points(pieces.get("d"))
+                assert (np.hypot(*away.T).min(1) < 12).all()  # The pieces follow it.
+                count += 1
+    assert count
 
 
 def test_hundreds_of_threads_are_aggregated(picture):
     drawing = picture("reduce").drawing
     assert len(drawing.sliders[1].stops) < 16
-    assert {"warp 0", "warp 1"} <= set(texts(parsed(drawing.svg())))
+    assert {"warp 0", "warp 1"} <= set(texts(parse(drawing.svg())))
     large = picture("large", "heat")
     assert "data:image/png;base64," in large.svg()
     assert len(large.drawing.html()) < 200_000
 
 
 def test_heat_counts_every_touch(picture):
-    root = parsed(picture("tiled", "heat").svg())
-    said = texts(root)
-    assert "8 × 8: 64 cells read 2 times" in said  # of a: by two blocks
-    assert "4 × 4, shared: 16 cells read 32 times" in said
-    assert "8 × 8: 64 cells written once" in said
+    root = parse(picture("tiled", "heat").svg())
+    captions = texts(root)
+    assert "8 × 8: 64 cells read 2 times" in captions  # Two blocks read a.
+    assert "4 × 4, shared: 16 cells read 32 times" in captions
+    assert "8 × 8: 64 cells written once" in captions
 
 
 def test_active_lanes_of_a_branch(picture):
-    root = parsed(picture("branch", "lanes").svg())
+    root = parse(picture("branch", "lanes").svg())
     rows = [
         (int(n.get("data-line")), numbers(n.get("data-lanes")))
         for n in root.iter("path")
         if n.get("data-lanes")
     ]
     first = odd_even.__code__.co_firstlineno
-    every, even = set(range(32)), set(range(0, 32, 2))
+    lanes_of_warp, even = set(range(32)), set(range(0, 32, 2))
     loop = [lanes for line, lanes in rows if line == first + 7]
-    assert (first + 3, even) in rows and (first + 5, every - even) in rows
-    assert loop == [{i for i in every if i % 3 >= 1}, {i for i in every if i % 3 == 2}]
+    assert (first + 3, even) in rows and (first + 5, lanes_of_warp - even) in rows
+    assert loop == [
+        {i for i in lanes_of_warp if i % 3 >= 1},
+        {i for i in lanes_of_warp if i % 3 == 2},
+    ]
     assert any("y[i] = x[i] * float32(2)" in text for text in texts(root))
     assert any("some lanes waiting" in text for text in texts(root))
 
 
-def test_a_loop_left_by_some_lanes_meets_again_behind_it():
+def test_lanes_that_leave_a_loop_early_reconverge_after_it():
     record = importlib.import_module("weft.pykernel.sim.record")
     sites = [record.Site("step", -1, "", "k", line, 0, line) for line in (1, 3, 5)]
     rows = [(0, 0), (0, 1), (0, 1), (0, 2), (1, 0), (1, 2)]
     thread, site = np.array(rows).T
     part = record.Interval(0, 0, thread, site, np.full(len(rows), -1))
-    found = instructions.steps_of([part], sites, [(2, 4)], 0)
-    assert [(s.site, s.lanes.tolist()) for s in found] == [
+    steps = instructions.steps_of([part], sites, [(2, 4)], 0)
+    assert [(s.site, s.lanes.tolist()) for s in steps] == [
         (0, [0, 1]),
         (1, [0]),
         (1, [0]),
@@ -373,7 +381,7 @@ def test_a_loop_left_by_some_lanes_meets_again_behind_it():
 
 
 def test_the_timeline_counts_by_thread_and_interval(picture):
-    root = parsed(picture("tiled", "timeline").svg())
+    root = parse(picture("tiled", "timeline").svg())
     bars = {
         (n.get("data-row"), n.get("data-interval"), n.get("data-kind")): n
         for n in root.iter("rect")
@@ -387,10 +395,10 @@ def test_the_timeline_counts_by_thread_and_interval(picture):
 
 
 @pytest.mark.parametrize("name, cell", [("past", "8"), ("before", "-1")])
-def test_an_access_out_of_bounds_is_drawn_outside_and_told(picture, name, cell):
+def test_an_access_out_of_bounds_is_drawn_outside_and_reported(picture, name, cell):
     drawn = picture(name)
     assert not drawn.report.ok
-    root = parsed(drawn.svg())
+    root = parse(drawn.svg())
     ghost = next(n for n in root.iter("g") if n.get("data-fault") == "x")
     assert ghost.find("rect").get("fill") == "none"
     assert "".join(ghost.itertext()) == cell
@@ -399,7 +407,7 @@ def test_an_access_out_of_bounds_is_drawn_outside_and_told(picture, name, cell):
 
 
 def test_a_race_rings_both_threads(picture):
-    root = parsed(picture("race").svg())
+    root = parse(picture("race").svg())
     assert {n.get("data-faulty") for n in root.iter("circle")} >= {"1", "2"}
     assert any("barrier" in text for text in texts(root))
 
@@ -410,7 +418,7 @@ def test_the_page_gets_an_image_that_needs_no_script(picture):
     still = re.sub(r"<script>.*</script>", "", html, flags=re.S)
     assert "<svg" not in still and "<style" not in still
     data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', still)[1]
-    image = parsed(base64.b64decode(data).decode())
+    image = parse(base64.b64decode(data).decode())
     assert "matmul_tiled" in "".join(image.itertext())
     assert "prefers-color-scheme" in "".join(image.itertext())
     assert "<!DOCTYPE" not in html and "http://" not in still
@@ -433,15 +441,15 @@ def test_the_script_has_every_frame_and_outputs_do_not_clash(picture):
 
 
 def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
-    drawn = picture("map")
-    drawn.save(tmp_path / "a.svg")
-    drawn.save(tmp_path / "a.html")
-    assert parsed((tmp_path / "a.svg").read_text()).tag == "svg"
+    saved = picture("map")
+    saved.save(tmp_path / "a.svg")
+    saved.save(tmp_path / "a.html")
+    assert parse((tmp_path / "a.svg").read_text()).tag == "svg"
     assert "<script>" in (tmp_path / "a.html").read_text()
     with pytest.raises(ArgumentError, match=r"\.svg or \.html"):
-        drawn.save(tmp_path / "a.gif")
+        saved.save(tmp_path / "a.gif")
     with pytest.raises(ArgumentError, match="sliders go from 0 to 0 and 0 to 12"):
-        drawn.svg(7, 7)
+        saved.svg(7, 7)
 
 
 @pytest.mark.parametrize(
@@ -450,39 +458,39 @@ def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
         (dict(view="film"), "view='film': there are access, heat, lanes, timeline"),
         (dict(thread=(9, 9)), r"thread=\(9, 9\): the block is \(4, 4, 1\)"),
         (dict(thread=16), r"thread=16: the block is \(4, 4, 1\)"),
-        (dict(thread="first"), "thread='first': want an index"),
-        (dict(thread=1.5), r"thread=1\.5: want an index"),
+        (dict(thread="first"), "thread='first': expected an index"),
+        (dict(thread=1.5), r"thread=1\.5: expected an index"),
         (dict(block=(2, 0)), r"block=\(2, 0\): the grid is \(2, 2, 1\)"),
         (dict(arrays="d"), "arrays: no array 'd', only c, a, b"),
-        (dict(arrays=[]), "want the names of arrays"),
-        (dict(shapes=[8, 8]), r'want \{"a": \(rows, columns\)\}'),
+        (dict(arrays=[]), "expected the names of arrays"),
+        (dict(shapes=[8, 8]), r'expected \{"a": \(rows, columns\)\}'),
         (dict(shapes={"d": (8, 8)}), "shapes: no array 'd'"),
         (dict(shapes={"a": (8, 9)}), r"a has 64 elements, \(8, 9\) are 72"),
         (dict(shapes={"a": ("m", "w")}), "'w' of a is neither a number nor"),
     ],
     ids=str,
 )
-def test_a_bad_option_is_one_clear_error(options, message):
+def test_a_bad_option_gives_one_clear_error(options, message):
     with pytest.raises(ArgumentError, match=message) as raised:
-        tiled(**options)
+        draw_tiled(**options)
     assert "\n" not in str(raised.value)
 
 
-def test_a_kernel_that_touches_nothing_is_drawn_all_the_same():
+def test_a_kernel_that_touches_nothing_is_still_drawn():
     def idle(x):
         if cuda.threadIdx.x < 0:
             x[0] = float32(1)
 
-    drawn = show(idle)[1, 4](zeros(4))
-    assert "No thread touches an array" in "".join(texts(parsed(drawn.svg())))
+    drawing = show(idle)[1, 4](zeros(4))
+    assert "No thread touches an array" in "".join(texts(parse(drawing.svg())))
     for view in VIEWS:
-        parsed(show(idle, view=view)[1, 4](zeros(4)).svg())
+        parse(show(idle, view=view)[1, 4](zeros(4)).svg())
 
 
-def test_only_the_arrays_that_are_asked_for_are_drawn():
-    root = parsed(tiled(arrays=["a", "a_s"]).svg())
-    drawn = {n.get("data-base") for n in root.iter("path")} - {None}
-    assert drawn == {"a", "a_s"}
+def test_only_the_requested_arrays_are_drawn():
+    root = parse(draw_tiled(arrays=["a", "a_s"]).svg())
+    names = {n.get("data-base") for n in root.iter("path")} - {None}
+    assert names == {"a", "a_s"}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +510,7 @@ def test_rows_and_columns_have_the_names_of_the_index(text, dimensions, names):
 
 
 @pytest.mark.parametrize("count", [1, 7, 47, 48, 1000, 131_072, 10_000_000])
-def test_cells_of_any_number_fit_and_lie_apart(count):
+def test_any_number_of_cells_fits(count):
     grid = fit_line(count, 700.0, 150.0)
     assert 0 < grid.width <= 714 and 0 < grid.height <= 164
     ends = np.array([0, count - 1])
@@ -517,7 +525,7 @@ def test_planes_of_three_dimensions_do_not_overlap():
     assert len(set(zip(x.tolist(), y.tolist()))) == 24
 
 
-def test_a_kernel_that_hangs_is_drawn_as_far_as_it_came():
+def test_a_kernel_that_hangs_is_drawn_up_to_its_time_limit():
     def endless(x):
         k = 0
         while True:

@@ -1,4 +1,4 @@
-"""The glossary's drawings say what is so: sums, warps, the tiles that a block needs."""
+"""The glossary's drawings are right: sums, warps, the tiles that a block needs."""
 
 import re
 
@@ -13,14 +13,14 @@ NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """Draws, and gives the texts of the picture in the order of drawing."""
-    shown = []
-    monkeypatch.setattr(display, "display", lambda html: shown.append(html.data))
+def draw_texts(monkeypatch):
+    """A function that draws and returns the picture's texts in the order of drawing."""
+    pages = []
+    monkeypatch.setattr(display, "display", lambda html: pages.append(html.data))
 
     def texts(draw, *args, **options):
         draw(*args, **options)
-        return re.findall(r"<text[^>]*>([^<]+)</text>", shown[-1])
+        return re.findall(r"<text[^>]*>([^<]+)</text>", pages[-1])
 
     return texts
 
@@ -33,8 +33,8 @@ def drawn(monkeypatch):
         ("up", np.cumsum(NUMBERS)),
     ],
 )
-def test_rounds_end_in_the_sums_that_they_stand_for(drawn, kind, want):
-    texts = drawn(rounds, kind, numbers=NUMBERS)
+def test_rounds_end_in_the_right_sums(draw_texts, kind, want):
+    texts = draw_texts(rounds, kind, numbers=NUMBERS)
     values = [int(text) for text in texts if text.strip().isdigit()]
     assert len(values) == 4 * len(NUMBERS) and values[: len(NUMBERS)] == NUMBERS
     last = values[-len(NUMBERS) :]
@@ -42,14 +42,14 @@ def test_rounds_end_in_the_sums_that_they_stand_for(drawn, kind, want):
     assert any(text.startswith(f"{kind}: ") for text in texts)
 
 
-def test_threads_are_numbered_along_x_and_the_lanes_begin_anew_in_each_warp(drawn):
-    texts = drawn(warps, (16, 4))
+def test_threads_are_numbered_along_x_and_lanes_restart_in_each_warp(draw_texts):
+    texts = draw_texts(warps, (16, 4))
     lanes = [int(text) for text in texts if text.strip().isdigit()]
     assert lanes == [*range(32), *range(32)]
 
 
-def test_a_tile_of_the_product_needs_a_row_of_tiles_and_a_column(drawn):
-    texts = drawn(tiles, 12, 4)
+def test_a_tile_of_the_product_needs_a_row_of_tiles_and_a_column(draw_texts):
+    texts = draw_texts(tiles, 12, 4)
     turns = [int(text) for text in texts if text.strip().isdigit()]
     assert sorted(turns) == sorted([0, 1, 2] * 16 * 2)
     assert {"a", "b", "c"} <= set(texts)
@@ -60,11 +60,11 @@ def test_a_tile_of_the_product_needs_a_row_of_tiles_and_a_column(drawn):
     [
         (lambda: rounds("left"), "kinds are down, xor, up"),
         (lambda: rounds(), "kinds are"),
-        (lambda: rounds("up", numbers=[1, 2, 3]), "of 3: .*a power of two"),
-        (lambda: tiles(10, 4), r"tiles\(10, 4\): whole tiles only"),
-        (lambda: tiles(8, 0), r"tiles\(8, 0\): whole tiles only"),
+        (lambda: rounds("up", numbers=[1, 2, 3]), "of 3 numbers: .*a power of two"),
+        (lambda: tiles(10, 4), r"tiles\(10, 4\): the tile must divide"),
+        (lambda: tiles(8, 0), r"tiles\(8, 0\): the tile must divide"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(draw, why):
+def test_invalid_arguments_raise_errors(draw, why):
     with pytest.raises(ArgumentError, match=why):
         draw()

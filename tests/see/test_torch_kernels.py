@@ -1,4 +1,4 @@
-"""torch_kernels(): names of vendors' kernels are read right, rows are what ran."""
+"""torch_kernels(): vendors' names are explained correctly; rows list what ran."""
 
 import importlib
 import json
@@ -69,20 +69,28 @@ NAMES = {  # name -> short, library, tile, layout, precision, made for
 
 
 @pytest.mark.parametrize("name", NAMES, ids=[bare(n) for n in NAMES])
-def test_a_kernels_name_is_read(name):
-    said = explain(name)
-    got = (said.short, said.library, said.tile, said.layout, said.precision)
-    assert (*got, said.made_for) == NAMES[name]
+def test_a_kernels_name_is_explained(name):
+    explained = explain(name)
+    got = (
+        explained.short,
+        explained.library,
+        explained.tile,
+        explained.layout,
+        explained.precision,
+    )
+    assert (*got, explained.made_for) == NAMES[name]
 
 
-def test_a_name_that_nobody_knows_is_shown_without_its_parameters():
+def test_an_unknown_name_is_shown_without_its_parameters():
     assert bare("void a::b<int, 3>::c<float>(float*, (anonymous namespace)::d)") == "c"
     assert explain("?").short == "?"
 
 
-def event(name, us, device="DeviceType.CUDA", **more):
+def event(name, us, device="DeviceType.CUDA", **fields):
     span = types.SimpleNamespace(elapsed_us=lambda: us)
-    return types.SimpleNamespace(name=name, device_type=device, time_range=span, **more)
+    return types.SimpleNamespace(
+        name=name, device_type=device, time_range=span, **fields
+    )
 
 
 def test_kernels_of_a_profile_are_grouped_and_counted_for_one_run():
@@ -109,13 +117,13 @@ def test_the_operators_of_the_cpu_are_those_that_ran(monkeypatch):
         torch.relu(a @ b)
         return a @ a
 
-    found = torch_kernels(step, torch.ones(64, 64), torch.ones(64, 64), ghost=False)
-    by_name = {row.name.short: row for row in found.rows}
-    assert len(runs) == 1 + 3 and found.target == "cpu"
+    result = torch_kernels(step, torch.ones(64, 64), torch.ones(64, 64), ghost=False)
+    by_name = {row.name.short: row for row in result.rows}
+    assert len(runs) == 1 + 3 and result.target == "cpu"
     assert by_name["mm"].calls == 2 and by_name["relu"].calls == 1
-    assert by_name["mm"].us > 0 and sum(found.by_library.values()) == pytest.approx(1)
-    assert repr(found).startswith("No GPU here: the same on the CPU: ")
-    assert "matrix product" in found._repr_html_() and "BLAS" in repr(found)
+    assert by_name["mm"].us > 0 and sum(result.by_library.values()) == pytest.approx(1)
+    assert repr(result).startswith("No GPU here: the same on the CPU: ")
+    assert "matrix product" in result._repr_html_() and "BLAS" in repr(result)
 
 
 def test_a_long_table_ends_with_a_row_for_the_others():
@@ -142,8 +150,8 @@ def test_committed_kernels_are_shown_where_there_is_no_gpu(tmp_path):
         "measured 2026-01-02: "
         "4 kernels (1 different), 12.5 µs on card: cuBLAS 100 %"
     )
-    shown = module.TorchKernels(ghost.rows, "cpu", "cpu", ghost=ghost)
-    assert "<details>" in shown._repr_html_() and "2026-01-02" in repr(shown)
+    table = module.TorchKernels(ghost.rows, "cpu", "cpu", ghost=ghost)
+    assert "<details>" in table._repr_html_() and "2026-01-02" in repr(table)
 
 
 def test_the_benchmark_has_a_row_for_each_operator_of_a_step():
@@ -155,8 +163,8 @@ def test_the_benchmark_has_a_row_for_each_operator_of_a_step():
     assert "one step at batch 2 on " in bench.note(rows)
 
 
-def test_what_is_no_function_is_refused():
-    with pytest.raises(ArgumentError, match="want a function"):
+def test_an_argument_that_is_not_a_function_is_refused():
+    with pytest.raises(ArgumentError, match="expected a function"):
         torch_kernels(3)
     with pytest.raises(ArgumentError, match="repeat=0"):
         torch_kernels(int, repeat=0)

@@ -1,4 +1,4 @@
-"""The picture of memory: what is drawn where, from what a program printed."""
+"""The picture of memory places boxes and arrows as a program's output describes."""
 
 import numpy as np
 import pytest
@@ -16,10 +16,10 @@ b[1] 0x55550004 4 2.5"""
 
 @pytest.fixture
 def axes(monkeypatch):
-    shown = []
-    monkeypatch.setattr(view, "show_figure", shown.append)
+    figures = []
+    monkeypatch.setattr(view, "show_figure", figures.append)
     view.memory(LISTING)
-    return shown[0].axes[0]
+    return figures[0].axes[0]
 
 
 def texts(axes):
@@ -47,34 +47,34 @@ def test_an_arrow_for_each_pointer_that_leads_somewhere(axes):
 
 
 def test_a_thread_that_does_nothing_is_pale(monkeypatch):
-    shown = []
-    monkeypatch.setattr(view, "show_figure", shown.append)
+    figures = []
+    monkeypatch.setattr(view, "show_figure", figures.append)
     with view.figure(2, 1) as ax:
         view.thread(ax, 0, 0, 5)
         view.thread(ax, 1, 0, 6, runs=False)
-    works, idle = shown[0].axes[0].patches
+    works, idle = figures[0].axes[0].patches
     assert works.get_facecolor()[3] > 0 == idle.get_facecolor()[3]
     assert works.get_alpha() is None and idle.get_alpha() < 1
-    assert [t.get_text() for t in shown[0].axes[0].texts] == ["5", "6"]
+    assert [t.get_text() for t in figures[0].axes[0].texts] == ["5", "6"]
 
 
 def test_a_figure_is_no_wider_than_its_page(monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    figures = []
+    monkeypatch.setattr("IPython.display.display", figures.append)
     with view.figure(20, 1) as ax:
         view.thread(ax, 0, 0, 5)
-    tag = shown[0].data.split(">", 1)[0]
+    tag = figures[0].data.split(">", 1)[0]
     assert 'width="1440pt"' in tag and "max-width: 100%; height: auto" in tag
 
 
-def test_an_image_has_a_frame_that_is_seen_on_a_white_and_on_a_black_page(monkeypatch):
-    """A white edge would end nowhere on a white page, a black one on a black page."""
-    shown = []
-    monkeypatch.setattr(view, "show_figure", shown.append)
+def test_an_image_has_a_frame_on_white_and_on_black_pages(monkeypatch):
+    """A white edge is invisible on a white page, and a black one on a black page."""
+    figures = []
+    monkeypatch.setattr(view, "show_figure", figures.append)
     view.show_images(white=np.ones((4, 6)), black=np.zeros((4, 6)))
-    for axes in shown[0].axes:
+    for axes in figures[0].axes:
         assert all(spine.get_visible() for spine in axes.spines.values())
         assert not axes.get_xticks().size and not axes.get_yticks().size
     assert (
-        style.write_svg(shown[0]).count("stroke: currentColor") == 8
+        style.write_svg(figures[0]).count("stroke: currentColor") == 8
     )  # four sides of each

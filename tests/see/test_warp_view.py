@@ -1,4 +1,4 @@
-"""The pictures of one request of a warp count what the simulator counts."""
+"""The pictures of a warp's request and the simulator agree on the counts."""
 
 import numpy as np
 import pytest
@@ -32,27 +32,27 @@ def fetch_shared(y, chosen):
 @pytest.mark.parametrize("elements", PATTERNS.values(), ids=PATTERNS.keys())
 def test_counts_are_those_of_the_simulator(elements):
     y, x = np.zeros(32, np.float32), np.zeros(1200, np.float32)
-    seen = sim(fetch)[1, 32](y, x, elements).counters
-    assert len(sectors_of(elements)) == seen.sectors["x"]
-    seen = sim(fetch_shared)[1, 32](y, elements).counters
-    (read,) = [p for p in seen.places if p.array == "s" and p.kind == "read"]
+    counters = sim(fetch)[1, 32](y, x, elements).counters
+    assert len(sectors_of(elements)) == counters.sectors["x"]
+    counters = sim(fetch_shared)[1, 32](y, elements).counters
+    (read,) = [p for p in counters.places if p.array == "s" and p.kind == "read"]
     assert turns_of(elements).max() + 1 == read.wavefronts
     assert np.array_equal(y, elements.astype(np.float32))
 
 
-def drawn(draw, requests, monkeypatch):
-    shown = []
-    monkeypatch.setattr(display, "display", lambda html: shown.append(html.data))
+def draw_text(draw, requests, monkeypatch):
+    pages = []
+    monkeypatch.setattr(display, "display", lambda html: pages.append(html.data))
     draw(requests)
-    (text,) = shown
+    (text,) = pages
     return text
 
 
-def test_the_pictures_say_how_many_and_what_they_leave_out(monkeypatch):
-    text = drawn(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
-    assert "4 sectors, 128 bytes, 128 of them wanted<" in text and "x[4 * i]" in text
-    assert "16 sectors, 512 bytes, 128 of them wanted; 11 of the sectors" in text
-    text = drawn(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
-    assert "1 sector, 32 bytes, 4 of them wanted<" in text
-    text = drawn(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)
+def test_the_pictures_note_counts_and_omissions(monkeypatch):
+    text = draw_text(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
+    assert "4 sectors, 128 bytes, 128 of them requested<" in text and "x[4 * i]" in text
+    assert "16 sectors, 512 bytes, 128 of them requested; 11 of the sectors" in text
+    text = draw_text(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
+    assert "1 sector, 32 bytes, 4 of them requested<" in text
+    text = draw_text(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)
     assert "1 turn<" in text and "8 turns, 4 of them shown<" in text

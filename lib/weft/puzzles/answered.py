@@ -43,26 +43,26 @@ from .instance import Instance, make_instance
 # Arrays of at least this many elements are drawn as an image if two-dimensional.
 IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
-SMALLEST = 5.0  # The same, if there is little room.
+SMALLEST = 5.0  # pixels of a cell of an image if there is little room
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
-# Relative to a float output's largest value; used for pictures, not for checks.
+# Relative to a float output's largest value. Pictures use it; checks do not.
 TOLERANCE = 1e-4
 
 
 def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
     """Return the flat indices of the elements that differ from the goal."""
     want = case.wants[name].reshape(-1)
-    mine = np.asarray(got).reshape(-1)
-    if mine.shape != want.shape:
+    result = np.asarray(got).reshape(-1)
+    if result.shape != want.shape:
         return np.arange(want.size)
     start = case.starts.get(name)
-    if mine.dtype.kind in "fc" or start is None:
-        with np.errstate(all="ignore"):  # poison is a signalling NaN
-            want, mine = want.astype(float), mine.astype(float)
+    if result.dtype.kind in "fc" or start is None:
+        with np.errstate(all="ignore"):  # Poison is a signalling NaN.
+            want, result = want.astype(float), result.astype(float)
             bound = TOLERANCE * max(1.0, float(np.abs(want).max(initial=0)))
-            wrong = ~((np.abs(mine - want) <= bound) | (mine == want))
+            wrong = ~((np.abs(result - want) <= bound) | (result == want))
     else:
-        wrong = mine != want
+        wrong = result != want
     return np.flatnonzero(wrong)
 
 
@@ -78,21 +78,21 @@ def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, b
             first = first or _describe_element(case, name, got[name], int(wrong[0]))
     if not parts:
         names = listed(list(case.wants))
-        verb = "hold" if len(case.wants) > 1 else "holds"
-        return f"{names} {verb} what the goal asks for, at this size.", True
+        verb = "agree" if len(case.wants) > 1 else "agrees"
+        return f"{names} {verb} with the goal at this size.", True
     verb = "differs" if parts[0].startswith("1 ") and len(parts) == 1 else "differ"
     return f"{listed(parts)} {verb} from the goal: {first}.", False
 
 
 def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) -> str:
-    """Describe a wrong element, such as "out[3] is 0, and shall be 14"."""
-    where = write_element(name, case.wants[name], element)
-    wanted = f"shall be {said(narrow_dtype(case, name).reshape(-1)[element])}"
+    """Describe a wrong element, such as "out[3] is 0, but should be 14"."""
+    element_name = write_element(name, case.wants[name], element)
+    expected = f"should be {said(narrow_dtype(case, name).reshape(-1)[element])}"
     if np.shape(got) != case.wants[name].shape:
-        return f"its shape is {np.shape(got)}, and shall be {case.wants[name].shape}"
+        return f"its shape is {np.shape(got)}, but should be {case.wants[name].shape}"
     if element in _find_unwritten(case, name, got):
-        return f"{where} was not written, and {wanted}"
-    return f"{where} is {said(np.reshape(got, -1)[element])}, and {wanted}"
+        return f"{element_name} was not written, but {expected}"
+    return f"{element_name} is {said(np.reshape(got, -1)[element])}, but {expected}"
 
 
 def _find_unwritten(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
@@ -116,13 +116,13 @@ def draw_outcome(
 ) -> tuple[str, float]:
     """Draw the results beside the goal, if they differ.
 
-    drawn: whether to draw them even if they agree. told: whether they are already drawn
-    elsewhere. Also returns where the drawing ends.
+    drawn: whether to draw them even if they agree. told: whether another part of the
+    picture has them. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
     if right and report is not None and report.findings:
-        text, sign = f"{text[:-1]}, but see what went wrong.", ""
+        text, sign = f"{text[:-1]}, but see the faults below.", ""
     out = label(EDGE, top + 14, sign, 14, colour=colour, bold=True)
     out += label(EDGE + 18 * bool(sign), top + 14, text, 13)
     y = top + 28
@@ -148,27 +148,27 @@ def draw_beside(
     for side in np.arange(largest, smallest - 1, -1):
         columns = [stacked(pair, float(side)) for pair, _ in pairs]
         lines = [in_a_line(pair, 0, 0, WIDTH, float(side)) for pair, _ in pairs]
-        for made in (lines, columns):
-            wide = max(max(_right_edge(one) for one in placed) for placed, _ in made)
-            tall = sum(bottom for _, bottom in made) + 14 * (len(made) - 1)
-            worded = [one.is_worded or largest == SMALL for p, _ in made for one in p]
+        for layout in (lines, columns):
+            wide = max(max(_right_edge(one) for one in placed) for placed, _ in layout)
+            tall = sum(bottom for _, bottom in layout) + 14 * (len(layout) - 1)
+            worded = [one.is_worded or largest == SMALL for p, _ in layout for one in p]
             corner = place(drawing.taken, wide, tall) if all(worded) else None
             if corner is not None:
-                return _set(case, got, pairs, made, corner)
+                return _draw_pairs(case, got, pairs, layout, corner)
     return ""
 
 
-def _set(
+def _draw_pairs(
     case: Instance,
     got: dict[str, np.ndarray],
     pairs: list[tuple[list[Values], np.ndarray]],
-    made: list[tuple[list[Values], float]],
+    layouts: list[tuple[list[Values], float]],
     corner: tuple[float, float],
 ) -> str:
     """Draw the pairs one below the other, with the upper left corner at `corner`."""
     x, y = corner
     out = ""
-    for (_, wrong), (placed, bottom) in zip(pairs, made):
+    for (_, wrong), (placed, bottom) in zip(pairs, layouts):
         at = [one.moved(x, y) for one in placed]
         right = np.shape(got[at[0].name]) == case.wants[at[0].name].shape
         out += _mark_cells(at, wrong, right)
@@ -190,11 +190,11 @@ def _pair_values(
     """Return an output as computed; if it is wrong, add the expected values."""
     got = np.asarray(got)
     blank = _find_unwritten(case, name, got)
-    pair = [Values(name, got, WRITTEN, about="what it gave", blank=blank)]
+    pair = [Values(name, got, WRITTEN, about="the result", blank=blank)]
     if len(wrong):
         pair[0] = replace(pair[0], indices="none")
         want = narrow_dtype(case, name)
-        pair.append(Values(name, want, WRITTEN, about="what it shall be"))
+        pair.append(Values(name, want, WRITTEN, about="the goal"))
     return pair
 
 
@@ -216,10 +216,10 @@ def _mark_cells(placed: list[Values], wrong: np.ndarray, comparable: bool) -> st
     return out
 
 
-# Time limit in seconds for a block, which ends the picture of an endless kernel.
+# Time limit in seconds for a block, which stops endless kernels.
 TIMEOUT = 0.8
-NOTE = "Who touches what is drawn for Python kernels."
-ENDED = "the launch was ended before its results came back"
+NOTE = "The accesses of each thread are drawn for Python kernels."
+ENDED = "the launch was stopped before it returned results"
 
 
 def show(puzzle: Any, answer: Any) -> Picture | None:
@@ -229,16 +229,16 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
     goal() draws the goal. The answer's own exceptions are raised, except a fault that
     can be drawn.
     """
-    given = parse_answer(puzzle, answer)
+    submission = parse_answer(puzzle, answer)
     try:
-        if is_stub(puzzle, given) and puzzle.start is None:
+        if is_stub(puzzle, submission) and puzzle.start is None:
             raise NotImplementedError
         case = make_instance(puzzle)
         if not puzzle.is_kernel:
-            return _draw_function(puzzle, case, given)
-        if given.function is not None:
-            return _draw_python(puzzle, case, given)
-        return _draw_c(puzzle, case, given)
+            return _draw_function(puzzle, case, submission)
+        if submission.function is not None:
+            return _draw_python(puzzle, case, submission)
+        return _draw_c(puzzle, case, submission)
     except NotImplementedError:
         print(f"{puzzle.name}: not solved yet, so there is nothing to draw")
         return None
@@ -247,15 +247,15 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 # ---- a Python kernel -------------------------------------------------------------
 
 
-def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
+def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     """Draw the accesses of each thread, with the results below."""
-    arrays, args, shapes = _make_arguments(puzzle, case, given)
-    shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
-    picture = shown[_launch_key(puzzle, case, 0)](*args)
+    arrays, args, shapes = _make_arguments(puzzle, case, answer)
+    launcher = weft_show(answer.function, shapes=shapes, timeout=TIMEOUT)
+    picture = launcher[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Draw the values only if their input has its own maker; a transpose, for example,
-    # gets numbers from make_instance().
+    # Draw the values only if the puzzle has its own makers of inputs. A transpose, for
+    # example, gets its numbers from make_instance().
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
@@ -271,13 +271,13 @@ def _draw_python(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
 
 
 def _make_arguments(
-    puzzle: Any, case: Instance, given: PuzzleAnswer
+    puzzle: Any, case: Instance, answer: PuzzleAnswer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
     """Return fresh arrays, the arguments of a launch, and the shapes of flat arrays."""
-    shaped = PythonRunner(given.function) if given.function is not None else None
+    shaped = PythonRunner(answer.function) if answer.function is not None else None
     fresh = {n: a.copy() for n, a in (case.inputs | case.starts).items()}
     args, shapes = [], {}
-    for name in given.parameters:
+    for name in answer.parameters:
         if name not in fresh:
             args.append(case.numbers[name])
         elif shaped is not None and not shaped.flat(name):
@@ -306,10 +306,10 @@ def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 # ---- CUDA C, and functions -------------------------------------------------------
 
 
-def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
+def _draw_c(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     """Draw the results from the watch build on the CPU, with its counts."""
-    arrays, args, _ = _make_arguments(puzzle, case, given)
-    launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
+    arrays, args, _ = _make_arguments(puzzle, case, answer)
+    launch = inspect(answer.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}
     try:
         report = launch[_launch_key(puzzle, case)](*args)
@@ -318,21 +318,21 @@ def _draw_c(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
         if report is None:
             raise
         got = None  # A launch with a fault leaves the arrays unchanged.
-    heading = f"{given.name}, {launch_words(*launch_of(puzzle, case))}: what it gave"
+    heading = f"{answer.name}, {launch_words(*launch_of(puzzle, case))}: its results"
     return _draw_values(case, got, heading, NOTE, report)
 
 
-def _draw_function(puzzle: Any, case: Instance, given: PuzzleAnswer) -> Picture:
+def _draw_function(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     """Draw the return value of a NumPy function."""
     try:
-        with time_limit(given.name, 2 * TIMEOUT):
-            result = call(given.function, case.inputs, case.inputs | case.numbers)
+        with time_limit(answer.name, 2 * TIMEOUT):
+            result = call(answer.function, case.inputs, case.inputs | case.numbers)
     except FunctionTooLong:
-        return draw_goal(puzzle, "the answer does not come to an end")
+        return draw_goal(puzzle, "the answer does not end")
     if result is None:
         return draw_goal(puzzle, "the answer returns nothing")
-    got = name_results(result, list(case.wants), given.name)
-    return _draw_values(case, got, f"{given.name}: what it returns", "", None)
+    got = name_results(result, list(case.wants), answer.name)
+    return _draw_values(case, got, f"{answer.name}: its result", "", None)
 
 
 def _draw_values(
@@ -345,19 +345,19 @@ def _draw_values(
     """Draw the inputs and results; got: the outputs, None if the launch was stopped."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
-    made, y = arranged_as(inputs, 48)
-    base += "".join(one.drawn() for one in made)
-    said = ENDED
+    arrays, y = arranged_as(inputs, 48)
+    base += "".join(one.drawn() for one in arrays)
+    verdict = ENDED
     if got is not None:
         body, y = draw_outcome(case, got, y + 8, report, drawn=True)
-        base, said = base + body, describe_verdict(case, got)[0]
+        base, verdict = base + body, describe_verdict(case, got)[0]
     if report is not None:
         body, y = _describe_watched(report, y + 16)
         base += body
     if note:
         base += label(EDGE, y, note, 12, faint=True)
         y += 18
-    account = f"{heading}\n{said}"
+    account = f"{heading}\n{verdict}"
     for one in report.findings if report is not None else ():
         account += f"\n✗ {one.text}"
     drawing = Drawing(heading, WIDTH, y + 4, base, [], {(): []}, (), account)
@@ -373,11 +373,13 @@ def _describe_watched(report: Any, y: float) -> tuple[str, float]:
         return out, y
     each = []
     kinds = {n: getattr(counters, n) for n in ("reads", "writes", "atomics")}
-    for array in dict.fromkeys(name for of in kinds.values() for name in of):
+    for array in dict.fromkeys(
+        name for by_array in kinds.values() for name in by_array
+    ):
         counts = [
-            times(of[array] / max(counters.threads, 1), what)
-            for what, of in kinds.items()
-            if of.get(array)
+            times(by_array[array] / max(counters.threads, 1), kind)
+            for kind, by_array in kinds.items()
+            if by_array.get(array)
         ]
         if counts:
             each.append(f"{array} {' and '.join(counts)}")

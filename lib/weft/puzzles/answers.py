@@ -39,19 +39,21 @@ class PuzzleAnswer:
     text: str = ""
 
 
-def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
+def parse_answer(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
     """Return the parsed answer to a puzzle, or raise ArgumentError."""
-    answer = _of_c(puzzle, given) or _of_python(puzzle, given)
+    answer = _of_c(puzzle, candidate) or _of_python(puzzle, candidate)
     _refuse_another_puzzles(puzzle, answer)
     if answer.function is not None and answer.function is puzzle.spec:
         raise ArgumentError(f"{puzzle.name}: this is the spec itself; write your own")
     if answer.parameters != puzzle.parameters:
         language = "" if answer.function else '"cuda"'
-        wanted, found = (", ".join(p) for p in (puzzle.parameters, answer.parameters))
+        expected, actual = (
+            ", ".join(p) for p in (puzzle.parameters, answer.parameters)
+        )
         raise ArgumentError(
-            f"{puzzle.name}: {answer.name} has the parameters ({found}), the stub has "
-            f"({wanted}), in this order; puzzles.{puzzle.name}.reset({language}) gives "
-            f"it again"
+            f"{puzzle.name}: {answer.name} has the parameters ({actual}), the stub has "
+            f"({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
+            f"shows it again"
         )
     _refuse_borrowed(puzzle, answer)
     _refuse_several_indices(puzzle, answer)
@@ -61,8 +63,8 @@ def parse_answer(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
 def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
     """Return whether an answer is the reader's stub, apart from comments and blanks.
 
-    A stub that raises NotImplementedError reports this itself. A stub in C cannot
-    report it, and a kernel to repair already runs.
+    A stub that raises NotImplementedError is recognised by its exception. A stub in C
+    raises none, and a kernel to repair already runs.
     """
     if answer.function is None:
         body = _body_of_c(answer.text, answer.name)
@@ -78,81 +80,89 @@ def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Excep
 
     The puzzle provides the arrays, not the reader.
     """
-    found = re.search(r": ([^:]*\*\s*(\w+)): wants", str(error))
-    if answer.language != "CUDA C" or not found:
+    match = re.search(
+        r": ([^:]*\*\s*(\w+)): (?:wants|takes|expects|expected)\b", str(error)
+    )
+    if answer.language != "CUDA C" or not match:
         return error
-    own, array = found.groups()
+    declared, array = match.groups()
     stubs = signature.parse(puzzle.cuda_c_stub)
-    wanted = [p for stub in stubs for p in stub.params if p.pointer and p.name == array]
-    if not wanted:
+    expected = [
+        p for stub in stubs for p in stub.params if p.pointer and p.name == array
+    ]
+    if not expected:
         return error
     return ArgumentError(
-        f"{puzzle.name}: {answer.name} has {own}, the stub has {wanted[0]}, as the "
-        f"puzzle's {array} is; puzzles.{puzzle.name}.reset"
-        f'("cuda") gives it again'
+        f"{puzzle.name}: {answer.name} declares {declared}, the stub declares "
+        f"{expected[0]}, the type of the puzzle's {array}; "
+        f'puzzles.{puzzle.name}.reset("cuda") shows the stub again'
     )
 
 
-def _of_c(puzzle: Puzzle, given: Any) -> PuzzleAnswer | None:
-    if isinstance(given, jit.Launch):
-        given = given.kernel
-    if isinstance(given, jit.Module):
-        kernels = {n: getattr(given, n) for n in given.signatures}
+def _of_c(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer | None:
+    if isinstance(candidate, jit.Launch):
+        candidate = candidate.kernel
+    if isinstance(candidate, jit.Module):
+        kernels = {n: getattr(candidate, n) for n in candidate.signatures}
         if len(kernels) != 1 and puzzle.kernel_name not in kernels:
             names = ", ".join(kernels) or "none"
             raise ArgumentError(
                 f"{puzzle.name}: this source has {len(kernels)} kernels ({names}) and "
-                f"none is {puzzle.kernel_name}: say which, e.g. check(source.name)"
+                f"none is {puzzle.kernel_name}: pass one, e.g. check(source.name)"
             )
-        given = kernels.get(puzzle.kernel_name) or next(iter(kernels.values()))
-    if not isinstance(given, jit.Kernel):
+        candidate = kernels.get(puzzle.kernel_name) or next(iter(kernels.values()))
+    if not isinstance(candidate, jit.Kernel):
         return None
     if not puzzle.is_kernel:
         raise ArgumentError(
-            f"{puzzle.name} asks for a function of NumPy that returns its result, "
-            f"{given.__name__} is a kernel"
+            f"{puzzle.name} takes a NumPy function that returns its result, but "
+            f"{candidate.__name__} is a kernel"
         )
-    names = tuple(p.name for p in given.params)
-    text = given.module.source
-    return PuzzleAnswer(given, given.__name__, "CUDA C", names, None, text)
+    names = tuple(p.name for p in candidate.params)
+    text = candidate.module.source
+    return PuzzleAnswer(candidate, candidate.__name__, "CUDA C", names, None, text)
 
 
-def _of_python(puzzle: Puzzle, given: Any) -> PuzzleAnswer:
-    module = type(given).__module__
+def _of_python(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
+    module = type(candidate).__module__
     language = "Python"
-    wrapped = given
+    wrapped = candidate
     if module.startswith("weft.pykernel.numba"):
-        language, wrapped = "Numba", given.py_func
+        language, wrapped = "Numba", candidate.py_func
     elif module.startswith("weft.pykernel.to_cuda"):
-        wrapped = given.kernel
+        wrapped = candidate.kernel
     elif module.startswith("weft.pykernel.sim"):
-        given = wrapped = given.kernel
+        candidate = wrapped = candidate.kernel
     is_one = isinstance(wrapped, (types.FunctionType, PythonKernel))
     if not is_one and not hasattr(wrapped, "py_func"):
-        raise ArgumentError(f"{puzzle.name}: {_no_answer(given)}; it takes {WAYS}")
+        raise ArgumentError(f"{puzzle.name}: {_no_answer(candidate)}; it takes {WAYS}")
     function = plain_function(wrapped)
-    if not puzzle.is_kernel and given is not function:
+    if not puzzle.is_kernel and candidate is not function:
         raise ArgumentError(
-            f"{puzzle.name} asks for a function of NumPy that returns its result: give "
-            f"{function.__name__} as it is"
+            f"{puzzle.name} takes a NumPy function that returns its result: pass "
+            f"{function.__name__} itself"
         )
     try:
         text = source_of(function).text
     except ArgumentError:
         text = ""
     parameters = tuple(inspect.signature(function).parameters)
-    return PuzzleAnswer(given, function.__name__, language, parameters, function, text)
+    return PuzzleAnswer(
+        candidate, function.__name__, language, parameters, function, text
+    )
 
 
-def _no_answer(given: Any) -> str:
+def _no_answer(candidate: Any) -> str:
     """Describe an object that is not an answer."""
-    if isinstance(given, str):
-        return "this is a text, no kernel: write check(load_cuda(text)) for CUDA C"
-    if type(given).__name__ == "Puzzle":
-        return "this is a puzzle, no kernel"
-    if isinstance(given, type) or type(given).__module__ != "builtins":
-        return f"this is {type(given).__name__}, no kernel"
-    return f"this is {given!r:.40} of type {type(given).__name__}, no kernel"
+    if isinstance(candidate, str):
+        return (
+            "this is a string, not a kernel: for CUDA C, write check(load_cuda(text))"
+        )
+    if type(candidate).__name__ == "Puzzle":
+        return "this is a puzzle, not a kernel"
+    if isinstance(candidate, type) or type(candidate).__module__ != "builtins":
+        return f"this is {type(candidate).__name__}, not a kernel"
+    return f"this is {candidate!r:.40} of type {type(candidate).__name__}, not a kernel"
 
 
 def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
@@ -165,7 +175,7 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
             name = other.name
             raise ArgumentError(
                 f"{answer.name} belongs to the puzzle {name}: puzzles.{name}.check"
-                f"({answer.name}); here {puzzle.kernel_name} is asked for"
+                f"({answer.name}); this puzzle's kernel is {puzzle.kernel_name}"
             )
 
 
@@ -174,30 +184,30 @@ def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     if answer.function is None or not answer.text:
         return
     scope = inspect.getclosurevars(answer.function)
-    known = {**scope.globals, **scope.nonlocals}
+    scope_values = {**scope.globals, **scope.nonlocals}
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
             # Others, such as cuda.threadIdx.x, may exist only in a running kernel.
             continue
-        found = _resolve_name(node, known)
-        for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
-            if found is function and found is not answer.function:
+        value = _resolve_name(node, scope_values)
+        for kind, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
+            if value is function and value is not answer.function:
                 raise ArgumentError(
-                    f"{puzzle.name}: {answer.name} calls the puzzle's {what}; write "
-                    f"out what it does"
+                    f"{puzzle.name}: {answer.name} calls the puzzle's {kind}; write "
+                    f"the computation yourself"
                 )
 
 
-def _resolve_name(node: ast.AST, known: Mapping[str, Any]) -> Any:
+def _resolve_name(node: ast.AST, values: Mapping[str, Any]) -> Any:
     """Return the value of a name, attribute or constant item; None if unknown."""
     if isinstance(node, ast.Name):
-        return known.get(node.id)
+        return values.get(node.id)
     if isinstance(node, ast.Attribute):
-        return getattr(_resolve_name(node.value, known), node.attr, None)
+        return getattr(_resolve_name(node.value, values), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        of = _resolve_name(node.value, known)
+        owner = _resolve_name(node.value, values)
         # Items are looked up as attributes, since puzzles supports both.
-        return getattr(of, str(node.slice.value), None)
+        return getattr(owner, str(node.slice.value), None)
     return None
 
 
@@ -218,8 +228,8 @@ def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
         if several and isinstance(array, ast.Name) and array.id in arrays:
             raise ArgumentError(
                 f"{puzzle.name}: `{ast.unparse(node)}` does not fit, since {array.id} "
-                f"arrives flat, as it lies in memory: it takes one index, the number "
-                f"of the element counted from the beginning"
+                f"is flat, as it is in memory: it takes one index, the number of the "
+                f"element counted from the beginning"
             )
 
 

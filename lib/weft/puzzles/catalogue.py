@@ -44,12 +44,12 @@ def make_stub(answer: str) -> str:
     if HIDDEN.search(answer) is None:
         raise LessonError(f"no BEGIN and END SOLUTION in:\n{answer}")
     if answer.startswith("%%cuda"):
-        left = r"\g<indent>// not solved yet\n"
+        placeholder = r"\g<indent>// not solved yet\n"
     elif answer.startswith("%%"):
-        left = "#error not solved yet\n"
+        placeholder = "#error not solved yet\n"
     else:
-        left = r"\g<indent>raise NotImplementedError\n"
-    return HIDDEN.sub(left, answer).rstrip("\n")
+        placeholder = r"\g<indent>raise NotImplementedError\n"
+    return HIDDEN.sub(placeholder, answer).rstrip("\n")
 
 
 def is_withheld(cell: NotebookNode) -> bool:

@@ -1,8 +1,8 @@
 """The small delight: a piece of cloth for each puzzle that is solved.
 
-Each warp thread goes through one of the loom's shafts. Each treadle lifts some of them
-for a pick of the weft: a lifted warp thread is on top there, else the weft is. A solved
-group gets a gamp, as weavers call it: a wider cloth with a band for each puzzle.
+Each warp thread goes through one of the loom's shafts. Each treadle lifts some shafts
+for a pick of the weft. A lifted warp thread is on top of the weft; the weft is on top
+of the others. A solved group gets a gamp: a wider cloth with a band for each puzzle.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .progress import latest_solved, read_progress
 if TYPE_CHECKING:
     from .puzzle import Puzzle
 
-# Okabe and Ito's, without black, and vermilion, which is a fault in our pictures.
+# Okabe and Ito's colours, without black and without vermilion, the colour of faults.
 COLOURS = (OURS, WRITTEN, SHARED, THREAD, "#F0E442", "#56B4E9")
 PITCH = 4  # pixels from thread to thread
 GAP = 0.25  # pixels left free on each side of a thread
 ENDS, PICKS = 75, 14  # threads of the warp and of the weft: 300 x 56 pixels
 GROUP_ENDS, GROUP_PICKS = 160, 18  # of a group's cloth
-BORDER = 2  # threads between two bands, in plain weave: no float crosses it
+BORDER = 2  # threads of plain weave between two bands; no float crosses them
 UP, POINT = range(8), (*range(8), *range(6, 0, -1))
 HERRINGBONE = (0, 1, 2, 3, 0, 1, 2, 3, 1, 0, 3, 2, 1, 0, 3, 2)
 FANCY = "11010010"
-# The shafts that the first treadle lifts (the next ones lift the same, shifted), the
-# shaft of each warp thread, and the treadle of each pick. All repeat.
+# The shafts that the first treadle lifts (each next treadle shifts them by one), the
+# shaft of each warp thread, and the treadle of each pick. All three repeat.
 WEAVES: dict[str, tuple[str, Sequence[int], Sequence[int]]] = {
     "plain weave": ("10", UP, UP),
     "basket weave": ("10", (0, 0, 1, 1), (0, 0, 1, 1)),
@@ -89,9 +89,9 @@ _shown = Kept("cloth")  # the number of lines that were shown
 
 
 def cloth(puzzle: Puzzle) -> Cloth:
-    """Return a cloth for a solved puzzle: its group's if this completed the group.
+    """Return a cloth for a solved puzzle; the one that completes a group gets a gamp.
 
-    The last puzzle of a complete group always has the group's.
+    In a complete group, its last puzzle also gets the gamp.
     """
     now = read_progress()
     names = now.groups.get(puzzle.group, ())
@@ -104,7 +104,7 @@ def cloth(puzzle: Puzzle) -> Cloth:
 
 @dataclass(frozen=True)
 class Cloth:
-    """A weave in colours, and a line to go with it.
+    """A weave in colours, with a line of text.
 
     rows: for each pick and end, whether the warp is on top where they cross. warp,
     weft: the colour of each thread.
@@ -151,8 +151,8 @@ class Cloth:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        said = html.escape(self.line)
-        return f'<div style="font-size:13px">{self.svg()}<div>{said}</div></div>'
+        line = html.escape(self.line)
+        return f'<div style="font-size:13px">{self.svg()}<div>{line}</div></div>'
 
 
 def weave(
@@ -186,8 +186,8 @@ def weave_gamp(names: Sequence[str]) -> Cloth:
         band = weave(random.Random(name), width, GROUP_PICKS, colours)
         border = BORDER if warp else 0
         warp += [INK] * border + band.warp
-        for pick, (row, more) in enumerate(zip(rows, band.rows)):
-            row += [(pick + end) % 2 == 0 for end in range(border)] + more
+        for pick, (row, band_row) in enumerate(zip(rows, band.rows)):
+            row += [(pick + end) % 2 == 0 for end in range(border)] + band_row
     return Cloth(f"gamp of {len(names)} bands", rows, warp, [weft] * GROUP_PICKS)
 
 
@@ -201,8 +201,8 @@ def _next_line() -> str:
 
     def count(records: dict[str, Any]) -> None:
         nonlocal number
-        found = records.get("count")
-        number = found if isinstance(found, int) else 0
+        count_before = records.get("count")
+        number = count_before if isinstance(count_before, int) else 0
         records["count"] = number + 1
 
     _shown.change(count)

@@ -1,4 +1,4 @@
-"""The puzzles of lesson 02b, in which an answer may be right and still cost too much.
+"""The puzzles of lesson 02b, in which a right answer may cost too much.
 
 divergence       warps whose lanes take one branch
 matmul_nt        a product in tiles
@@ -49,8 +49,8 @@ DIVERGENCE = Puzzle(
     text=(
         "Even places of `out` get the sine of `a`, odd ones the cosine. This kernel is "
         "right, but half of each warp is idle on either side of the branch. Give every "
-        "warp numbers of one kind: blocks are multiples of 64 threads, and there are "
-        "as many threads as numbers."
+        "warp numbers of one kind; each block has a multiple of 64 threads, and there "
+        "are as many threads as numbers."
     ),
     spec=spec_divergence,
     answer=kinds_by_warp,
@@ -151,8 +151,8 @@ MATMUL_NT = Puzzle(
         "return before the last barrier.",
     ],
     better=(
-        "With tiles each number is read once for every block that needs it, not for "
-        "every thread; two barriers per tile are enough."
+        "With tiles, each number is read once for every block that needs it, not for "
+        "every thread. Two barriers per tile are enough."
     ),
     scored=dict(m=9, n=9, k=9, launch=((3, 3), (3, 3))),
     limits={  # Each number is read once for every block that needs it.
@@ -206,8 +206,8 @@ MATMUL_BUDGET = Puzzle(
     text=(
         "`c` is the product of `a` and `b`. A block has 4 x 4 threads and computes 4 "
         "rows and 8 columns of `c`; there may be more blocks than needed. The budget: "
-        "a number of `a` may be read once for every 8 columns of `c`, a number of `b` "
-        "once for every 4 rows."
+        "a number of `a` may be read once for every 8 columns of `c`, and a number of "
+        "`b` once for every 4 rows."
     ),
     spec=spec_matmul_budget,
     answer=matmul_budget,

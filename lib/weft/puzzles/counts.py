@@ -60,11 +60,11 @@ class Count:
     """One of the counts: the numbers that it sums, and its wording.
 
     of: the wording for a row. said: the wording of a refusal, with the number and, for
-    global memory, the array. space, kind: those of the places that are summed up (""
-    for any kind). column: the column to sum. per: "thread", "block" or "warp", the
-    divisor for a row; limits cover the whole launch, except those per block or warp.
-    least: whether more is better. budget: SAME, TWICE or ANY, the allowed amount
-    relative to the best answer's.
+    global memory, the array. space, kind: those of the places to sum ("" for any kind).
+    column: the column to sum. per: "thread", "block" or "warp", the divisor for a row;
+    limits cover the whole launch, except those per block or warp. least: whether more
+    is better. budget: SAME, TWICE or ANY, the allowed amount relative to the best
+    answer's.
     """
 
     of: str
@@ -86,11 +86,11 @@ class Count:
         """Return the largest count in the budget if the best answer needs `best`."""
         return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
-    def places(self, seen: Counters, array: str = "") -> list[CostPlace]:
+    def places(self, counters: Counters, array: str = "") -> list[CostPlace]:
         """Return the places in the source whose costs the count sums up."""
         return [
             place
-            for place in seen.places
+            for place in counters.places
             if place.space == self.space
             and self.kind in ("", place.kind)
             and array in ("", place.array)
@@ -98,19 +98,19 @@ class Count:
 
 
 def _make_element_count(kind: str, space: str = "global") -> Count:
-    where = "{}" if space == "global" else "shared memory"
-    of = f"{kind}s" if space == "global" else f"shared {kind}s"
-    said, thing = f"{kind}s {{}} of {where} in all", "element"
+    place = "{}" if space == "global" else "shared memory"
+    wording = f"{kind}s" if space == "global" else f"shared {kind}s"
+    refusal, thing = f"{kind}s {{}} of {place} in all", "element"
     if kind == "atomic":
-        said, thing = f"makes {{}} of {where} in all", "atomic update"
+        refusal, thing = f"makes {{}} of {place} in all", "atomic update"
     # The cost of shared memory is measured in turns.
     free = ANY if space == "shared" else SAME
-    return Count(of, said, thing, space, kind, per="thread", budget=free)
+    return Count(wording, refusal, thing, space, kind, per="thread", budget=free)
 
 
-def _make_ratio_count(of: str, verb: str, kind: str = "") -> Count:
-    said = f"{verb} {{}} of {{}} for each request of a warp"
-    return Count(of, said, "sector", kind=kind, column="sectors_per_request")
+def _make_ratio_count(wording: str, verb: str, kind: str = "") -> Count:
+    refusal = f"{verb} {{}} of {{}} for each request of a warp"
+    return Count(wording, refusal, "sector", kind=kind, column="sectors_per_request")
 
 
 _SHARED = {"space": "shared"}
@@ -120,7 +120,7 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        # Limits bound them, not the budget.
+        # Limits bound rounds; the budget does not.
         **dict(column="requests", per="warp", budget=ANY),
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
@@ -159,30 +159,30 @@ COUNTS = {
 }
 
 
-def count_value(seen: Counters, what: str) -> float:
+def count_value(counters: Counters, key: str) -> float:
     """Return a count by its name in limits, such as "reads.a"."""
-    name, _, array = what.partition(".")
+    name, _, array = key.partition(".")
     if name == "barriers":
-        return seen.barriers / max(1, seen.blocks)
+        return counters.barriers / max(1, counters.blocks)
     if name == "active_lanes":
-        return seen.active_lanes or 0.0
+        return counters.active_lanes or 0.0
     total = Sums()
-    for place in COUNTS[name].places(seen, array):
+    for place in COUNTS[name].places(counters, array):
         total.add(place)
-    found = getattr(total, COUNTS[name].column)
-    return found / max(1, seen.warps) if name == "rounds" else found
+    total_value = getattr(total, COUNTS[name].column)
+    return total_value / max(1, counters.warps) if name == "rounds" else total_value
 
 
-def allowed_count(puzzle: Any, what: str, best: float) -> float:
+def allowed_count(puzzle: Any, key: str, best: float) -> float:
     """Return the amount of a count that is within a puzzle's budget.
 
     For a mean (such as lanes, or sectors per request), this is the puzzle's limit, if
     it has one. Otherwise, it is the puzzle's own budget, or the default for this count.
     """
-    count, limit = COUNTS[what.partition(".")[0]], puzzle.limits.get(what)
+    count, limit = COUNTS[key.partition(".")[0]], puzzle.limits.get(key)
     if count.is_mean and isinstance(limit, (int, float)):
         return limit
-    return puzzle.budget.get(what, count.allowed(best))
+    return puzzle.budget.get(key, count.allowed(best))
 
 
 def is_above(number: float, other: float) -> bool:
@@ -203,15 +203,15 @@ def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
         if count not in COUNTS:
             raise ArgumentError(f"limits: no count {name!r}; {', '.join(COUNTS)}")
         if dot and COUNTS[count].space != "global":
-            raise ArgumentError(f"limits: {name!r}: {count} is not told by array")
+            raise ArgumentError(f"limits: {name!r}: {count} is not counted by array")
         if dot and (not array or (arrays is not None and array not in arrays)):
-            known = f", only {', '.join(arrays)}" if arrays else ""
-            raise ArgumentError(f"limits: {name!r}: no array {array!r}{known}")
+            available = f", only {', '.join(arrays)}" if arrays else ""
+            raise ArgumentError(f"limits: {name!r}: no array {array!r}{available}")
         pair = limit if isinstance(limit, tuple) else (limit,)
         if not all(map(_is_limit, pair)) or len(pair) > 2 or set(pair) == {None}:
             raise ArgumentError(
-                f"limits: {name!r}: {limit!r} is no number from 0 on, no function of "
-                f"sizes, and no pair of them (least, most)"
+                f"limits: {name!r}: {limit!r} is neither a number from 0 on, nor a "
+                f"function of sizes, nor a pair of them (least, most)"
             )
 
 
@@ -224,13 +224,13 @@ def list_refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (message, array, limit's name) for each limit that a launch misses."""
-    seen = report.counters
-    assert seen is not None
-    grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}
-    pool = {"threads": seen.threads, **grid, **sizes}
-    for what, limit in limits.items():
-        base, _, array = what.partition(".")
-        count, yours = COUNTS[base], count_value(seen, what)
+    counters = report.counters
+    assert counters is not None
+    grid = {"blocks": counters.blocks, "across": report.grid[0], "down": report.grid[1]}
+    pool = {"threads": counters.threads, **grid, **sizes}
+    for key, limit in limits.items():
+        base, _, array = key.partition(".")
+        count, yours = COUNTS[base], count_value(counters, key)
         single = (limit, None) if count.least else (None, limit)
         least, most = (
             by_name(one, pool) if callable(one) else one
@@ -238,22 +238,22 @@ def list_refusals(
         )
         counted = yours
         if base == "reads" and most is not None:
-            counted += count_value(seen, what.replace("reads", "atomics"))
+            counted += count_value(counters, key.replace("reads", "atomics"))
         if most is not None and is_above(counted, most):
             wants = f"allows {write_short(most) if most else 'none'}"
-            where = _find_line(report, count, array)
+            place = _find_line(report, count, array)
             yield (
-                _write_refusal(name, count, array, counted, wants) + where,
+                _write_refusal(name, count, array, counted, wants) + place,
                 array,
-                what,
+                key,
             )
         elif count.is_mean and not yours:
             # There is nothing to average, such as reads when shuffles do the work.
             continue
         elif least is not None and is_above(least, yours):
-            wants = f"asks for at least {write_short(least)}"
-            where = _find_line(report, count, array) if yours else ""
-            yield _write_refusal(name, count, array, yours, wants) + where, array, what
+            wants = f"requires at least {write_short(least)}"
+            place = _find_line(report, count, array) if yours else ""
+            yield _write_refusal(name, count, array, yours, wants) + place, array, key
 
 
 def _write_refusal(
@@ -262,15 +262,15 @@ def _write_refusal(
     things = (
         f"{write_short(yours) if yours else 'no'} {count.thing}{'s' * (yours != 1)}"
     )
-    said = count.said.format(things, array or "global memory")
-    return f"{name}: the numbers are right, but it {said}, and this puzzle {wants}"
+    text = count.said.format(things, array or "global memory")
+    return f"{name}: the numbers are right, but it {text}, and this puzzle {wants}"
 
 
 def _find_line(report: Report, count: Count, array: str) -> str:
     """Return advice that names the line with the largest count.
 
-    If more is better, it is the line with the smallest. Only the line's number is
-    given, since its text may also be in the best known answer.
+    If more is better, it is the line with the smallest. The advice has only the line's
+    number, since its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:
@@ -278,7 +278,7 @@ def _find_line(report: Report, count: Count, array: str) -> str:
     choose = min if count.least else max
     worst = choose(places, key=lambda place: getattr(place, count.column))
     first = next((s.first for s in report.sources if s.file == worst.file), 1)
-    return f"; look at line {worst.line - first + 1} of it"
+    return f"; see line {worst.line - first + 1} of the kernel"
 
 
 def judge_everywhere(
@@ -293,8 +293,10 @@ def judge_everywhere(
     if not limits:
         return
     for case in _list_cases(scored):
-        moved = {n: _move_limit(n, one, scored, case) for n, one in limits.items()}
-        case.judge(runner.name, case.launched(runner), moved)
+        case_limits = {
+            n: _convert_limit(n, one, scored, case) for n, one in limits.items()
+        }
+        case.judge(runner.name, case.launched(runner), case_limits)
 
 
 def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
@@ -304,34 +306,36 @@ def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
     if "sizes" not in options:
         return
     best, shared = _best_runner(puzzle.answer), options.get("shared", 0)
-    wanted = options["sizes"], None, None, options["launch"], shared
-    for sizes, shape in plan_cases(scored.problem(), best, *wanted):
+    plan = options["sizes"], None, None, options["launch"], shared
+    for sizes, shape in plan_cases(scored.problem(), best, *plan):
         assert shape is not None  # A kernel always has a launch shape.
         yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
 
 
-def _move_limit(name: str, limit: Any, scored: ScoredCase, case: ScoredCase) -> Any:
+def _convert_limit(name: str, limit: Any, scored: ScoredCase, case: ScoredCase) -> Any:
     """Return a limit on the scored case, converted for another case."""
     if not COUNTS[name.partition(".")[0]].is_mean:
         return limit
-    there, here = _mean_counts(scored)[name], _mean_counts(case)[name]
-    part = here / there if there else 1.0
+    scored_mean, case_mean = _mean_counts(scored)[name], _mean_counts(case)[name]
+    part = case_mean / scored_mean if scored_mean else 1.0
     if isinstance(limit, tuple):
         return tuple(None if one is None else one * part for one in limit)
     return limit * part
 
 
-_known: dict[Any, dict[str, float]] = {}
+_limit_counts: dict[Any, dict[str, float]] = {}
 
 
 def _mean_counts(case: ScoredCase) -> dict[str, float]:
     """Return the best known answer's counts by name of limit."""
     key = case.puzzle.answer, str(case.sizes), str(case.launch)
-    if key not in _known:
-        seen = case.launched(_best_runner(case.puzzle.answer)).counters
-        assert seen is not None
-        _known[key] = {name: count_value(seen, name) for name in case.puzzle.limits}
-    return _known[key]
+    if key not in _limit_counts:
+        counters = case.launched(_best_runner(case.puzzle.answer)).counters
+        assert counters is not None
+        _limit_counts[key] = {
+            name: count_value(counters, name) for name in case.puzzle.limits
+        }
+    return _limit_counts[key]
 
 
 @cache

@@ -48,8 +48,8 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     with contextlib.suppress(Exception, KeyboardInterrupt):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), time_limit("a picture", DRAWING):
-            shown = puzzle.show(answer)._repr_mimebundle_()
-        publish_display_data(shown)
+            bundle = puzzle.show(answer)._repr_mimebundle_()
+        publish_display_data(bundle)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Solved:
             f"{self.verdict._repr_html_()}</div>"
         )
         counts = self.score._repr_html_()
-        said = (
+        sentence = (
             f'<div style="opacity:.75;font-size:13px">'
             f"{html.escape(self.progress.sentence)}.</div>"
         )
-        return head + counts + self.cloth._repr_html_() + said
+        return head + counts + self.cloth._repr_html_() + sentence
 
 
 # Number of lines shown of an answer's own prints, since a check runs it many times.
@@ -121,9 +121,9 @@ def short_errors(answer: Any) -> Iterator[None]:
     try:
         yield
     except (Mismatch, KernelError) as error:
-        kept = (one for one in str(error).splitlines() if not CURE.match(one))
-        said = OPTIONS.sub("", "\n".join(kept))
-        error.args = (said.replace(UNWATCHED, "look for a loop that does not end"),)
+        lines = (one for one in str(error).splitlines() if not CURE.match(one))
+        message = OPTIONS.sub("", "\n".join(lines))
+        error.args = (message.replace(UNWATCHED, "look for a loop that does not end"),)
         shorten(error, function)
         raise
     except KeyboardInterrupt as error:
@@ -162,26 +162,30 @@ class _FewLines:
         """Write the number of lines dropped."""
         if self._dropped:
             lines = count_things(self._dropped, "line")
-            self._stream.write(f"... and {lines} more: a check runs a kernel often\n")
+            self._stream.write(
+                f"... and {lines} more: a check runs a kernel many times\n"
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def explain_stop(given: PuzzleAnswer, error: Exception) -> Exception:
+def explain_stop(answer: PuzzleAnswer, error: Exception) -> Exception:
     """Convert an exception raised inside an answer to a one-line refusal."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
-    when = " ".join(notes).replace(f" of {given.name} ", " ")
-    said = f"{type(error).__name__}: {error}"
-    return Mismatch(f"{given.name} stopped{_find_line(given, error)} {when}: {said}")
+    when = " ".join(notes).replace(f" of {answer.name} ", " ")
+    message = f"{type(error).__name__}: {error}"
+    return Mismatch(
+        f"{answer.name} stopped{_find_line(answer, error)} {when}: {message}"
+    )
 
 
-def is_inside(given: PuzzleAnswer, error: Exception) -> bool:
+def is_inside(answer: PuzzleAnswer, error: Exception) -> bool:
     """Return whether the error was raised in the answer's lines, or in their calls."""
-    return bool(line_of(given.function, error)[1])
+    return bool(line_of(answer.function, error)[1])
 
 
-def _find_line(given: PuzzleAnswer, error: Exception) -> str:
+def _find_line(answer: PuzzleAnswer, error: Exception) -> str:
     """Return the answer's line that raised the error, for a message; "" if unknown."""
-    _, text = line_of(given.function, error)
+    _, text = line_of(answer.function, error)
     return f" at `{text}`" if text else ""

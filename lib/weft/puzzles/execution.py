@@ -64,12 +64,12 @@ WARP_SUM = Puzzle(
         "up. Which sums do the lanes have after each has added that to its own number?",
         "Lanes 0 to 15 have sums of two numbers. Repeat this by 8, 4, 2, 1; all 32 "
         "lanes must reach each of these calls.",
-        "At the end one lane has the sum of its warp. Which lane is it, and which "
+        "At the end, one lane has the sum of its warp. Which lane is it, and which "
         "element of `out` belongs to its warp?",
     ],
     better=(
         "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and only the sum "
-        "is written. With `shfl_xor_sync` all lanes would have it."
+        "is written. With `shfl_xor_sync`, all lanes would have it."
     ),
     limits={
         "reads.a": lambda n: n,
@@ -133,7 +133,7 @@ HISTOGRAM = Puzzle(
 def count_in_blocks(counts, a, n):
     t = cuda.threadIdx.x
     i = cuda.grid(1)
-    mine = cuda.shared.array(8, int32)  # of this block
+    mine = cuda.shared.array(8, int32)  # this block's counts
     ### BEGIN SOLUTION
     if t < 8:
         mine[t] = 0
@@ -153,7 +153,7 @@ HISTOGRAM_PRIVATE = Puzzle(
         "Compute the same histogram more cheaply: atomic operations on global memory "
         "are expensive if many threads update the same element. Let each block count "
         "in shared memory, and then add its 8 counts to `counts`. That takes 8 atomic "
-        "operations there for each block, even for one that has no numbers."
+        "operations on `counts` for each block, even for one that has no numbers."
     ),
     spec=spec_histogram,
     answer=count_in_blocks,
@@ -176,7 +176,7 @@ HISTOGRAM_PRIVATE = Puzzle(
         "Many threads of the block update the same element of `mine`. These updates "
         "are atomic, too, but cheap.",
         "After all threads have counted, the first 8 threads each add one count to "
-        "`counts`. Other blocks do the same at that time.",
+        "`counts`. Other blocks do the same at the same time.",
     ],
     better=(
         "A block costs 8 atomic operations in global memory, however many numbers it "
@@ -205,9 +205,9 @@ def scan_each_block(out, totals, a, n):
     ### BEGIN SOLUTION
     step = 1
     while step < 32:
-        below = cuda.shfl_up_sync(0xFFFFFFFF, v, step)
+        previous = cuda.shfl_up_sync(0xFFFFFFFF, v, step)
         if lane >= step:
-            v += below
+            v += previous
         step *= 2
     if i < n:
         out[i] = v
@@ -223,7 +223,7 @@ SCAN_BLOCKS = Puzzle(
         "Running sums over many blocks take two launches. This is the first: each "
         "block of 32 threads writes to `out` the running sums of its own 32 numbers, "
         "and their total to `totals[block]`. The last block may have fewer numbers, "
-        "and there may be one more block, which has none."
+        "and there may be one more block, without numbers."
     ),
     spec=spec_scan_blocks,
     answer=scan_each_block,
@@ -254,22 +254,22 @@ SCAN_BLOCKS = Puzzle(
 
 
 def spec_scan_add(out, totals):
-    before = np.cumsum(totals) - totals
-    return out + np.repeat(before, 32)[: len(out)]
+    offset = np.cumsum(totals) - totals
+    return out + np.repeat(offset, 32)[: len(out)]
 
 
 def add_what_came_before(out, totals, n):
     ### BEGIN SOLUTION
     i = cuda.grid(1)
-    before = float32(0)
+    offset = float32(0)
     for block in range(cuda.threadIdx.x, cuda.blockIdx.x, 32):
-        before += totals[block]
+        offset += totals[block]
     half = 16
     while half > 0:
-        before += cuda.shfl_xor_sync(0xFFFFFFFF, before, half)
+        offset += cuda.shfl_xor_sync(0xFFFFFFFF, offset, half)
         half //= 2
     if i < n:
-        out[i] += before
+        out[i] += offset
     ### END SOLUTION
 
 
@@ -284,12 +284,13 @@ def first_launch(n):
 
 SCAN_ADD = Puzzle(
     name="scan_add",
-    title="Scan, all of it",
+    title="Complete scan",
     text=(
         "This is the second launch: `out` contains the running sums of each block of "
-        "32, `totals` the sum of each block. Add to every number of `out` the totals "
-        "of all blocks before its own, which makes running sums of the whole. A block "
-        "reads each total at most once, and there may be one block more than needed."
+        "32, and `totals` the sum of each block. To every number of `out`, add the "
+        "totals of all earlier blocks, so that `out` has the running sums of all "
+        "numbers. A block reads each total at most once; there may be one block more "
+        "than needed."
     ),
     spec=spec_scan_add,
     answer=add_what_came_before,
@@ -307,8 +308,8 @@ SCAN_ADD = Puzzle(
     drawn=dict(n=80),
     launch=(3, 32),
     hints=[
-        "Block 0 adds nothing, block 1 the first total, block 2 the first two. The 32 "
-        "lanes of a block can share the reads.",
+        "Block 0 adds nothing, block 1 adds the first total, and block 2 adds the "
+        "first two. The 32 lanes of a block can share the reads.",
         "Lane `t` adds up totals t, t + 32, ... as long as they belong to earlier "
         "blocks. Now each lane has a part of the sum, and all lanes need the whole "
         "sum.",
@@ -334,9 +335,9 @@ def keep_positive(out, a, begin, n):
         v = a[i]
     ### BEGIN SOLUTION
     votes = cuda.ballot_sync(0xFFFFFFFF, v > 0)
-    before = cuda.popc(votes & cuda.lanemask_lt())
+    offset = cuda.popc(votes & cuda.lanemask_lt())
     if v > 0:
-        out[begin[cuda.blockIdx.x] + before] = v
+        out[begin[cuda.blockIdx.x] + offset] = v
     ### END SOLUTION
 
 
@@ -391,7 +392,7 @@ COMPACT = Puzzle(
     launch=(2, 32),
     hints=[
         "A number goes to place `begin[block]` plus the number of earlier lanes that "
-        "keep theirs. How does a lane learn that number?",
+        "keep theirs. How does a lane find that number?",
         "`cuda.ballot_sync(0xFFFFFFFF, v > 0)` evaluates the condition in all 32 lanes "
         "and returns the same 32 bits to each, bit k for lane k.",
         "`cuda.lanemask_lt()` has a bit for each lower lane, and `cuda.popc(bits)` "
@@ -402,7 +403,7 @@ COMPACT = Puzzle(
         "is already in a register."
     ),
     limits={
-        "reads.a": lambda n: 3 * n,  # One read each to vote, to choose and to store.
+        "reads.a": lambda n: 3 * n,  # One read each to vote, to choose, and to store.
         # Half of a block's mean of 24 lanes, since some threads read again.
         "lanes.a": 12,
     },

@@ -43,13 +43,13 @@ def launch_words(grid: tuple, block: tuple) -> str:
     y.
     """
     sides = [n for n in block if n > 1] or [1]
-    of = " × ".join(str(n) for n in sides)
+    size = " × ".join(str(n) for n in sides)
     blocks = count_things(int(np.prod(grid)), "block")
     if sum(n > 1 for n in grid) > 1:
         blocks = " × ".join(str(n) for n in grid if n > 1) + " blocks"
     order = " (x × y)" if grid[:2] != grid[1::-1] or block[:2] != block[1::-1] else ""
     order = order if len(sides) == 2 else ""
-    return f"{blocks} of {of} thread{'s' * (int(np.prod(block)) != 1)}{order}"
+    return f"{blocks} of {size} thread{'s' * (int(np.prod(block)) != 1)}{order}"
 
 
 def launch_drawn(
@@ -59,7 +59,7 @@ def launch_drawn(
 
     left: x of the first block; the label is to its left. cell: width in pixels of the
     cells in the row above if each thread can be below a cell, else 0. This alignment
-    shows where a block ends. Too many threads are not drawn, since the line of counts
+    shows where a block ends. If there are too many threads, only the line of counts
     describes them. Also returns where the drawing ends.
     """
     (across, down, deep), (x, y, z) = grid, block
@@ -108,13 +108,13 @@ def _draw_circles(
     rows: int,
     side: float,
     count: int,
-    apart: float = 0.0,
+    spacing: float = 0.0,
 ) -> str:
-    """Draw circles in rows `side` pixels apart; `apart`: distance within a row."""
-    radius, apart = side / 2 - 2, apart or side
+    """Draw circles in rows `side` pixels apart; spacing: the distance within a row."""
+    radius, spacing = side / 2 - 2, spacing or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
-        f"M{svg.num(left + (i % cols + 0.5) * apart - 1 - radius)} "
+        f"M{svg.num(left + (i % cols + 0.5) * spacing - 1 - radius)} "
         f"{svg.num(top + (i // cols + 0.5) * side)}"
         f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z"
         for i in range(min(count, cols * rows))
@@ -126,9 +126,9 @@ def _draw_circles(
 
 
 STOPS = 96  # Largest number of stops of the slider, which are elements of the outputs.
-FEWER = 10  # The same, if many inputs make each stop slow.
+FEWER = 10  # Largest number of stops if many inputs make each stop slow.
 LINES = 16  # Largest number of lines to one element; for more, outlines replace them.
-TOLD = 3  # Largest number of elements that a sentence names.
+NAMED = 3  # Largest number of elements that a sentence names.
 
 
 def draw_goal(puzzle: Any, state: str = "") -> Picture:
@@ -201,12 +201,12 @@ def arrange_arrays(case: Instance) -> Sheet:
     if all(a.ndim <= 1 for a in arrays):
         return _in_rows(inputs, outputs)
     room = WIDTH - 2 * EDGE
-    made, bottom = in_a_line([*inputs, *outputs], EDGE, 64, room)
-    if len(made) > 2 and not all(one.is_worded for one in made):
+    placed, bottom = in_a_line([*inputs, *outputs], EDGE, 64, room)
+    if len(placed) > 2 and not all(one.is_worded for one in placed):
         above, y = in_a_line(inputs, EDGE, 64, room)
         below, bottom = in_a_line(outputs, EDGE, y + 24, room, above[0].grid.side)
         return Sheet(above, below, "", bottom, False)
-    left, right = made[: len(inputs)], made[len(inputs) :]
+    left, right = placed[: len(inputs)], placed[len(inputs) :]
     middle = right[0].grid.top + right[0].grid.height / 2
     x = right[0].grid.left - right[0].gutter - 26
     sign = label(x, middle + 6, "→", 18, faint=True)
@@ -222,8 +222,8 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
         above, y = side_by_side, 66 + 15 + LARGEST + 14
     else:
         alike = len(sizes) == 1
-        rest = [replace(one, indices="none" if alike else "above") for one in inputs]
-        above, y = in_rows([*first[:1], *rest[1:]], 66)
+        plain = [replace(one, indices="none" if alike else "above") for one in inputs]
+        above, y = in_rows([*first[:1], *plain[1:]], 66)
     below, bottom = in_rows(outputs, y + 32)
     return Sheet(above, below, "", bottom, True)
 
@@ -306,8 +306,8 @@ def _draw_lines(
     for each in elements.tolist():
         x0, y0 = one.grid.middle(each)
         start = (x0, y0 + one.grid.cell / 2 + 1)
-        behind = [row for row in between if start[1] < row[3] and row[1] < end[1]]
-        out.append(line(start, end, READ, behind))
+        frames = [row for row in between if start[1] < row[3] and row[1] < end[1]]
+        out.append(line(start, end, READ, frames))
     return out
 
 
@@ -321,11 +321,11 @@ def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
         could |= bool((row == COULD).any())
         now = np.flatnonzero(row == NOW)
         if len(now):
-            before = " before" * (one in case.wants)
-            parts.append(_describe_elements(one, array, now) + before)
-    text = f"{_describe_element(case, number)} shall be {value}"
+            note = " before" * (one in case.wants)
+            parts.append(_describe_elements(one, array, now) + note)
+    text = f"{_describe_element(case, number)} should be {value}"
     text += f": it depends on {listed(parts)}" if parts else ", whatever the inputs are"
-    return text + ("; what is outlined could change it." if could else ".")
+    return text + ("; the outlined inputs could change it." if could else ".")
 
 
 def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
@@ -335,13 +335,13 @@ def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> st
         return f"all {count} elements of {name}"
     if array.ndim == 2 and count > 1:
         row, col = np.unravel_index(elements, array.shape)
-        for what, of, across, size in (
+        for kind, fixed, across, size in (
             ("row", row, col, array.shape[1]),
             ("column", col, row, array.shape[0]),
         ):
-            if len(set(of)) == 1 and len(set(across)) == size:
-                return f"{what} {of[0]} of {name}"
-    if count <= TOLD:
+            if len(set(fixed)) == 1 and len(set(across)) == size:
+                return f"{kind} {fixed[0]} of {name}"
+    if count <= NAMED:
         return listed([write_element(name, array, int(n)) for n in elements])
     if array.ndim == 1 and elements[-1] - elements[0] == count - 1:
         return f"{name}[{elements[0]}] to {name}[{elements[-1]}]"
@@ -427,9 +427,9 @@ def _write_counts(case: Instance, launch: tuple | None) -> str:
 
 def _write_legend(x: float, y: float, could: bool) -> str:
     out = []
-    kinds = [(WRITTEN, False, "this element"), (READ, False, "what it depends on")]
+    kinds = [(WRITTEN, False, "this element"), (READ, False, "its inputs")]
     if could:
-        kinds.append((READ, True, "what could change it"))
+        kinds.append((READ, True, "inputs that could change it"))
     for colour, empty, text in kinds:
         fill = 0.0 if empty else svg.FILL
         out.append(svg.box(x, y - 10, 13, 13, colour=colour, fill=fill))
@@ -443,7 +443,7 @@ def _write_account(heading: str, case: Instance, launch: tuple | None) -> str:
     lines = [heading]
     lines += [f"{name} = {_write_listing(a)}" for name, a in case.inputs.items()]
     lines += [
-        f"{name} shall be {_write_listing(narrow_dtype(case, name))}"
+        f"{name} should be {_write_listing(narrow_dtype(case, name))}"
         for name in case.wants
     ]
     return "\n".join([*lines, _write_counts(case, launch)])

@@ -55,8 +55,8 @@ BLOCKS = Puzzle(
     drawn=dict(n=9),
     launch=(3, 4),
     hints=[
-        "In each block there is a thread 0. Which number should that of block 1 take, "
-        "if a block has four threads?",
+        "Each block has a thread 0. Which number should thread 0 of block 1 take, if a "
+        "block has four threads?",
         "`cuda.blockIdx.x` is the number of the block, and `cuda.blockDim.x` is the "
         "number of threads in each block. How many threads do the blocks before this "
         "one have?",
@@ -66,8 +66,8 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
-        "rounds.out": 3,  # ... nor may one thread write all alone.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        "rounds.out": 3,  # A single thread may not do all the work.
     },
 )
 
@@ -202,28 +202,28 @@ def spec_image_filter_numpy(x):
 
 
 def blur_numpy(x):
-    """The mean around each pixel of x; no loop over pixels. Four lines."""
+    """Return the mean around each pixel of x. No loop over pixels. Four lines."""
     ### BEGIN SOLUTION
     height, width = x.shape
     around = np.pad(x, 1, mode="edge")
-    moved = [around[r : r + height, c : c + width] for r, c in np.ndindex(3, 3)]
-    return sum(moved) / 9
+    shifted = [around[r : r + height, c : c + width] for r, c in np.ndindex(3, 3)]
+    return sum(shifted) / 9
     ### END SOLUTION
 
 
 class WholePictures(Puzzle):
     """A puzzle whose answer may not loop over pixels, although its reference does."""
 
-    def _checked(self, given, device):
-        verdict = super()._checked(given, device)
-        few, many = (steps(given.subject, np.ones(shape)) for shape in (SMALL, LARGE))
+    def _run_check(self, answer, device):
+        verdict = super()._run_check(answer, device)
+        few, many = (steps(answer.subject, np.ones(shape)) for shape in (SMALL, LARGE))
         pixels = np.prod(LARGE) - np.prod(SMALL)
         if many - few > 4 * pixels:  # A loop over the rows takes fewer steps.
             raise Mismatch(
-                f"{given.name}: the numbers are right, but it takes {few} steps of "
+                f"{answer.name}: the numbers are right, but it takes {few} steps of "
                 f"Python for a picture of {SMALL[0]}x{SMALL[1]} and {many} for one of "
-                f"{LARGE[0]}x{LARGE[1]}: it loops over the pixels. Here NumPy shall do "
-                f"that, in operations on whole pictures",
+                f"{LARGE[0]}x{LARGE[1]}: it loops over the pixels. Let NumPy do that, "
+                f"in operations on whole pictures",
                 kind="limit",
             )
         return verdict
@@ -240,12 +240,12 @@ def steps(function, *args):
         return watch
 
     function(*args)  # The first call does one-time work, which is not counted.
-    before = sys.gettrace()
+    previous = sys.gettrace()
     sys.settrace(watch)
     try:
         function(*args)
     finally:
-        sys.settrace(before)
+        sys.settrace(previous)
     return count
 
 
@@ -254,7 +254,7 @@ IMAGE_FILTER_NUMPY = WholePictures(
     title="Image filter in NumPy",
     text=(
         "[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
-        "3x3 pixels around it. Beyond the border, the nearest pixel counts again. "
+        "3x3 pixels around it. Outside the picture, the nearest pixel counts again. "
         "Write a NumPy function, not yet a kernel: it adds whole pictures and has no "
         "loop over pixels."
     ),
@@ -313,7 +313,7 @@ IMAGE_FILTER = Puzzle(
     title="Image filter",
     text=(
         "Write the same blur as a kernel: each pixel of `y` is the mean of 3x3 pixels "
-        "of `x`. Beyond the border, the nearest pixel counts again. There are many "
+        "of `x`. Outside the picture, the nearest pixel counts again. There are many "
         "blocks, which extend beyond the picture on the right and at the bottom."
     ),
     spec=spec_image_filter,

@@ -30,16 +30,18 @@ def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
 
     own, large: numbers, or tuples or dicts with a number for each side. `own` comes
     first, since the reader sees the first size that fails. most: the longest side, as a
-    number or as one number for each side. Raises ArgumentError for a size of a
-    different type than the first.
+    number or as one number for each side. Raises ArgumentError for sizes of different
+    types.
     """
     if not own:
-        raise ArgumentError("every_size([]): there must be one size at least")
+        raise ArgumentError("every_size([]): at least one size is required")
     first = own[0]
     lengths = len(first) if isinstance(first, (dict, tuple)) else 1
     limits = most if isinstance(most, tuple) else (most,) * lengths
     if len(limits) != lengths:
-        raise ArgumentError(f"most={most!r}: {lengths} sides have as many lengths")
+        raise ArgumentError(
+            f"most={most!r}: expected {lengths} lengths, one for each side"
+        )
     rows = [_order_sides(size, first) for size in own]
     rows += [*_list_small(limits), *(_order_sides(size, first) for size in large)]
     return [_convert_size(first, row) for row in dict.fromkeys(rows)]
@@ -68,7 +70,7 @@ def _choose_stride(limit: int, turn: int) -> int:
 def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
     """Return a size's numbers in the order of the first size's."""
     if type(size) is not type(first):
-        raise ArgumentError(f"sizes: {size!r} is of another kind than {first!r}")
+        raise ArgumentError(f"sizes: {size!r} is of another type than {first!r}")
     if isinstance(first, dict):
         if set(size) != set(first):
             raise ArgumentError(f"sizes: {size!r} has other sides than {first!r}")
@@ -89,7 +91,7 @@ def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # number of other values to try for each element
 # Approximate number of calls of a reference, which limits the values tried.
-ASKED = 500
+CALLS = 500
 MANY = 150  # largest number of input elements that are tried one by one
 FEW = 64  # largest number of elements whose values are readable
 # Amount by which a value exceeds all others, to test whether it could matter.
@@ -133,9 +135,9 @@ class Instance:
         order = list(self.inputs) if in_order else list(names or ())
 
         def ask(changed: Arrays) -> np.ndarray:
-            given = [changed.get(name, pool[name]) for name in order]
+            arguments = [changed.get(name, pool[name]) for name in order]
             with np.errstate(all="ignore"):
-                result = reference(*given)
+                result = reference(*arguments)
             parts = result if isinstance(result, tuple) else (result,)
             if isinstance(result, dict):
                 parts = tuple(result[name] for name in self.wants)
@@ -157,12 +159,14 @@ def make_instance(puzzle: Any) -> Instance:
         for name, v in (checks.get("values") or {}).items()
     }
     problem = Problem(puzzle.spec, *groups, values, list(sizes), data=data)
-    outputs, given, inout = groups
+    outputs, input_specs, inout = groups
     starts = {}
     for name, one in outputs.items():
         dtype = one.dtype or np.dtype(np.float32)
         starts[name] = np.full(one.shape(sizes), poison(dtype), dtype)
-    inputs, bounded = _choose_inputs(problem, given | inout, sizes, values, starts)
+    inputs, bounded = _choose_inputs(
+        problem, input_specs | inout, sizes, values, starts
+    )
     inputs = _shrink_inputs(problem, inputs, bounded, sizes | values, starts)
     starts |= {name: inputs[name] for name in inout}
     wants = _compute_answer(problem, inputs, sizes | values, starts)
@@ -191,9 +195,9 @@ def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
     for name, array in case.inputs.items():
         elements = np.arange(array.size)
         if count > MANY:
-            elements = try_.sifted(name, elements)
+            elements = try_.select_relevant(name, elements)
         for element in elements.tolist():
-            kinds, always = try_.element(name, element)
+            kinds, always = try_.classify(name, element)
             out[:, at + element] = kinds
             compared &= ~always
         at += array.size
@@ -211,54 +215,54 @@ class _Trial:
         self.all_before = self.ask({})
         self.before = self.all_before[outputs]
         count = sum(a.size for a in case.inputs.values())
-        self.most = max(1, min(OTHERS, ASKED // max(1, count) - 1))
+        self.most = max(1, min(OTHERS, CALLS // max(1, count) - 1))
 
-    def sifted(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return the elements of an input that could matter, found by halving."""
-        if not self._changed(name, elements, self._mixed(name, elements)).any():
+    def select_relevant(self, name: str, elements: np.ndarray) -> np.ndarray:
+        """Return the elements of an input that could matter, by repeated halving."""
+        if not self._mask_changed(name, elements, self._vary(name, elements)).any():
             return elements[:0]
         if len(elements) == 1:
             return elements
         half = len(elements) // 2
         parts = (elements[:half], elements[half:])
-        return np.concatenate([self.sifted(name, part) for part in parts])
+        return np.concatenate([self.select_relevant(name, part) for part in parts])
 
-    def _mixed(self, name: str, elements: np.ndarray) -> np.ndarray:
+    def _vary(self, name: str, elements: np.ndarray) -> np.ndarray:
         """Return another value for each element, such that no changes cancel."""
-        here = self.inputs[name].reshape(-1)[elements]
-        if name in self.case.bounded or here.dtype.kind == "b":
+        values = self.inputs[name].reshape(-1)[elements]
+        if name in self.case.bounded or values.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
-            return kinds[(np.searchsorted(kinds, here) + 1) % len(kinds)]
-        return here + 1 + elements % 61
+            return kinds[(np.searchsorted(kinds, values) + 1) % len(kinds)]
+        return values + 1 + elements % 61
 
-    def element(self, name: str, element: int) -> tuple[np.ndarray, np.ndarray]:
+    def classify(self, name: str, element: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how each output depends on one element: NOW, COULD or 0.
 
         Also return whether every other value of the element changes the output.
         """
         free = name not in self.case.bounded
-        own, far = _other_values(self.inputs[name], element, self.most, free)
-        changed = [self._changed(name, element, value) for value in own]
+        near, far = _other_values(self.inputs[name], element, self.most, free)
+        changed = [self._mask_changed(name, element, value) for value in near]
         share = np.mean(changed, axis=0)
         could, always = share > 0, share == 1
         for value in far:
-            changes = self._changed(name, element, value)
+            changes = self._mask_changed(name, element, value)
             could, always = could | changes, always & changes
         return np.where(share > 0.5, NOW, np.where(could, COULD, 0)), always
 
-    def _changed(self, name: str, at: Any, value: Any) -> np.ndarray:
+    def _mask_changed(self, name: str, at: Any, value: Any) -> np.ndarray:
         """Return a mask of the outputs that change when elements get other values."""
         array = self.inputs[name].copy()
         array.reshape(-1)[at] = value
         nothing = np.zeros(len(self.before), bool)
         try:
-            after = self.ask({name: array})
+            results = self.ask({name: array})
         except (ArithmeticError, LookupError, ValueError):
             return nothing  # The reference does not accept the input.
-        if len(after) != len(self.all_before):
+        if len(results) != len(self.all_before):
             return nothing
-        after = after[self.outputs]
-        return ~((after == self.before) | (np.isnan(after) & np.isnan(self.before)))
+        results = results[self.outputs]
+        return ~((results == self.before) | (np.isnan(results) & np.isnan(self.before)))
 
 
 def _other_values(
@@ -269,13 +273,13 @@ def _other_values(
     free: whether any number is a valid input; otherwise only the array's own values
     are.
     """
-    here = array.reshape(-1)[element]
+    values = array.reshape(-1)[element]
     if array.dtype.kind == "b":
-        return [not here], []
+        return [not values], []
     kinds = np.unique(array)
-    kinds = kinds[kinds != here]
+    kinds = kinds[kinds != values]
     if not len(kinds):
-        return ([here + 1], []) if not free else ([here + 1, here - 2], [])
+        return ([values + 1], []) if not free else ([values + 1, values - 2], [])
     chosen = kinds[np.unique(np.linspace(0, len(kinds) - 1, most).astype(int))]
     tall = int(array.max()) + LARGE
     fits = array.dtype.kind == "f" or tall <= np.iinfo(array.dtype).max
@@ -299,13 +303,13 @@ def _choose_inputs(
     }
     bounded = {n for n, one in specs.items() if one.data is not None}
     for name in [n for n in specs if n not in bounded]:
-        made = inputs[name]
+        array = inputs[name]
         if name in problem.data and (
-            made.dtype.kind != "f"
-            or made.size > FEW
+            array.dtype.kind != "f"
+            or array.size > FEW
             or _call_maker(specs[name], sizes, problem.data[name]).dtype.kind != "f"
         ):
-            bounded |= {name} if made.dtype.kind != "f" else set()
+            bounded |= {name} if array.dtype.kind != "f" else set()
             continue
         plain = inputs | {name: _draw_numbers(specs[name], sizes, None)}
         try:
@@ -333,16 +337,16 @@ def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray
 
 
 def _draw_numbers(
-    one: Spec, sizes: dict[str, int], maker: Callable | None
+    spec: Spec, sizes: dict[str, int], maker: Callable | None
 ) -> np.ndarray:
     """Return readable values: small whole numbers, unless a maker returns others."""
-    if one.data is not None:
-        return one.data.copy()
-    shape, dtype = one.shape(sizes), one.dtype or np.dtype(np.float32)
+    if spec.data is not None:
+        return spec.data.copy()
+    shape, dtype = spec.shape(sizes), spec.dtype or np.dtype(np.float32)
     if maker is not None:
-        made = _call_maker(one, sizes, maker)
-        return (made if made.size > FEW else _round_whole(made)).astype(dtype)
-    rng = _make_rng(one)
+        array = _call_maker(spec, sizes, maker)
+        return (array if array.size > FEW else _round_whole(array)).astype(dtype)
+    rng = _make_rng(spec)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     count = int(np.prod(shape))
@@ -357,8 +361,8 @@ def _shrink_inputs(
     problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
 ) -> Arrays:
     """Divide float inputs by 4 if outputs (such as exponentials) are hard to read."""
-    found = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
-    if np.mean((found > 0) & (found < 0.01)) < 0.25:
+    outputs = np.abs(_flatten(_compute_answer(problem, inputs, numbers, starts)))
+    if np.mean((outputs > 0) & (outputs < 0.01)) < 0.25:
         return inputs
     return {
         name: a if name in bounded or a.dtype.kind != "f" else np.rint(a / 4)
@@ -373,8 +377,8 @@ def _round_whole(value: Any) -> Any:
         return value
     largest = np.abs(array).max(initial=0)
     scale = 9 / largest if largest > 0 and array.ndim else 1
-    whole = np.sign(array) * np.ceil(np.abs(array) * scale)
-    return whole if array.ndim else float(whole)
+    scaled = np.sign(array) * np.ceil(np.abs(array) * scale)
+    return scaled if array.ndim else float(scaled)
 
 
 def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
@@ -402,8 +406,10 @@ def _sign_matters(
     for by in (1, 0, -1):
         changed = (inputs[name] * by).astype(inputs[name].dtype)
         with np.errstate(all="ignore"):
-            after = _compute_answer(problem, inputs | {name: changed}, numbers, starts)
-        sides.append(_flatten(after))
+            outputs = _compute_answer(
+                problem, inputs | {name: changed}, numbers, starts
+            )
+        sides.append(_flatten(outputs))
     up, flat, down = sides
     return not np.allclose(up - flat, flat - down, equal_nan=True)
 

@@ -4,8 +4,8 @@ make_cells() turns puzzles into cells of a notebook. list_lessons() reads the fo
 notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.
 
 A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
-or "practice" (exercises and puzzles). The tag holds until the next heading of the same
-or a higher level.
+or "practice" (exercises and puzzles). The tag applies until the next heading of the
+same or a higher level.
 
 count_minutes() counts one minute for 150 words or 8 lines of code, and for each
 question. An exercise or a puzzle takes 2 more, and one for each line of its answer.
@@ -28,7 +28,7 @@ from .puzzle import Puzzle
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TAG = "puzzle"  # Tag of every cell made here; `make notebooks` rewrites such cells.
+TAG = "puzzle"  # Tag of every puzzle's cell; `make notebooks` rewrites such cells.
 
 
 def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
@@ -43,10 +43,10 @@ def make_cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
 
 def _find_puzzles(word: str) -> tuple[str, ...]:
     """Return the names of the puzzles in a group, or the name of a single puzzle."""
-    known = {name: (name,) for names in GROUPS.values() for name in names} | GROUPS
-    if word not in known:
-        raise LessonError(f"no puzzles {word!r}; there are {', '.join(known)}")
-    return known[word]
+    available = {name: (name,) for names in GROUPS.values() for name in names} | GROUPS
+    if word not in available:
+        raise LessonError(f"no puzzles {word!r}; there are {', '.join(available)}")
+    return available[word]
 
 
 def _puzzle_cells(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
@@ -102,9 +102,9 @@ def _make_cell(name: str, part: str, text: str, code: bool = False) -> NotebookN
     import nbformat
 
     make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
-    made = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
-    made.metadata["tags"] = [TAG]
-    return made
+    cell = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
+    cell.metadata["tags"] = [TAG]
+    return cell
 
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -210,17 +210,25 @@ class Section:
 
 def list_sections(notebook: NotebookNode) -> list[Section]:
     """Return the sections below the title, in the order of their headings."""
-    headings = [(at, match_heading(cell)) for at, cell in enumerate(notebook.cells)]
-    levels = [(at, len(heading[1])) for at, heading in headings if heading]
-    made: list[Section] = []
-    for number, (at, level) in enumerate(levels):
+    headings = [
+        (index, match_heading(cell)) for index, cell in enumerate(notebook.cells)
+    ]
+    levels = [(index, len(heading[1])) for index, heading in headings if heading]
+    sections: list[Section] = []
+    for number, (index, level) in enumerate(levels):
         ends = (a for a, other in levels[number + 1 :] if other <= level)
-        around = [one for one in made if one.start < at < one.end]
+        around = [
+            section for section in sections if section.start < index < section.end
+        ]
         outer = around[-1].kind if around else CORE
-        tags = notebook.cells[at].metadata.get("tags", [])
-        own = next((kind for kind in (DEEPER, PRACTICE) if kind in tags), outer)
-        made.append(Section(at, next(ends, len(notebook.cells)), own, outer))
-    return made
+        tags = notebook.cells[index].metadata.get("tags", [])
+        section_kind = next(
+            (kind for kind in (DEEPER, PRACTICE) if kind in tags), outer
+        )
+        sections.append(
+            Section(index, next(ends, len(notebook.cells)), section_kind, outer)
+        )
+    return sections
 
 
 def list_kinds(notebook: NotebookNode) -> list[str]:
@@ -249,7 +257,7 @@ def count_minutes(notebook: NotebookNode) -> dict[str, float]:
 
 
 def cell_minutes(cell: NotebookNode) -> float:
-    """Return the minutes that a cell takes a reader."""
+    """Return the minutes that a reader needs for a cell."""
     tags = cell.metadata.get("tags", [])
     if GENERATED in tags or is_withheld(cell) or FETCHES_LAB in cell.source:
         return 0.0
@@ -258,7 +266,7 @@ def cell_minutes(cell: NotebookNode) -> float:
             re.findall(r"^\*\*\d\.\*\*", cell.source, re.M)
         )
     if "exercise" in tags:
-        answer = "".join(found["answer"] for found in HIDDEN.finditer(cell.source))
+        answer = "".join(match["answer"] for match in HIDDEN.finditer(cell.source))
         return _time_writing(_count_lines(make_stub(cell.source)), _count_lines(answer))
     puzzle = PUZZLE.fullmatch(cell.id)
     if puzzle and puzzle["part"] == "answer":
@@ -287,23 +295,27 @@ def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
 def _answer_minutes(name: str) -> float:
     """Return the minutes for writing a puzzle's answer."""
     puzzle = load(name)
-    given = puzzle.stub.splitlines()
-    own = [line for line in puzzle.solved_text.splitlines() if line not in given]
-    return _time_writing(_count_lines(puzzle.stub), len(own))
+    stub_lines = puzzle.stub.splitlines()
+    answer_lines = [
+        line for line in puzzle.solved_text.splitlines() if line not in stub_lines
+    ]
+    return _time_writing(_count_lines(puzzle.stub), len(answer_lines))
 
 
-def _time_writing(given: int, own: int) -> float:
-    """Return the minutes for an answer of `own` lines, from a stub of `given` lines."""
-    return given / LINES_A_MINUTE + MINUTES_TO_BEGIN + own
+def _time_writing(stub_lines: int, answer_lines: int) -> float:
+    """Return the minutes for writing `answer_lines` into a stub of `stub_lines`."""
+    return stub_lines / LINES_A_MINUTE + MINUTES_TO_BEGIN + answer_lines
 
 
 def _time_reading(text: str) -> float:
     """Return the minutes for Markdown, counting visible words but no link targets."""
-    seen, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
+    visible, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
     while folds:  # Remove the innermost folds first.
-        seen, folds = FOLDED.subn(" ", seen)
-    seen = re.sub(r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", seen))
-    return len(re.findall(r"\S*\w\S*", seen)) / WORDS_A_MINUTE
+        visible, folds = FOLDED.subn(" ", visible)
+    visible = re.sub(
+        r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", visible)
+    )
+    return len(re.findall(r"\S*\w\S*", visible)) / WORDS_A_MINUTE
 
 
 def _count_lines(code: str) -> int:

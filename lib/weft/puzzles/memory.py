@@ -136,7 +136,7 @@ TRANSPOSE = Puzzle(
     drawn=dict(rows=32, cols=32),
     launch=((1, 1), (32, 32)),
     hints=[
-        "A warp is a row of threads: y is fixed, x runs from 0 to 31. It has to run "
+        "A warp is a row of threads: y is fixed, and x runs from 0 to 31. It must run "
         "along a row of `a` when it reads, and along a row of `out` when it writes.",
         "So a thread writes a different number than it read, and the block needs a "
         "barrier in between. Which tile of `out` does the block write, and which "
@@ -146,8 +146,8 @@ TRANSPOSE = Puzzle(
         "little longer?",
     ],
     better=(
-        "One number in and one out for each thread, one barrier, and a tile whose rows "
-        "are 33 long, so that a column uses every bank."
+        "Each thread reads one number and writes one. There is one barrier, and the "
+        "rows of the tile are 33 long, so that a column uses every bank."
     ),
     limits={
         "sectors_per_request.a": 4,
@@ -164,29 +164,29 @@ def spec_fusion(x, a, b):
 
 def in_two_passes(y, sums, x, a, b, n):
     i = cuda.grid(1)
-    if i < n:  # the first pass: y
+    if i < n:  # The first pass computes y.
         y[i] = max(a * x[i] + b, float32(0))
     cuda.syncthreads()
-    if i % 8 == 0:  # the second one: the sum of each 8
+    if i % 8 == 0:  # The second pass sums each 8 elements.
         for k in range(i, min(i + 8, n)):
             sums[i // 8] = y[k] + (sums[i // 8] if k > i else float32(0))
 
 
 def in_one_pass(y, sums, x, a, b, n):
     ### BEGIN SOLUTION
-    kept = cuda.shared.array(8, float32)
+    y_s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x
     i = cuda.grid(1)
     v = float32(0)
     if i < n:
         v = max(a * x[i] + b, float32(0))
         y[i] = v
-    kept[t] = v
+    y_s[t] = v
     cuda.syncthreads()
     if t == 0 and i < n:
         total = float32(0)
         for k in range(8):
-            total += kept[k]
+            total += y_s[k]
         sums[cuda.blockIdx.x] = total
     ### END SOLUTION
 
@@ -226,8 +226,8 @@ FUSION = Puzzle(
         "variable instead, and store it once.",
     ],
     better=(
-        "The numbers reach the sum through shared memory: `x` is read once, `y` and "
-        "`sums` are only written."
+        "The numbers reach the sum through shared memory: `x` is read once, and `y` "
+        "and `sums` are only written."
     ),
     scored=dict(n=16),
     limits={
@@ -266,9 +266,9 @@ def quantise_rows(q, scale, back, x, cols):
     if t == 0:
         scale[cuda.blockIdx.x] = step
     for col in range(t, cols, 8):
-        whole = math.floor(x[first + col] / step + float32(0.5))
-        q[first + col] = whole
-        back[first + col] = float32(whole) * step
+        rounded = math.floor(x[first + col] / step + float32(0.5))
+        q[first + col] = rounded
+        back[first + col] = float32(rounded) * step
     ### END SOLUTION
 
 
@@ -343,14 +343,14 @@ QUANTISE = Puzzle(
     hints=[
         "Begin with the magnitudes: `abs`. A row may be longer than the block, so each "
         "thread reads every eighth number of it.",
-        "Then the block has 8 candidates in `largest`. After a barrier every thread "
+        "Then the block has 8 candidates in `largest`. After a barrier, every thread "
         "can find the largest of them for itself.",
-        "`math.floor(v + 0.5)` rounds halves up, also for negative numbers. Is a clip "
-        "needed, with this scale?",
+        "`math.floor(v + 0.5)` rounds halves up, even for negative numbers. Is a clip "
+        "needed with this scale?",
     ],
     better=(
         "Each thread keeps the largest of its own numbers and stores it in shared "
-        "memory. After one barrier every thread finds the block's largest. No clip is "
+        "memory. After one barrier, every thread finds the block's largest. No clip is "
         "needed: x / scale never leaves -127 to 127."
     ),
     limits={

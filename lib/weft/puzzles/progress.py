@@ -84,10 +84,10 @@ class PuzzleProgress:
 
     def state(self, name: str) -> str:
         """Return OPEN, SOLVED or WITHIN."""
-        found = _select_valid(self.records.get(name))
-        if not found:
+        valid = _select_valid(self.records.get(name))
+        if not valid:
             return OPEN
-        return WITHIN if any(one["within"] for one in found.values()) else SOLVED
+        return WITHIN if any(one["within"] for one in valid.values()) else SOLVED
 
     def title(self, name: str) -> str:
         """Write a title, such as "guards: solved in Python on 2026-11-22"."""
@@ -96,8 +96,8 @@ class PuzzleProgress:
 
     def how(self, name: str) -> str:
         """Write the solutions, such as "in Python on 2026-11-22"; "" if none."""
-        found = _select_valid(self.records.get(name)).items()
-        parts = [f"{language} on {record['when']}" for language, record in found]
+        valid = _select_valid(self.records.get(name)).items()
+        parts = [f"{language} on {record['when']}" for language, record in valid]
         return f"in {', '.join(parts)}" if parts else ""
 
     @property
@@ -131,10 +131,10 @@ class PuzzleProgress:
 
     def load(self, path: str | Path = FILE) -> PuzzleProgress:
         """Add the records of an exported file without losing existing ones."""
-        found = _read(path)
+        imported = _read(path)
 
         def add(records: dict[str, Any]) -> None:
-            for name, by_language in found.items():
+            for name, by_language in imported.items():
                 for language, record in _select_valid(by_language).items():
                     _merge(records, name, language, record)
 
@@ -147,13 +147,13 @@ class PuzzleProgress:
         The old records are kept in a separate file until the next reset.
         """
         if name is not None and name not in self:
-            known = ", ".join(self._names())
-            raise ArgumentError(f"no puzzle {name!r}; there are {known}")
-        before: dict[str, Any] = {}
+            available = ", ".join(self._names())
+            raise ArgumentError(f"no puzzle {name!r}; there are {available}")
+        previous: dict[str, Any] = {}
 
         def forget(records: dict[str, Any]) -> None:
-            before.clear()
-            before.update(records)
+            previous.clear()
+            previous.update(records)
             if name is None:
                 records.clear()
             else:
@@ -163,7 +163,7 @@ class PuzzleProgress:
 
         def put(records: dict[str, Any]) -> None:
             records.clear()
-            records.update(before)
+            records.update(previous)
 
         _set_aside.change(put)
         return read_progress()
@@ -178,8 +178,8 @@ class PuzzleProgress:
         """The number of solved puzzles, in words."""
         number = sum(len(names) for names in self.groups.values())
         within = sum(self.state(name) == WITHIN for name in self._names())
-        said = f"{self.count} of {number} puzzles solved"
-        return f"{said}, {within} of them within the budget" if within else said
+        text = f"{self.count} of {number} puzzles solved"
+        return f"{text}, {within} of them within the budget" if within else text
 
     def __str__(self) -> str:
         from .table import in_text  # Imported lazily, since it reads the lessons.
@@ -205,9 +205,9 @@ class Exported:
     def __repr__(self) -> str:
         name = self.path.name
         return (
-            f"{self.path}: {count_things(self.count, 'puzzle')} solved. Elsewhere: "
-            f'puzzles.progress().load("{name}")\n'
-            f"Colab forgets its disk. There, take the file with you:\n"
+            f"{self.path}: {count_things(self.count, 'puzzle')} solved. On another "
+            f'machine: puzzles.progress().load("{name}")\n'
+            f"Colab deletes its files after a session. There, download the file:\n"
             f"    from google.colab import files\n"
             f'    files.download("{name}")     # next time: files.upload(), then load()'
         )
@@ -245,12 +245,12 @@ def _merge(
 def _read(path: str | Path) -> dict[str, Any]:
     """Return the records in an exported file; raise ArgumentError if it is invalid."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ArgumentError(f"load: {path}: {error.strerror or error}") from None
     except ValueError:
-        found = None
-    records = found.get("puzzles") if isinstance(found, dict) else None
-    if not isinstance(records, dict) or found.get("what") != FORMAT:
-        raise ArgumentError(f"load: {path} is no file that export() wrote")
+        content = None
+    records = content.get("puzzles") if isinstance(content, dict) else None
+    if not isinstance(records, dict) or content.get("what") != FORMAT:
+        raise ArgumentError(f"load: {path} is not a file that export() wrote")
     return records

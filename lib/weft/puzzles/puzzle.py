@@ -83,7 +83,7 @@ class Puzzle:
         start: Any = None,
         name: str | None = None,
     ) -> None:
-        self.group, self.name = _place(answer, name)
+        self.group, self.name = _find_names(answer, name)
         self.title, self.text, self.spec, self.answer = title, text, spec, answer
         self.checks, self.drawn, self.launch = dict(checks), dict(drawn), launch
         self.hints, self.better, self.scored = tuple(hints), better, scored
@@ -93,7 +93,9 @@ class Puzzle:
         self.parameters = tuple(inspect.signature(answer).parameters)
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
         if self.is_kernel and launch is None:
-            raise ArgumentError(f"{self.name}: launch=(grid, block) for {self.drawn}")
+            raise ArgumentError(
+                f"{self.name} requires launch=(grid, block) for {self.drawn}"
+            )
         names_known({**self.limits, **self.budget}, self.parameters)
 
     # ---- methods for the reader --------------------------------------------------
@@ -113,32 +115,34 @@ class Puzzle:
         above the error. Raises ArgumentError if `answer` is not an answer.
         """
         with short_errors(answer):
-            given = parse_answer(self, answer)
+            submission = parse_answer(self, answer)
             try:
                 with few_prints():
-                    if not is_stub(self, given):
-                        return self._judged(given, device)
-                    why = self._lacks(given, device)
+                    if not is_stub(self, submission):
+                        return self._judge(submission, device)
+                    why = self._describe_failure(submission, device)
             except NotImplementedError:
-                why = self._stops(given)
+                why = self._describe_stop(submission)
             except (Mismatch, KernelError):
                 display_refused(self, answer)
                 raise
-            print(self._solved_before(given) or f"{self.name}: {NOT_SOLVED}{why}")
+            print(
+                self._describe_solved(submission) or f"{self.name}: {NOT_SOLVED}{why}"
+            )
             return None
 
     def show(self, answer: Any) -> Any:
         """Draw what an answer does at the usual size: the accesses of each thread."""
         with short_errors(answer):
-            given = parse_answer(self, answer)
+            submission = parse_answer(self, answer)
             try:
                 return show(self, answer)
             except (KernelError, ArgumentError):
                 raise
             except Exception as error:
-                if not is_inside(given, error):
+                if not is_inside(submission, error):
                     raise
-                raise explain_stop(given, error) from None
+                raise explain_stop(submission, error) from None
 
     def reset(self, language: str = "python") -> None:
         """Show the stub again in a new cell below; without cells, print it.
@@ -146,7 +150,7 @@ class Puzzle:
         language: "python" or "cuda".
         """
         if language not in ("python", "cuda"):
-            raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
+            raise ArgumentError(f'reset({language!r}): expected "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
         shell = tracebacks.running_shell()
         if shell is None:
@@ -213,7 +217,7 @@ class Puzzle:
 
     # ---- checking ----------------------------------------------------------------
 
-    def _checked(self, given: PuzzleAnswer, device: Any) -> Verdict:
+    def _run_check(self, answer: PuzzleAnswer, device: Any) -> Verdict:
         """Run weft.check() with the puzzle's options.
 
         A kernel for Numba first runs on the simulator. Numba detects neither races nor
@@ -227,52 +231,51 @@ class Puzzle:
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
         options |= {"device": device, "watched": True}  # used only for CUDA C
         try:
-            if given.language == "Numba":
-                check(given.function, self.spec, **options)
-            return check(given.subject, self.spec, **options)
+            if answer.language == "Numba":
+                check(answer.function, self.spec, **options)
+            return check(answer.subject, self.spec, **options)
         except ArgumentError as error:
-            raise as_declared(self, given, error) from None
+            raise as_declared(self, answer, error) from None
         except (Mismatch, KernelError, NotImplementedError):
             raise
         except Exception as error:
-            raise explain_stop(given, error) from None
+            raise explain_stop(answer, error) from None
 
-    def _lacks(self, given: PuzzleAnswer, device: Any) -> str:
+    def _describe_failure(self, answer: PuzzleAnswer, device: Any) -> str:
         """Describe the failure of an unrepaired kernel; "" for other stubs."""
         if self.start is None:
             return ""
         try:
-            self._checked(given, device)
-            score(self, given.subject)
+            self._run_check(answer, device)
+            score(self, answer.subject)
         except Mismatch as error:
             return f": {str(error).splitlines()[0]}"
         return ""
 
-    def _stops(self, given: PuzzleAnswer) -> str:
+    def _describe_stop(self, answer: PuzzleAnswer) -> str:
         """Describe an answer that goes beyond its stub but still raises an error."""
-        if dump_function(given.text) == dump_function(self.stub):
+        if dump_function(answer.text) == dump_function(self.stub):
             return ""
-        return f": `raise NotImplementedError` still stands in {given.name}"
+        return f": {answer.name} still contains `raise NotImplementedError`"
 
-    def _solved_before(self, given: PuzzleAnswer) -> str:
+    def _describe_solved(self, answer: PuzzleAnswer) -> str:
         """Write a note for the stub of a solved puzzle; "" if it is unsolved."""
         now = read_progress()
-        is_new = given.function and dump_function(given.text) != dump_function(
+        is_new = answer.function and dump_function(answer.text) != dump_function(
             self.stub
         )
         if is_new or self.name not in now or not now.how(self.name):
             return ""
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
 
-    def _judged(self, given: PuzzleAnswer, device: Any) -> Solved:
+    def _judge(self, answer: PuzzleAnswer, device: Any) -> Solved:
         """Check, count and record an answer."""
-
-        verdict = self._checked(given, device)
-        counts = score(self, given.subject)
+        verdict = self._run_check(answer, device)
+        counts = score(self, answer.subject)
         if self.group:  # Other puzzles are not part of the course.
-            remember(self, given.language, counts)
+            remember(self, answer.language, counts)
         return Solved(
-            self, given.language, verdict, counts, cloth(self), read_progress()
+            self, answer.language, verdict, counts, cloth(self), read_progress()
         )
 
     # ---- display -----------------------------------------------------------------
@@ -295,8 +298,8 @@ class Puzzle:
         return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
 
     def __repr__(self) -> str:
-        where = f" ({self.name}, {self.lesson})" if self.group else ""
-        text = f"{self.title}{where}: {self.plain_text}"
+        place = f" ({self.name}, {self.lesson})" if self.group else ""
+        text = f"{self.title}{place}: {self.plain_text}"
         return f"{text}\n\n{self.spec_text}\n{self.stub}"
 
     def _repr_html_(self) -> str:
@@ -311,7 +314,7 @@ class Puzzle:
 # ---- helpers -------------------------------------------------------------------------
 
 
-def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
+def _find_names(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
     """Return the group and the name of a puzzle. The group is its module's name.
 
     In a notebook, a puzzle has no group and, by default, its kernel's name.

@@ -49,10 +49,10 @@ EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
     "the budget* if it needs no more reads, writes and atomics in global memory, and "
     "causes no more bank conflicts. Barriers and turns of shared memory may be about "
-    "twice as many. Every way that a lesson teaches is within the budget; an answer "
-    "beyond it is still right."
+    "twice as many. Every method that a lesson teaches is within the budget; an answer "
+    "beyond the budget is still right."
 )
-NOT_COUNTED = "Not counted: that is done on the CPU, where this does not compile."
+NOT_COUNTED = "Not counted: this code does not compile for the CPU, which counts."
 TIMEOUT = 10.0  # time limit of a launch in seconds, as in check()
 ALWAYS = ("reads", "writes")
 IF_ANY = (
@@ -118,7 +118,7 @@ class ScoredCase:
         assert shape is not None  # A kernel always has a launch shape.
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
-            return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
+            return _run_counted(runner, shape, args, checks.get("timeout") or TIMEOUT)
         except KernelFault as fault:
             facts = {n: getattr(fault, n, None) for n in ("block", "thread", "report")}
             raise Mismatch(f"{fault} (with {self._where(shape)})", **facts) from None
@@ -127,25 +127,25 @@ class ScoredCase:
         """Return the puzzle as a problem for check()."""
         checks = self.puzzle.checks
         values, groups = dict(checks.get("values") or {}), spoken_of(checks)
-        asked = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
-        asked.data, asked.seed = checks.get("data") or {}, checks.get("seed", 0)
-        return asked
+        problem = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
+        problem.data, problem.seed = checks.get("data") or {}, checks.get("seed", 0)
+        return problem
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
         """Raise Mismatch for a fault, or for a limit that is not met."""
-        where = f" (with {self._where(LaunchShape(report.grid, report.block))})"
+        launch = f" (with {self._where(LaunchShape(report.grid, report.block))})"
         for one in report.findings:
             facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
-            said = f"{name}: {one.text}{where}"
-            raise Mismatch(said, **facts, index=one.index, report=report)
+            message = f"{name}: {one.text}{launch}"
+            raise Mismatch(message, **facts, index=one.index, report=report)
         inputs = self.puzzle.checks.get("inputs") or {}
         # Inputs restored before the end count as written, though no comparison sees it.
-        kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
-        held = {**limits, **kept}
-        for said, array, what in list_refusals(name, report, held, self.sizes):
+        restored = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
+        held = {**limits, **restored}
+        for message, array, key in list_refusals(name, report, held, self.sizes):
             facts = {"array": array or None, "report": report, "kind": "limit"}
-            why = f". {self.puzzle.why[what]}" if what in self.puzzle.why else ""
-            raise Mismatch(said + where + why, **facts, sizes=dict(self.sizes))
+            why = f". {self.puzzle.why[key]}" if key in self.puzzle.why else ""
+            raise Mismatch(message + launch + why, **facts, sizes=dict(self.sizes))
 
     def other(self, report: Report) -> str:
         """Write the sizes and the launch, unless they are those of the drawn case."""
@@ -160,14 +160,13 @@ class ScoredCase:
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """Choose the runner that counts an answer on the CPU; Numba's is its Python
-    body."""
+    """Choose the runner that counts an answer; a Numba kernel's Python body is run."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return make_runners(answer, True, "cpu", True)[0]
 
 
-def _report(
+def _run_counted(
     runner: Runner, shape: LaunchShape, args: list[Any], timeout: float
 ) -> Report:
     key: Any = shape.grid, shape.block, 0, shape.shared
@@ -185,18 +184,20 @@ def _can_be_met(name: str, best: Counters) -> bool:
     return name != "shared_reads" or count_value(best, name) > 0
 
 
-_known: dict[Any, Counters] = {}  # counts of the best known answers, each counted once
+_best_counts: dict[
+    Any, Counters
+] = {}  # counts of the best known answers, each counted once
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
     """Count the best known answer in the answer's language, Python or C."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
-    if key not in _known:
+    if key not in _best_counts:
         report = case.launched(_choose_runner(cuda_c(answer) if in_c else answer))
         assert report.counters is not None
-        _known[key] = report.counters
-    return _known[key]
+        _best_counts[key] = report.counters
+    return _best_counts[key]
 
 
 def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountRow]:
@@ -204,18 +205,18 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
     for name in _list_names(case.puzzle, yours, best):
         base, _, array = name.partition(".")
         count = COUNTS[base]
-        what = f"{count.of} of {array}" if array else count.of
-        what += f" per {count.per}" if count.per else ""
+        wording = f"{count.of} of {array}" if array else count.of
+        wording += f" per {count.per}" if count.per else ""
         # count_value() has already applied the other divisors.
         each = yours.threads if count.per == "thread" else 1
-        numbers = [count_value(seen, name) / each for seen in (yours, best)]
+        numbers = [count_value(counters, name) / each for counters in (yours, best)]
         if array and not any(numbers):
             continue
         if count.is_mean and not all(numbers):
             # There is nothing to average, such as reads when shuffles do the work.
             continue
         budget = allowed_count(case.puzzle, name, numbers[1])
-        rows.append(CountRow(what, *numbers, count.least, budget))
+        rows.append(CountRow(wording, *numbers, count.least, budget))
     return rows
 
 
@@ -224,17 +225,17 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
 
     If limits on single arrays cover a count completely, its sum is not shown.
     """
-    seen = (yours, best)
-    names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in seen))]
-    shown: dict[str, None] = {}  # A dict keeps the order.
+    both = (yours, best)
+    names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in both))]
+    names_shown: dict[str, None] = {}  # A dict keeps the order.
     for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
         sums = [
-            (sum(count_value(s, p) for p in parts), count_value(s, name)) for s in seen
+            (sum(count_value(s, p) for p in parts), count_value(s, name)) for s in both
         ]
-        whole = parts and all(part == total for part, total in sums)
-        shown |= dict.fromkeys(parts if whole else [name])
-    return [*shown | dict.fromkeys(puzzle.limits)]
+        is_covered = parts and all(part == total for part, total in sums)
+        names_shown |= dict.fromkeys(parts if is_covered else [name])
+    return [*names_shown | dict.fromkeys(puzzle.limits)]
 
 
 # ---- display -----------------------------------------------------------------------
@@ -321,10 +322,10 @@ class Score:
         if not self.differing:
             return "As good as the best we know."
         if self.beats:
-            return "Better than ours in what is counted: wonderful!"
+            return "Better than ours in these counts: wonderful!"
         start = "Within the budget" if self.within else "More than the budget allows"
         if any(row.better for row in self.rows):
-            start += ", with less than ours in one place and more in another"
+            start += ", better than ours in one count and worse in another"
         return f"{start}{': ' + self.advice if self.advice else '.'}"
 
     def json(self) -> dict[str, list[float]]:
@@ -332,16 +333,16 @@ class Score:
         return {row.what: [row.yours, row.best] for row in self.rows}
 
     def __str__(self) -> str:
-        said = self.sentence.replace("`", "")
+        sentence = self.sentence.replace("`", "")
         if not self.differing:
-            return said
+            return sentence
         wide = max(len(row.what) for row in self.differing)
         lines = [f"{'':<{wide}}  yours   best"]
         for row in self.differing:
             numbers = f"{write_short(row.yours):>6} {write_short(row.best):>6}"
             lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
         counted = [f"Counted with {self.case}."] * bool(self.case)
-        return "\n".join([*lines, said, *counted])
+        return "\n".join([*lines, sentence, *counted])
 
     __repr__ = __str__
 
@@ -354,7 +355,7 @@ class Score:
                 html.escape(r.what),
                 write_short(r.yours),
                 _write_quiet(write_short(r.best)),
-                _mark(r),
+                _draw_mark(r),
             )
             for r in self.differing
         ]
@@ -375,11 +376,11 @@ def _write_quiet(text: str) -> str:
 def _write_line(cells: tuple[str, ...]) -> str:
     style = "padding:1px 12px 1px 0;border:0;background:transparent;text-align"
     sides = ("left", "right", "right", "left")
-    made = (f'<td style="{style}:{s}">{c}</td>' for s, c in zip(sides, cells))
-    return f'<tr style="background:transparent">{"".join(made)}</tr>'
+    columns = (f'<td style="{style}:{s}">{c}</td>' for s, c in zip(sides, cells))
+    return f'<tr style="background:transparent">{"".join(columns)}</tr>'
 
 
-def _mark(row: CountRow) -> str:
+def _draw_mark(row: CountRow) -> str:
     sign = "▴" if row.yours > row.best else "▾"
     colour = OURS if row.better else SHARED if row.within else WRITTEN
     return f'<span style="color:{colour}">{sign}</span> {row.mark}'

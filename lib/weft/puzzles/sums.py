@@ -60,12 +60,12 @@ DOT = Puzzle(
         "read it.",
         "The sum needs all of the products: what must have happened before any thread "
         "adds the first two?",
-        "With eight numbers a single thread may do the adding, in a local variable "
-        "that starts as `float32(0)`. It stores the sum in `out` at the end.",
+        "With eight numbers, a single thread may add them up in a local variable that "
+        "starts as `float32(0)`. It stores the sum in `out` at the end.",
     ],
     better=(
-        "Each number is read once and `out` written once. With so few products one "
-        "barrier is enough, if one thread adds them; a tree has more barriers."
+        "Each number is read once, and `out` is written once. With so few products, "
+        "one barrier is enough if one thread adds them; a tree has more barriers."
     ),
     limits={
         "reads.a": lambda n: n,
@@ -125,7 +125,7 @@ PREFIX_SUM = Puzzle(
     drawn=dict(n=15),
     launch=(2, 8),
     hints=[
-        "Store the numbers in `s`. Past the end of `a` store a zero, which changes no "
+        "Store the numbers in `s`. Past the end of `a`, store a zero, which changes no "
         "sum.",
         "In the first round, threads 0 to 3 each add the number four places further on "
         "to their own. In the second, threads 0 and 1 add the number two places "
@@ -136,7 +136,7 @@ PREFIX_SUM = Puzzle(
     ],
     better=(
         "8 numbers take three rounds, with a barrier before each and none after the "
-        "last. A thread keeps its sum in a variable, and others read it in `s`."
+        "last. A thread keeps its sum in a variable, and others read it from `s`."
     ),
     scored=dict(n=16),
     limits={
@@ -206,7 +206,7 @@ AXIS_SUM = Puzzle(
     ],
     better=(
         "Each number is read once. 8 numbers take three rounds, with a barrier before "
-        "each. A thread keeps its sum in a variable, and others read it in `s`."
+        "each. A thread keeps its sum in a variable, and others read it from `s`."
     ),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
 )
@@ -231,9 +231,9 @@ def argmax_rows(out, a, cols):
     while half > 0:
         cuda.syncthreads()
         if col < half:
-            other, there = s[col + half], at[col + half]
-            if other > most or (other == most and there < place):
-                most, place = other, there
+            other, other_place = s[col + half], at[col + half]
+            if other > most or (other == most and other_place < place):
+                most, place = other, other_place
             s[col] = most
             at[col] = place
         half //= 2
@@ -248,10 +248,10 @@ def numbers(rng, shape):
     Some rows are all negative. With enough rows, some contain fractions, and some
     contain numbers far from zero.
     """
-    whole = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
+    values = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
     if shape[0] < 3:
-        return whole
-    return whole * rng.choice([1, 0.25, 1e30], (shape[0], 1))
+        return values
+    return values * rng.choice([1, 0.25, 1e30], (shape[0], 1))
 
 
 ARGMAX = Puzzle(
@@ -259,7 +259,7 @@ ARGMAX = Puzzle(
     title="Argmax",
     text=(
         "`out[row]` is [the column](glossary.ipynb#argmax) of the largest number in "
-        "row `row`. If that number occurs more than once, it is the first such column. "
+        "row `row`. If that number occurs more than once, the first column counts. "
         "Each row has a block of 32 threads, and `cols` is at most 32."
     ),
     spec=spec_argmax,
@@ -286,7 +286,7 @@ ARGMAX = Puzzle(
         "Beyond the end of a row, use a number that never wins, not even against "
         "negative numbers: `-np.inf`.",
         "If both numbers are equal, compare their columns and keep the smaller one. In "
-        "a tree the left one of two need not be the first.",
+        "a tree, the left number of a pair need not come first in the row.",
     ],
     better=(
         "Each number of `a` is read once, and numbers and columns go through the tree "
@@ -377,8 +377,8 @@ SOFTMAX = Puzzle(
         "There are three steps: the row's largest number, the sum of `math.exp(number "
         "- largest)`, and the quotient. The first two need the whole row, which is in "
         "`s`.",
-        "With at most 8 numbers each thread may go through all of `s` by itself. If no "
-        "thread overwrites them, one barrier is enough.",
+        "With at most 8 numbers, each thread may go through all of `s` by itself. If "
+        "no thread overwrites them, one barrier is enough.",
         "With trees, an element of `s` may be reused only after all threads have read "
         "it. What does `s[0]` contain after the first tree?",
     ],

@@ -63,7 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """Load the lessons by file, once, since notebooks do not change meanwhile."""
+    """Load the lessons by file, only once, since notebooks do not change."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 
@@ -78,7 +78,7 @@ def in_text(progress: PuzzleProgress) -> str:
     signs = [" ".join(SIGNS[progress.state(n)] for n in row.names) for row in rows]
     long = max(map(len, signs), default=0)
     lines = [
-        f"{head:<{wide}}  {sign:<{long}}  {_count(progress, row)}"
+        f"{head:<{wide}}  {sign:<{long}}  {_write_summary(progress, row)}"
         for head, sign, row in zip(heads, signs, rows)
     ]
     return "\n".join([*lines, f"{progress.sentence}   ({write_legend()})"])
@@ -105,11 +105,11 @@ def write_legend() -> str:
     return "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
 
 
-def _count(progress: PuzzleProgress, row: LessonPuzzles) -> str:
+def _write_summary(progress: PuzzleProgress, row: LessonPuzzles) -> str:
     """Write a summary, such as "2 of 5 solved, 24 minutes; next: guards"."""
-    left = [name for name in row.names if progress.state(name) == OPEN]
-    then = f"; next: {left[0]}" if left else ""
-    done = len(row.names) - len(left)
+    unsolved = [name for name in row.names if progress.state(name) == OPEN]
+    then = f"; next: {unsolved[0]}" if unsolved else ""
+    done = len(row.names) - len(unsolved)
     return f"{done} of {len(row.names)} solved, {write_minutes(row.minutes)}{then}"
 
 
@@ -146,10 +146,10 @@ def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) ->
         write_minutes(row.minutes),
     )
     spaces = (WHOLE, "width:100%", WHOLE, WHOLE)
-    made = "".join(
+    columns = "".join(
         f'<td style="{CELL};{space}">{cell}</td>' for space, cell in zip(spaces, cells)
     )
-    return f'<tr style="background:transparent">{made}</tr>'
+    return f'<tr style="background:transparent">{columns}</tr>'
 
 
 def _write_puzzle(progress: PuzzleProgress, row: LessonPuzzles, name: str) -> str:
@@ -181,9 +181,9 @@ def mark(state: str, title: str) -> str:
             "M9 3.4l1.7 3.6 3.9.5-2.9 2.7.8 3.9L9 12.2l-3.5 1.9.8-3.9-2.9-2.7 3.9-.5z"
         )
         inside = f'<path d="{star}" fill="#fff"/>'
-    said = html.escape(title, quote=True)
+    tooltip = html.escape(title, quote=True)
     return (
         f'<svg width="18" height="18" viewBox="0 0 18 18" role="img" '
-        f'aria-label="{said}" style="flex:none"><title>{said}</title>'
+        f'aria-label="{tooltip}" style="flex:none"><title>{tooltip}</title>'
         f'<rect x="1.5" y="1.5" width="15" height="15" rx="3" {look}/>{inside}</svg>'
     )

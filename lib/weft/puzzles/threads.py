@@ -46,8 +46,8 @@ MAP = Puzzle(
     ],
     better="A thread needs one read and one write, since it handles one number only.",
     limits={
-        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
-        # ... nor may one thread write all alone; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )
@@ -92,8 +92,8 @@ ZIP = Puzzle(
         "steps in a local variable, and store it once."
     ),
     limits={
-        "writes.out": lambda n: 2 * n,  # Not every thread may write all elements ...
-        # ... nor may one thread write all alone; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )
@@ -139,11 +139,11 @@ GUARDS = Puzzle(
         "Let a thread compare its `i` with `n` before it accesses anything. The last "
         "number of `a` is number `n` - 1.",
     ],
-    better="Only the threads that have a number read and write, once each.",
+    better="Only threads with a number access the arrays: one read and one write each.",
     scored=dict(n=4, launch=(1, 16)),
     limits={
-        "writes.out": lambda n: 2 * n,  # No thread may repeat the work of others ...
-        # ... or do all of it alone; a store and then `+=` takes 3 rounds.
+        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
 )
@@ -202,7 +202,7 @@ MAP2D = Puzzle(
         "The array is flat: first compute the index of the thread's element from "
         "`row`, `col` and `width`.",
     ],
-    better="Only the threads that have a pixel read and write, once each.",
+    better="Only threads with a pixel access the arrays: one read and one write each.",
     scored=dict(height=4, width=2, launch=(1, (8, 5))),
     limits={
         "writes.out": lambda height, width: height * width,
@@ -212,7 +212,7 @@ MAP2D = Puzzle(
 
 
 def spec_broadcast(a, b):
-    return a + b  # a has one column, b one row
+    return a + b  # a has one column, and b has one row
 
 
 def add_outer(out, a, b, height, width):
@@ -229,9 +229,9 @@ BROADCAST = Puzzle(
     name="broadcast",
     title="Broadcast",
     text=(
-        "`a` is a column of `height` numbers, `b` a row of `width` numbers. Each "
-        "element of `out` is [the sum of the two](glossary.ipynb#broadcast) numbers in "
-        "its row and its column. The one block has more threads than needed."
+        "`a` is a column of `height` numbers, and `b` is a row of `width` numbers. "
+        "Each element of `out` is [the sum of the two](glossary.ipynb#broadcast) "
+        "numbers in its row and its column. The one block has more threads than needed."
     ),
     spec=spec_broadcast,
     answer=add_outer,

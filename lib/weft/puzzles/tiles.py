@@ -59,8 +59,8 @@ SHARED = Puzzle(
         "if it was another thread.",
     ],
     better=(
-        "A thread that reads from `s` only the number that it stored there itself need "
-        "not wait for anybody. It reads that number once."
+        "A thread that reads only its own number from `s` need not wait for other "
+        "threads. It reads that number once."
     ),
     limits={
         "reads.a": lambda n: n,
@@ -98,9 +98,10 @@ POOLING = Puzzle(
     name="pooling",
     title="Pooling",
     text=(
-        "`out[i]` is [the sum](glossary.ipynb#pooling) of those of `a[i - 2]`, `a[i - "
-        "1]` and `a[i]` that exist. There is one block of 8 threads, and `n` is at "
-        "most 8. A thread reads one number of `a`; it reads the others from `s`."
+        "`out[i]` is [the sum](glossary.ipynb#pooling) of `a[i - 2]`, `a[i - 1]` and "
+        "`a[i]`; before its start, `a` counts as zero. There is one block of 8 "
+        "threads, and `n` is at most 8. A thread reads one number of `a`; it reads the "
+        "others from `s`."
     ),
     spec=spec_pooling,
     answer=sum_last_three,
@@ -117,14 +118,14 @@ POOLING = Puzzle(
         "There are two steps: every thread stores one number in `s`; then every thread "
         "adds at most three numbers from there. What must be true before the second "
         "step begins?",
-        "All threads of the block must reach a barrier, also those with `i` not below "
+        "All threads of the block must reach a barrier, even those with `i` not below "
         "`n`. So do not put it below an `if i < n`.",
         "Thread 0 has no neighbor to its left, and thread 1 has only one: do not read "
         "`s[-1]`.",
     ],
     better=(
-        "Each number is read from global memory once, and by its neighbors from shared "
-        "memory; one barrier is enough."
+        "Each number is read from global memory once. The neighbors read it from "
+        "shared memory, and one barrier is enough."
     ),
     limits={
         "reads.a": lambda n: n,
@@ -167,7 +168,7 @@ CONV1D = Puzzle(
     title="Convolution in 1D",
     text=(
         "`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
-        "the `k` numbers of `b`; past its end `a` counts as zero. Blocks have 8 "
+        "the `k` numbers of `b`; past its end, `a` counts as zero. Blocks have 8 "
         "threads, and there may be one block more than needed. `k` is at most 4, and "
         "each block reads a number of `a` or `b` only once."
     ),
@@ -184,7 +185,7 @@ CONV1D = Puzzle(
         launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),
-    # two blocks, so that out[6] needs a number of the second block
+    # Two blocks, so that out[6] needs a number of the second block.
     drawn=dict(n=12, k=3),
     launch=(2, 8),
     hints=[
@@ -193,7 +194,7 @@ CONV1D = Puzzle(
         "The last thread of a block needs numbers that belong to the next block: the "
         "halo. Up to three more numbers must be loaded into `a_s`, after the first "
         "eight. Which threads could do that?",
-        "Where `a` has no number, store a zero, also in the halo, or end the sum "
+        "Where `a` has no number, store a zero, even in the halo, or end the sum "
         "there. An element of `a_s` that no thread writes may contain anything.",
     ],
     better=(

@@ -27,7 +27,7 @@ from ..report.model import ProgramReport, Report
 from ..report.raw import Files, program_report
 from ..toolchain import build, native
 
-SEED = 2  # the runtime's number for its first random order
+SEED = 2  # the runtime's number for its first shuffled order
 POINTERS = {
     torch.float32: "float *",
     torch.int32: "int32_t *",
@@ -61,21 +61,21 @@ def inspect(
     number = _encode_order(order)
     limit = isinstance(timeout, (int, float)) and 0 <= timeout <= 86400
     if timeout is not None and not limit:
-        raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
+        raise ArgumentError(f"timeout={timeout!r}: expected 0 (none) to 86400 seconds")
     kernel = select_only_kernel(kernel)
     if isinstance(kernel, (Kernel, TranslatedKernel)):
         return Inspector(kernel, number, quiet, timeout)
     if isinstance(kernel, Launch):
         raise ArgumentError(
-            "inspect(kernel)[grid, block](...): the brackets come after"
+            "write inspect(kernel)[grid, block](...): the brackets follow inspect()"
         )
     if not callable(kernel):
         raise ArgumentError(
             f"inspect() takes a kernel of %%cuda, load_cuda() or cuda_c(), or a Python "
             f"function: {kernel!r} is of type {type(kernel).__name__}"
         )
-    more = {} if timeout is None else {"timeout": timeout}
-    return sim(kernel, order=order, quiet=quiet, steps=True, **more)
+    options = {} if timeout is None else {"timeout": timeout}
+    return sim(kernel, order=order, quiet=quiet, steps=True, **options)
 
 
 class Inspector:
@@ -119,24 +119,24 @@ class Inspection:
     def __call__(self, *args: Any) -> Report:
         __tracebackhide__ = True
         launch, args = self.prepare(args)
-        kernel, own = launch.kernel, self.inspector
+        kernel, inspector = launch.kernel, self.inspector
         hosts, back = _copy_to_host(kernel, args)
         launcher: Any = kernel.launcher("cpu", True)
-        before = launcher.timeout
-        launcher.timeout = TIMEOUT if own.timeout is None else own.timeout
+        previous = launcher.timeout
+        launcher.timeout = TIMEOUT if inspector.timeout is None else inspector.timeout
         simt = open_runtime()
-        simt.simt_set_order(own.order)
+        simt.simt_set_order(inspector.order)
         try:
             launcher(launch.grid, launch.block, launch.shared, None, hosts)
         finally:
             simt.simt_set_order(0)
-            launcher.timeout = before
+            launcher.timeout = previous
         for tensor, host in back:
             tensor.copy_(host)
-        seen = kernel._seen
-        if not own.quiet:
-            tell(kernel.module, seen, always=True)
-        return seen.report
+        record = kernel._seen
+        if not inspector.quiet:
+            tell(kernel.module, record, always=True)
+        return record.report
 
 
 def _encode_order(order: Any) -> int:
@@ -145,7 +145,7 @@ def _encode_order(order: Any) -> int:
         return {"forward": 0, "reverse": 1}.get(order, SEED)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise ArgumentError(
-            f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
+            f"order is {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
     return SEED + order % (2**31 - SEED)
 

@@ -9,8 +9,8 @@ Ideas for the glossary:
 For lesson 08c, the bits of a number, and the lane of each element:
 
     bits({"fp32": (8, 23), "bf16": (8, 7)})
-    mine, kept = owners("a")                  lane and register of each element
-    fragments({"a": mine}, lane=5)
+    lanes, registers = owners("a")            lane and register of each element
+    fragments({"a": lanes}, lane=5)
     ring(stages=8, places=4, latency=3)       a producer fills what consumers empty
 
 One request of a warp, with the sectors that it takes or its turns at the banks:
@@ -38,7 +38,7 @@ from .view import cells, figure, frame, sheet, thread
 CELL = 0.4  # size of a thread in inches
 GAP = 1.7  # distance between rounds in cells
 LANES = 32
-ROUNDS = {  # a round's name, and the lane whose number lane `i` adds for this `step`
+ROUNDS = {  # a kind's name, and the lane whose number lane `i` adds for this `step`
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -54,8 +54,8 @@ def warps(block: tuple[int, int]) -> None:
             warp, lane = divmod(number, LANES)
             x, y = number % wide, number // wide
             thread(ax, x, y, lane, colour=(THREAD, INK)[warp % 2])
-        said = f"a block of {wide} x {high}: each thread's lane, a warp in one colour"
-        ax.set_title(said, size=11, loc="left")
+        title = f"a block of {wide} x {high}: each thread's lane, a warp in one colour"
+        ax.set_title(title, size=11, loc="left")
 
 
 def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
@@ -68,8 +68,8 @@ def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
     count = len(numbers)
     if count & (count - 1) or not count or not set(kinds) <= set(ROUNDS) or not kinds:
         raise ArgumentError(
-            f"rounds{kinds} of {count}: kinds are {', '.join(ROUNDS)}; "
-            "how many numbers, a power of two"
+            f"rounds{kinds} of {count} numbers: kinds are {', '.join(ROUNDS)}; "
+            "the count must be a power of two"
         )
     high = 1 + GAP * np.log2(count)
     size = CELL * (count + 1) * len(kinds), CELL * (high + 1.2)
@@ -84,7 +84,7 @@ def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
     steps = [1 << k for k in range(count.bit_length() - 1)]
     if kind != "up":
         steps.reverse()
-    where, partner = ROUNDS[kind]
+    direction, partner = ROUNDS[kind]
     for row, step in enumerate([*steps, 0]):
         top = GAP * row
         for lane, value in enumerate(values):
@@ -104,7 +104,7 @@ def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
                     ax.plot(*ends, color=THREAD, lw=1)
         values = new
     ax.set_title(
-        f"{kind}: {where}, by {', '.join(map(str, steps))}", size=11, loc="left"
+        f"{kind}: {direction}, by {', '.join(map(str, steps))}", size=11, loc="left"
     )
 
 
@@ -121,13 +121,13 @@ def tiles(side: int, tile: int) -> None:
     Each number is the iteration of the block's loop that loads the tile.
     """
     if tile < 1 or side % tile:
-        raise ArgumentError(f"tiles({side}, {tile}): whole tiles only")
+        raise ArgumentError(f"tiles({side}, {tile}): the tile must divide the side")
     row, col = side // tile - 1, side // tile // 2  # indices of the tile of c
     step = side + 2
     with figure(0.25 * (2 * step + 1), 0.25 * (2 * step + 1)) as ax:
         sheet(ax, 2 * step, 2 * step)
-        said = "c = a @ b: the block that makes\nthis tile of c walks through these,\n"
-        ax.text(0, 3, said + "one of each in each turn", size=11, va="center")
+        text = "c = a @ b: the block that computes\nthis tile of c loads one tile\n"
+        ax.text(0, 3, text + "of a and of b in each turn", size=11, va="center")
         spans = [(turn * tile, (turn + 1) * tile) for turn in range(side // tile)]
         of_a = _mark_cells(side, [(row * tile, first) for first, _ in spans], tile)
         of_b = _mark_cells(side, [(first, col * tile) for first, _ in spans], tile)
@@ -174,14 +174,14 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
             top = 1.7 * row + 0.4
             look = {"va": "center", "family": "monospace", "weight": "bold"}
             ax.text(0, top + 0.5, name, size=11, **look)
-            there = 1 + exponent + mantissa
-            for place in range(there if there <= 16 else WORD):
+            used = 1 + exponent + mantissa
+            for place in range(used if used <= 16 else WORD):
                 kind = "s" if not place else "e" if place <= exponent else "m"
-                _draw_bit(ax, FRAGMENT_NAME + place, top, kind if place < there else "")
+                _draw_bit(ax, FRAGMENT_NAME + place, top, kind if place < used else "")
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each element's lane and its index there, for mma.sync, 16 bits, k = 16.
+    """Return each element's lane and its index in it, for 16-bit mma.sync with k = 16.
 
     which: "a" (16,16), "b" (16,8) or "c" (16,8). Indices of a and b count 16-bit
     elements, two to a register. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16".
@@ -190,13 +190,13 @@ def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
     if which == "b":  # A column of b corresponds to a row of a.
         rows, cols = cols, rows
     lane = rows % 8 * 4 + cols % 8 // 2
-    below, right = rows // 8, cols // 8
-    kept = cols % 2 + 2 * (right if which == "b" else below + 2 * right)
-    return lane, kept
+    lower, right = rows // 8, cols // 8
+    index = cols % 2 + 2 * (right if which == "b" else lower + 2 * right)
+    return lane, index
 
 
 def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
-    """Draw matrices side by side; each cell shows the lane that holds the element.
+    """Draw matrices side by side; each cell shows the lane that stores the element.
 
     lane: the lane whose elements are marked.
     """
@@ -206,26 +206,28 @@ def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
         sheet(ax, wide, high + 1.5)
         left = 0
         for name, table in lanes.items():
-            own = {tuple(at): THREAD for at in np.argwhere(table == lane)}
-            cells(ax, table, left, 1.4, name, "", own)
+            marks = {tuple(at): THREAD for at in np.argwhere(table == lane)}
+            cells(ax, table, left, 1.4, name, "", marks)
             left += table.shape[1] + BIT_GAP
 
 
 def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
-    """Draw when stages arrive in the places of a ring, and when they are multiplied.
+    """Draw the times at which stages arrive in a ring's places and are multiplied.
 
-    latency: time from the producer's request until a stage arrives; apart: time between
-    two arrivals. Both are in units of the time to multiply a stage. Returns the share
-    of the time in which the tensor cores work.
+    latency: time from the producer's request until a stage arrives. apart: time between
+    two arrivals. The unit is the time to multiply a stage. Returns the fraction of the
+    time in which the tensor cores work.
     """
-    asked, arrived, begun = stages_of(stages, places, latency, apart)
-    end = begun[-1] + 1
+    requests, arrivals, starts = stages_of(stages, places, latency, apart)
+    end = starts[-1] + 1
     with figure(9.5, 0.32 * (places + 2) + 0.5) as ax:
         for stage in range(stages):
             row = stage % places
-            _draw_span(ax, row, asked[stage], arrived[stage], READ, stage)
-            _draw_span(ax, row, begun[stage], begun[stage] + 1, THREAD, stage)
-            _draw_span(ax, places + 0.3, begun[stage], begun[stage] + 1, THREAD, stage)
+            _draw_span(ax, row, requests[stage], arrivals[stage], READ, stage)
+            _draw_span(ax, row, starts[stage], starts[stage] + 1, THREAD, stage)
+            _draw_span(
+                ax, places + 0.3, starts[stage], starts[stage] + 1, THREAD, stage
+            )
         names = [f"place {place}" for place in range(places)]
         ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
         ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
@@ -238,17 +240,17 @@ def stages_of(
     stages: int, places: int, latency: float, apart: float
 ) -> tuple[list[float], list[float], list[float]]:
     """Return the times of each stage's request, its arrival, and its first product."""
-    asked: list[float] = []
-    arrived: list[float] = []
-    begun: list[float] = []
+    requests: list[float] = []
+    arrivals: list[float] = []
+    starts: list[float] = []
     for stage in range(stages):
         # A place is free once its previous stage has been multiplied.
-        free = begun[stage - places] + 1 if stage >= places else 0.0
-        asked.append(max(free, asked[-1] if asked else 0.0))
-        last = arrived[-1] + apart if arrived else 0.0
-        arrived.append(max(asked[-1] + latency, last))
-        begun.append(max(arrived[-1], begun[-1] + 1 if begun else 0.0))
-    return asked, arrived, begun
+        free = starts[stage - places] + 1 if stage >= places else 0.0
+        requests.append(max(free, requests[-1] if requests else 0.0))
+        last = arrivals[-1] + apart if arrivals else 0.0
+        arrivals.append(max(requests[-1] + latency, last))
+        starts.append(max(arrivals[-1], starts[-1] + 1 if starts else 0.0))
+    return requests, arrivals, starts
 
 
 def _draw_span(
@@ -265,8 +267,8 @@ def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
     look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
-    where = {"size": 9, "ha": "center", "va": "center"}
-    ax.text(left + 0.5, top + 0.53, kind, **where)
+    centred = {"size": 9, "ha": "center", "va": "center"}
+    ax.text(left + 0.5, top + 0.53, kind, **centred)
 
 
 SECTOR = 8  # 4-byte elements in a sector of 32 bytes
@@ -310,21 +312,21 @@ def sectors(requests: Requests) -> None:
         for row, (name, elements) in enumerate(requests.items()):
             top = 3.1 * row + 1.5
             _write_name(ax, top, name)
-            touched = sectors_of(elements)
-            first = int(touched[0])
+            numbers = sectors_of(elements)
+            first = int(numbers[0])
             for number in range(first, first + SHOWN_SECTORS):
                 left = SECTOR * (number - first)
-                inside = {int(e) - SECTOR * number for e in elements}
-                _draw_sector(ax, left, top, number in touched, inside)
+                offsets = {int(e) - SECTOR * number for e in elements}
+                _draw_sector(ax, left, top, number in numbers, offsets)
             for lane, element in _list_first_lanes(elements):
                 if element < (first + SHOWN_SECTORS) * SECTOR:
                     _draw_lane(ax, element - first * SECTOR, top, lane, READ)
-            wanted = len(np.unique(elements))
-            more = len(touched) - np.sum(touched < first + SHOWN_SECTORS)
-            said = f"{_count_things(len(touched), 'sector')}, {32 * len(touched)} bytes"
-            said += f", {4 * wanted} of them wanted"
-            said += f"; {more} of the sectors lie further right" * bool(more)
-            ax.text(0, top - 0.35, said, size=8.5)
+            requested = len(np.unique(elements))
+            hidden = len(numbers) - np.sum(numbers < first + SHOWN_SECTORS)
+            note = f"{_count_things(len(numbers), 'sector')}, {32 * len(numbers)} bytes"
+            note += f", {4 * requested} of them requested"
+            note += f"; {hidden} of the sectors are further right" * bool(hidden)
+            ax.text(0, top - 0.35, note, size=8.5)
 
 
 def banks(requests: Requests) -> None:
@@ -339,19 +341,19 @@ def banks(requests: Requests) -> None:
     with figure(LANE_CELL * (WARP_NAME + BANKS + 8), LANE_CELL * height) as ax:
         _prepare_sheet(ax, BANKS + 7.5, height)
         top = 1.4
-        for (name, elements), shown in zip(requests.items(), heights):
+        for (name, elements), visible in zip(requests.items(), heights):
             _write_name(ax, top, name)
             turn = turns_of(elements)
             for bank in range(BANKS):
-                _draw_outline(ax, bank, top, 1, shown, 0.5)
+                _draw_outline(ax, bank, top, 1, visible, 0.5)
             for lane, element in _list_first_lanes(elements):
-                if turn[lane] < shown:
+                if turn[lane] < visible:
                     _draw_lane(ax, element % BANKS, top + turn[lane], lane, SHARED)
             turns = int(turn.max()) + 1
-            said = _count_things(turns, "turn")
-            said += f", {shown} of them shown" * (turns > shown)
-            ax.text(0, top - 0.35, said, size=8.5)
-            top += shown + 2
+            note = _count_things(turns, "turn")
+            note += f", {visible} of them shown" * (turns > visible)
+            ax.text(0, top - 0.35, note, size=8.5)
+            top += visible + 2
 
 
 def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
@@ -370,18 +372,18 @@ def _prepare_sheet(ax: Axes, columns: float, rows: float) -> None:
 
 
 def _write_name(ax: Axes, top: float, name: str) -> None:
-    where = {"family": "monospace", "size": 9, "va": "center"}
-    ax.text(-WARP_NAME, top + 0.55, name, **where)
+    look = {"family": "monospace", "size": 9, "va": "center"}
+    ax.text(-WARP_NAME, top + 0.55, name, **look)
 
 
 def _draw_sector(
-    ax: Axes, left: float, top: float, touched: bool, wanted: set[int]
+    ax: Axes, left: float, top: float, touched: bool, requested: set[int]
 ) -> None:
     for cell in range(SECTOR):
         _draw_outline(ax, left + cell, top, 1, 1, 0.4)
-        if touched and cell not in wanted:
-            moved = Rectangle((left + cell, top), 1, 1, fc=fade_colour(INK), ec="none")
-            ax.add_patch(moved)
+        if touched and cell not in requested:
+            unused = Rectangle((left + cell, top), 1, 1, fc=fade_colour(INK), ec="none")
+            ax.add_patch(unused)
     _draw_outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
 
 

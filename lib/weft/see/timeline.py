@@ -15,7 +15,7 @@ nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
     with nvtx_range("epoch 0"):
         cnn.train(order)
 
-Nsight Systems draws the range above the kernels that were launched meanwhile. With `ncu
+Nsight Systems draws the range above the kernels launched within it. With `ncu
 --nvtx --nvtx-include "epoch 0/"`, Nsight Compute profiles only these kernels. The ops
 and the trainer's steps have their own ranges (kernels/common/nvtx.cuh). Without a
 profiler, a range costs about a microsecond. If PyTorch has no CUDA, a range uses
@@ -53,7 +53,7 @@ LEAST = 1.0  # length of the shortest reported gap in µs
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs since the first began."""
+    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
 
     row: str
     name: str
@@ -70,7 +70,7 @@ class Span:
 class Timeline:
     """Spans in the order of their start. target: "cuda", "cpu" or "model".
 
-    date: the date of the measurement, if it was made elsewhere. note: other remarks.
+    date: the date of a measurement on another machine. note: other remarks.
     """
 
     spans: list[Span]
@@ -78,7 +78,7 @@ class Timeline:
     target: str = "cuda"
     date: str = ""
     note: str = ""
-    # the committed row of results
+    # The committed row of results.
     row: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -98,12 +98,12 @@ class Timeline:
 
     def gaps(self, least: float = LEAST) -> list[tuple[float, float]]:
         """Return (start, end) of each gap of at least `least` µs between spans."""
-        found, until = [], min(span.start for span in self.work)
+        gaps, until = [], min(span.start for span in self.work)
         for span in sorted(self.work, key=lambda span: span.start):
             if span.start > until and span.start - until >= least:
-                found.append((until, span.start))
+                gaps.append((until, span.start))
             until = max(until, span.end)
-        return found
+        return gaps
 
     def json(self) -> list[list[Any]]:
         """Return the spans as lists, as in a row of results."""
@@ -150,7 +150,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     import torch
 
     if not callable(fn):
-        raise ArgumentError(f"timeline({fn!r:.40}): want a function to call")
+        raise ArgumentError(f"timeline({fn!r:.40}): expected a function to call")
     on_gpu = torch.cuda.is_available()
     wait = torch.cuda.synchronize if on_gpu else lambda: None
     for _ in range(warmup):
@@ -169,7 +169,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     target = "cuda" if spans else "cpu"
     spans = spans or _read_cpu_spans(events)
     if not spans:
-        raise ArgumentError("fn ran no kernel, and no operator of PyTorch")
+        raise ArgumentError("fn ran no kernel and no operator of PyTorch")
     return Timeline(_shift_to_zero(spans), device_name(target), target)
 
 
@@ -198,28 +198,28 @@ def _read_events(profile: Any) -> list[dict[str, Any]]:
         path = os.path.join(folder, "trace.json")
         profile.export_chrome_trace(path)
         trace = json.loads(Path(path).read_text(errors="replace"))
-    kept = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
-    marks = [e for e in kept if e["name"] == MARK and e["cat"] == "user_annotation"]
+    complete = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
+    marks = [e for e in complete if e["name"] == MARK and e["cat"] == "user_annotation"]
     # The two calls are 2 ms apart; the clocks of host and device differ by less than 1
     # ms.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
-    return [e for e in kept if e["ts"] >= start]
+    return [e for e in complete if e["ts"] >= start]
 
 
 def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return kernels, copies and fills by stream, and host calls that queue them."""
-    found, asked = [], []
+    work, calls = [], []
     for event in events:
         kind, name = event.get("cat", ""), event["name"]
         if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
             row = f"stream {event['args']['stream']}"
-            what = KERNEL if kind == "kernel" else _classify_copy(name)
+            kind_of_work = KERNEL if kind == "kernel" else _classify_copy(name)
             short = name.partition(" (")[0].removeprefix("Memcpy ")
             short = explain(name).short if kind == "kernel" else short
-            found.append(Span(row, short, what, event["ts"], event["dur"]))
+            work.append(Span(row, short, kind_of_work, event["ts"], event["dur"]))
         elif kind in ("cuda_runtime", "cuda_driver") and _is_request(name):
-            asked.append(Span("host", name, HOST, event["ts"], event["dur"]))
-    return (asked + found) if found else []
+            calls.append(Span("host", name, HOST, event["ts"], event["dur"]))
+    return (calls + work) if work else []
 
 
 def _is_request(call: str) -> bool:
@@ -235,7 +235,7 @@ def _classify_copy(name: str) -> str:
 
 def _read_cpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return the operators that no other operator called."""
-    found, until = [], {}
+    spans, until = [], {}
     operators = [e for e in events if e.get("cat") == "cpu_op"]
     for event in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
         thread, end = event["tid"], event["ts"] + event["dur"]
@@ -243,16 +243,16 @@ def _read_cpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
             continue
         until[thread] = end
         name = event["name"].removeprefix("aten::")
-        found.append(Span(str(thread), name, OPERATOR, event["ts"], event["dur"]))
-    threads = list(dict.fromkeys(span.row for span in found))
+        spans.append(Span(str(thread), name, OPERATOR, event["ts"], event["dur"]))
+    threads = list(dict.fromkeys(span.row for span in spans))
     rows = {t: "operators" if i == 0 else f"thread {i}" for i, t in enumerate(threads)}
-    return [replace(span, row=rows[span.row]) for span in found]
+    return [replace(span, row=rows[span.row]) for span in spans]
 
 
 def _shift_to_zero(spans: Sequence[Span]) -> list[Span]:
     zero = min(span.start for span in spans)
-    moved = [replace(span, start=span.start - zero) for span in spans]
-    return sorted(moved, key=lambda span: span.start)
+    shifted = [replace(span, start=span.start - zero) for span in spans]
+    return sorted(shifted, key=lambda span: span.start)
 
 
 # ---- modelled by the rules of streams -----------------------------------------
@@ -273,38 +273,37 @@ def modelled(
     the GPU. Raises ArgumentError for another kind, and for an event that was not
     recorded.
     """
-    # the time at which each engine and stream is free again
-    free: dict[Any, float] = {}
+    free: dict[Any, float] = {}  # the time at which each engine or stream is free
     events: dict[Any, float] = {}
     spans = []
-    for number, (what, part, stream) in enumerate(queue):
+    for number, (action, part, stream) in enumerate(queue):
         row = f"stream {stream}"
         ready = max(free.get(row, 0.0), launch * (number + 1))
-        if what == "record":
+        if action == "record":
             events[part] = ready
-        elif what == "wait":
+        elif action == "wait":
             if part not in events:
-                raise ArgumentError(
-                    f"event {part!r} is waited for, and not recorded yet"
-                )
+                raise ArgumentError(f"event {part!r} is not recorded before the wait")
             free[row] = max(ready, events[part])
-        elif what in ENGINES:
-            begin = max(ready, free.get(what, 0.0))
-            spans.append(Span(row, str(part), ENGINES[what], begin, us[what]))
-            free[what] = free[row] = begin + us[what]
+        elif action in ENGINES:
+            begin = max(ready, free.get(action, 0.0))
+            spans.append(Span(row, str(part), ENGINES[action], begin, us[action]))
+            free[action] = free[row] = begin + us[action]
         else:
-            raise ArgumentError(f"{what!r}: a queue has in, work, out, record and wait")
+            raise ArgumentError(
+                f"{action!r}: a queue has in, work, out, record and wait"
+            )
     if not spans:
-        raise ArgumentError("an empty queue")
-    said = "A model: one copy each way and one kernel at a time"
-    return Timeline(_shift_to_zero(spans), target="model", note=said)
+        raise ArgumentError("the queue has no work")
+    note = "A model: one copy each way and one kernel at a time"
+    return Timeline(_shift_to_zero(spans), target="model", note=note)
 
 
 @contextlib.contextmanager
 def nvtx_range(name: str) -> Iterator[None]:
     """Name the work inside; raise ArgumentError unless `name` is a non-empty string."""
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"nvtx_range({name!r:.40}): want a name")
+        raise ArgumentError(f"nvtx_range({name!r:.40}): expected a name")
     push, pop = _load_calls()
     push(name)
     try:

@@ -6,7 +6,7 @@
 On a GPU, the rows are kernels with CUPTI's times (through torch.profiler). On the CPU,
 they are the operators of ATen and the time spent in each. `python -m weft bench
 torch-kernels --device cuda --json PATH` writes those of a training step, by PyTorch's
-twin of the MNIST model, to a file such as those in notebooks/results/.
+twin of the MNIST model, to a file like those in notebooks/results/.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ SHOWN = 16  # Rows shown in a table; the others are combined in the last row.
 CPU = {  # ATen's operators that take most of a network's time: work and library
     "mkldnn_convolution": ("convolution", "oneDNN"),
     "convolution_backward": ("convolution, backward", "oneDNN"),
-    "addmm": ("matrix product, and a bias added", "BLAS"),
+    "addmm": ("matrix product plus bias", "BLAS"),
     "mm": ("matrix product", "BLAS"),
-    "bmm": ("matrix products, many", "BLAS"),
+    "bmm": ("many matrix products", "BLAS"),
     "native_batch_norm": ("batch norm", ""),
     "native_batch_norm_backward": ("batch norm, backward", ""),
     "max_pool2d_with_indices": ("the largest of each window", ""),
-    "max_pool2d_with_indices_backward": ("to where the maximum was", ""),
+    "max_pool2d_with_indices_backward": ("gradient of max pooling", ""),
     "threshold_backward": ("gradient of relu", ""),
     "clamp_min": ("relu: max(x, 0)", ""),
     "_log_softmax": ("(log-)softmax", ""),
     "_log_softmax_backward_data": ("gradient of (log-)softmax", ""),
     "nll_loss_forward": ("the loss of the right class", ""),
-    "nll_loss_backward": ("its gradient", ""),
+    "nll_loss_backward": ("gradient of the loss", ""),
     "_fused_sgd_": ("the optimizer's step, all tensors at once", ""),
     "copy_": ("copies, or changes the type", ""),
     "index": ("takes rows by their numbers", ""),
     "sum": ("a reduction", ""),
-    "fill_": ("the same value everywhere", ""),
+    "fill_": ("stores one value in all elements", ""),
     "add_": ("a += b", ""),
     "mul": ("a * b", ""),
 }
@@ -86,19 +86,19 @@ class TorchKernels:
     @property
     def by_library(self) -> dict[str, float]:
         """Each library's share of the time, largest first."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for row in self.rows:
             key = row.name.library or "other"
-            found[key] = found.get(key, 0.0) + row.us
+            times[key] = times.get(key, 0.0) + row.us
         total = self.us or 1.0
-        return {k: v / total for k, v in sorted(found.items(), key=lambda kv: -kv[1])}
+        return {k: v / total for k, v in sorted(times.items(), key=lambda kv: -kv[1])}
 
     def __repr__(self) -> str:
         lines = [
             self._write_sentence(),
             table(self._write_cells(), list(self._list_columns())),
         ]
-        lines += [f"  {said}" for said in self._list_marks()]
+        lines += [f"  {mark}" for mark in self._list_marks()]
         if self.ghost:
             lines += ["", repr(self.ghost)]
         return "\n".join(lines)
@@ -118,9 +118,9 @@ class TorchKernels:
                     for name, value in cells.items()
                 ]
             )
-        said = "".join(f"<div>{escape(mark)}</div>" for mark in self._list_marks())
+        marks = "".join(f"<div>{escape(mark)}</div>" for mark in self._list_marks())
         parts = [escape(self._write_sentence()), html.make_table(rows)]
-        parts += [f'<div style="{html.FAINT}">{said}</div>'] * bool(said)
+        parts += [f'<div style="{html.FAINT}">{marks}</div>'] * bool(marks)
         if self.ghost:
             title = escape(self.ghost._write_sentence())
             inner = self.ghost._repr_html_()
@@ -131,21 +131,21 @@ class TorchKernels:
         what = "kernels" if self.target == "cuda" else "operators of ATen"
         calls = sum(row.calls for row in self.rows)
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
-        said = (
+        text = (
             f"{calls:.0f} {what} ({len(self.rows)} different), "
             f"{round_number(self.us)} µs"
         )
-        said += f" on {self.device}: {shares}"
-        return f"{self.note}: {said}" if self.note else said
+        text += f" on {self.device}: {shares}"
+        return f"{self.note}: {text}" if self.note else text
 
     def _select_shown(self) -> list[KernelRow]:
         """Return the first rows, combining all others in one row."""
         if len(self.rows) <= SHOWN:
             return self.rows
-        rest = self.rows[SHOWN - 1 :]
-        calls, us = sum(r.calls for r in rest), sum(r.us for r in rest)
-        names = ", ".join(dict.fromkeys(row.name.short for row in rest))
-        other = Name(f"{len(rest)} others", "", "")
+        tail = self.rows[SHOWN - 1 :]
+        calls, us = sum(r.calls for r in tail), sum(r.us for r in tail)
+        names = ", ".join(dict.fromkeys(row.name.short for row in tail))
+        other = Name(f"{len(tail)} others", "", "")
         return [*self.rows[: SHOWN - 1], KernelRow(other, names, calls, us)]
 
     def _list_columns(self) -> Iterable[str]:
@@ -154,7 +154,7 @@ class TorchKernels:
     def _write_cells(self) -> list[dict[str, Any]]:
         """Write the table's cells, omitting columns that are empty in all rows."""
         total = self.us or 1.0
-        every = [
+        lines = [
             {
                 **{
                     "µs": round_number(row.us),
@@ -167,20 +167,20 @@ class TorchKernels:
             }
             for row in self._select_shown()
         ]
-        kept = [key for key in every[0] if any(c[key] for c in every)] if every else []
-        return [{key: cells[key] for key in kept} for cells in every]
+        keys = [key for key in lines[0] if any(c[key] for c in lines)] if lines else []
+        return [{key: cells[key] for key in keys} for cells in lines]
 
     def _list_marks(self) -> list[str]:
         names = [row.name for row in self.rows]
         layouts = {name.layout for name in names}
-        seen = {
+        marks = {
             "tn": layouts & {"tn", "nt", "nn", "tt"},
             "tile": any(name.tile for name in names),
             "nhwc": layouts & {"nhwc", "nchw"} or any("nhwc" in n.short for n in names),
             "tensor cores": any("tensor cores" in name.precision for name in names),
             "FMA": any("FMA" in name.precision for name in names),
         }
-        return [MARKS[mark] for mark, there in seen.items() if there]
+        return [MARKS[mark] for mark, used in marks.items() if used]
 
 
 def torch_kernels(
@@ -195,9 +195,9 @@ def torch_kernels(
     import torch
 
     if not callable(fn):
-        raise ArgumentError(f"torch_kernels({fn!r:.40}): want a function to call")
+        raise ArgumentError(f"torch_kernels({fn!r:.40}): expected a function to call")
     if repeat < 1:
-        raise ArgumentError(f"repeat={repeat}: want at least 1")
+        raise ArgumentError(f"repeat={repeat}: expected at least 1")
     on_gpu = torch.cuda.is_available()
     fn(*args)
     with start_profile(on_gpu) as profile:
@@ -211,12 +211,12 @@ def torch_kernels(
     if not rows:
         raise ArgumentError("fn called no operator of PyTorch")
 
-    found = TorchKernels(rows, device_name(target), target)
+    kernels = TorchKernels(rows, device_name(target), target)
     if target == "cpu":
         if not on_gpu:
-            found.note = "No GPU here: the same on the CPU"
-        found.ghost = committed() if ghost else None
-    return found
+            kernels.note = "No GPU here: the same on the CPU"
+        kernels.ghost = committed() if ghost else None
+    return kernels
 
 
 def committed(path: str | Path | None = None) -> TorchKernels | None:
@@ -244,28 +244,33 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
 def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Return a row for each kind of kernel, copy or fill in a profile's events."""
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     for event in events:
         if "CUDA" not in str(event.device_type) or is_named_range(event):
             continue
-        found.setdefault(event.name, []).append(event.time_range.elapsed_us())
+        durations.setdefault(event.name, []).append(event.time_range.elapsed_us())
     return _sort_rows(
         KernelRow(explain(name), name, len(times) / repeat, sum(times) / repeat)
-        for name, times in found.items()
+        for name, times in durations.items()
     )
 
 
 def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Return a row for each operator, without the time of operators that it called."""
     rows = []
-    for one in averages:
-        if not one.key.startswith("aten::") or not one.self_cpu_time_total:
+    for op in averages:
+        if not op.key.startswith("aten::") or not op.self_cpu_time_total:
             continue
-        short = one.key.removeprefix("aten::")
+        short = op.key.removeprefix("aten::")
         what, library = CPU.get(short, ("", ""))
         name = Name(short, what, library or "ATen")
         rows.append(
-            KernelRow(name, one.key, one.count / repeat, one.self_cpu_time_total)
+            KernelRow(
+                name,
+                op.key,
+                op.count / repeat,
+                op.self_cpu_time_total,
+            )
         )
     return _sort_rows(
         KernelRow(row.name, row.raw, row.calls, row.us / repeat) for row in rows

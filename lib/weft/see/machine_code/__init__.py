@@ -57,16 +57,16 @@ def _build_view(
 ) -> View:
     arch = compilation.checked_arch(arch)
     source = source_for(kernel, args)
-    made = source.compile(arch)
-    text = getattr(made, language)
+    code = source.compile(arch)
+    text = getattr(code, language)
     list_kernels, read = _READERS[language]
-    shown = [
+    listings = [
         KernelListing(
-            demangle(asked, name), read(text, name), made.usage.get(name), source
+            demangle(asked, name), read(text, name), code.usage.get(name), source
         )
-        for asked, name in select_kernels(source, made, list_kernels(text))
+        for asked, name in select_kernels(source, code, list_kernels(text))
     ]
-    return View(language, arch, shown)
+    return View(language, arch, listings)
 
 
 __all__ = ["Occupancy", "Profile", "View", "occupancy", "profile", "ptx", "sass"]

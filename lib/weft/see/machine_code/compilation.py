@@ -48,7 +48,7 @@ _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 @dataclass
 class MachineCode:
-    """PTX, and the machine code that ptxas made of it.
+    """PTX, and the machine code that ptxas generated from it.
 
     lowered: the mangled name of each requested C++ name, if known. usage: the resources
     of each kernel, by mangled name. why: why there is no machine code or, if there is,
@@ -77,8 +77,8 @@ def default_arch() -> str:
         return gpu.name_arch(torch.cuda.current_device())
     if nvrtc.explain_missing():
         return DEFAULT
-    known = nvrtc.list_architectures()
-    return DEFAULT if DEFAULT in known else known[-1]
+    available = nvrtc.list_architectures()
+    return DEFAULT if DEFAULT in available else available[-1]
 
 
 def checked_arch(arch: str | None) -> str:
@@ -86,7 +86,7 @@ def checked_arch(arch: str | None) -> str:
     if arch is None:
         return default_arch()
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
-        raise ArgumentError(f'arch={arch!r}: want an architecture such as "sm_90"')
+        raise ArgumentError(f'arch={arch!r}: expected an architecture such as "sm_90"')
     return arch
 
 
@@ -99,10 +99,10 @@ def by_nvrtc(
     headers: Mapping[str, str],
 ) -> MachineCode:
     """Compile a cell's source as for a launch on that GPU; may raise CompileError."""
-    made, _ = stored.load_program(source, name, arch, flags, expressions, headers)
-    here = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
-    why = _explain_usage(here, made.cubin, made.log)
-    return MachineCode(made.ptx, made.cubin, made.lowered, made.usage, why)
+    program, _ = stored.load_program(source, name, arch, flags, expressions, headers)
+    tool = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
+    why = _explain_usage(tool, program.cubin, program.log)
+    return MachineCode(program.ptx, program.cubin, program.lowered, program.usage, why)
 
 
 def by_nvcc(file: Path, arch: str) -> MachineCode:
@@ -110,7 +110,7 @@ def by_nvcc(file: Path, arch: str) -> MachineCode:
     nvcc = build.nvcc()
     if not nvcc:
         raise BuildError(
-            f"{file.name} holds host code too, and there is no nvcc: {_NVCC}"
+            f"{file.name} also contains host code, and nvcc is missing: {_NVCC}"
         )
     return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
 
@@ -129,13 +129,13 @@ def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCod
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
         command = [nvcc, "-ptx", "-lineinfo", "-O3", "-std=c++17", f"-arch={arch}"]
-        own = build.own_flags(file)
-        inner = [flag for flag in own if flag.startswith(_FOR_PTXAS)]
-        command += [*include, *(flag for flag in own if flag not in inner)]
+        flags = build.own_flags(file)
+        inner = [flag for flag in flags if flag.startswith(_FOR_PTXAS)]
+        command += [*include, *(flag for flag in flags if flag not in inner)]
         _run_tool([*command, "-o", str(out), str(file)], file.name)
         text = out.read_text()
-    those = [flag.removeprefix(_FOR_PTXAS).split(",") for flag in inner]
-    return _assemble(text, arch, *itertools.chain(*those))
+    options = [flag.removeprefix(_FOR_PTXAS).split(",") for flag in inner]
+    return _assemble(text, arch, *itertools.chain(*options))
 
 
 def _read_stamp(file: Path) -> tuple[float, ...]:
@@ -150,7 +150,7 @@ def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
     """Assemble PTX to machine code, if ptxas is available."""
     tool = ptxas()
     if not tool:
-        why = f"there is no ptxas, which makes machine code of PTX: {_NVCC}"
+        why = f"ptxas, which translates PTX to machine code, is missing: {_NVCC}"
         return MachineCode(text, why=why)
     with tempfile.TemporaryDirectory() as folder:
         into, out = Path(folder) / "in.ptx", Path(folder) / "out.cubin"
@@ -165,14 +165,14 @@ def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
 
 def _explain_usage(tool: str, cubin: bytes, log: str) -> str:
     """Explain why a kernel may have no usage although there is machine code."""
-    said = log.strip() or "nothing"
-    return f"{tool} ended with code 0 and {len(cubin)} bytes, and said: {said}"
+    output = log.strip() or "nothing"
+    return f"{tool} exited with code 0, wrote {len(cubin)} bytes and printed: {output}"
 
 
 def ptxas() -> str | None:
     """Return the path of ptxas: on PATH, beside nvcc, or in pip's wheels; or None."""
-    if found := shutil.which("ptxas"):
-        return found
+    if path := shutil.which("ptxas"):
+        return path
     if (nvcc := build.nvcc()) and (beside := Path(nvcc).with_name("ptxas")).exists():
         return str(beside)
     try:
@@ -184,11 +184,11 @@ def ptxas() -> str | None:
 
 
 def _run_tool(command: list[str], what: str) -> str:
-    done = tools.run(command, folder=store.cache_folder())
-    if done.returncode:
-        said = tools.said_by(done)
-        raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")
-    return done.stderr + done.stdout
+    result = tools.run(command, folder=store.cache_folder())
+    if result.returncode:
+        message = tools.said_by(result)
+        raise BuildError(f"{what}: {os.path.basename(command[0])} reports\n{message}")
+    return result.stderr + result.stdout
 
 
 @dataclass
@@ -210,18 +210,18 @@ class KernelSource:
 
     def place(self, file: str, line: int) -> tuple[str, int]:
         """Return the reader's (file, line) for the compiler's; ("", 0) if unknown."""
-        own = os.path.basename(file) == stored.CELL and stored.CELL in self.texts
-        if own and self.moved is not None:
+        is_cell = os.path.basename(file) == stored.CELL and stored.CELL in self.texts
+        if is_cell and self.moved is not None:
             return self.moved.get(line, ("", 0))
-        return (self.name, line) if own else (file, line)
+        return (self.name, line) if is_cell else (file, line)
 
     def text(self, file: str, line: int) -> str:
         """Return the reader's line at a place from place(); "" if unknown."""
-        known = self.texts.get(stored.CELL) if file == self.name else None
-        known = known or self.texts.get(os.path.basename(file))
-        if known is None:
+        source = self.texts.get(stored.CELL) if file == self.name else None
+        source = source or self.texts.get(os.path.basename(file))
+        if source is None:
             return linecache.getline(file, line).rstrip("\n")
-        lines = known.splitlines()
+        lines = source.splitlines()
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
@@ -239,8 +239,8 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
         return _find_runner_source(kernel, args)
     if isinstance(kernel, (Kernel, Module)) and args:
         raise ArgumentError(
-            f"{args[0]!r}: a kernel in CUDA C takes nothing beside it here but what "
-            f'has a name, e.g. threads=256 or arch="sm_80"'
+            f"{args[0]!r}: with a kernel in CUDA C, pass only named arguments, "
+            f'e.g. threads=256 or arch="sm_80"'
         )
     if isinstance(kernel, Kernel):
         complete(kernel)
@@ -274,14 +274,14 @@ def _find_cell_source(cell: Cell, wanted: tuple[str, ...]) -> KernelSource:
 def _find_runner_source(
     runner: TranslatedKernel, args: tuple[Any, ...]
 ) -> KernelSource:
-    made = runner._of(args) if args or not runner.kernel.parameters else runner._last
-    if made is None:
+    form = runner._of(args) if args or not runner.kernel.parameters else runner._last
+    if form is None:
         names = ", ".join(runner.kernel.parameters)
         raise ArgumentError(
-            f"{runner.__name__}: its types are those of its arguments: give them too, "
+            f"{runner.__name__}: its types are those of its arguments: pass them too, "
             f"ptx({runner.__name__}, {names})"
         )
-    translation, flags = made.translation, made.runner.flags
+    translation, flags = form.translation, form.runner.flags
 
     def compile(arch: str) -> MachineCode:
         return by_nvrtc(
@@ -290,20 +290,20 @@ def _find_runner_source(
         )
 
     files = {f.__name__: source_of(f).file for f in translation.functions}
-    moved = {
+    places = {
         number: (files[name], line)
         for number, (line, name) in enumerate(translation.lines, 1)
         if line and name in files
     }
     texts = {stored.CELL: translation.text}
     name = runner.__name__
-    return KernelSource(name, compile, (translation.name,), "python", texts, moved)
+    return KernelSource(name, compile, (translation.name,), "python", texts, places)
 
 
 def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> KernelSource:
     if not args and kernel.parameters:
         raise ArgumentError(
-            f"{kernel.name}: Numba compiles it for the types of its arguments: give "
+            f"{kernel.name}: Numba compiles it for the types of its arguments: pass "
             f"them too, ptx(numba_jit({kernel.name}), {', '.join(kernel.parameters)})"
         )
 
@@ -315,11 +315,11 @@ def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> KernelSour
 
 def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> KernelSource:
     if any(not isinstance(name, str) for name in args):
-        raise ArgumentError(f"{path}: want the names of kernels behind it, not {args}")
-    found = [p for p in (Path(path), ROOT / path) if p.is_file()]
-    if not found:
+        raise ArgumentError(f"{path}: expected names of kernels after it, not {args}")
+    paths = [p for p in (Path(path), ROOT / path) if p.is_file()]
+    if not paths:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
-    file = found[0].resolve()
+    file = paths[0].resolve()
 
     def compile(arch: str) -> MachineCode:
         return by_nvcc(file, arch)
@@ -330,17 +330,17 @@ def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> KernelSource:
 def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
     """Return (name, Usage) of the only kernel, compiled for an architecture."""
     source = source_for(kernel, args)
-    made = source.compile(arch)
-    found = select_kernels(source, made, instructions.list_ptx_kernels(made.ptx))
-    if len(found) != 1:
-        names = ", ".join(demangle(*one) for one in found)
+    code = source.compile(arch)
+    kernels = select_kernels(source, code, instructions.list_ptx_kernels(code.ptx))
+    if len(kernels) != 1:
+        names = ", ".join(demangle(*one) for one in kernels)
         raise ArgumentError(
-            f"{source.name} has {len(found)} kernels, {names}: say which"
+            f"{source.name} has {len(kernels)} kernels, {names}: say which"
         )
-    name = demangle(*found[0])
-    if found[0][1] not in made.usage:
-        raise ArgumentError(f"{name}: ptxas does not say what it needs: {made.why}")
-    return name, made.usage[found[0][1]]
+    name = demangle(*kernels[0])
+    if kernels[0][1] not in code.usage:
+        raise ArgumentError(f"{name}: ptxas does not report its resources: {code.why}")
+    return name, code.usage[kernels[0][1]]
 
 
 def select_kernels(
@@ -350,17 +350,17 @@ def select_kernels(
     if not source.wanted:
         return [("", name) for name in names]
     out = []
-    for asked in source.wanted:
-        if lowered := made.lowered.get(asked):
-            out.append((asked, lowered))
+    for requested in source.wanted:
+        if lowered := made.lowered.get(requested):
+            out.append((requested, lowered))
             continue
-        found = [name for name in names if demangle("", name) == asked]
-        if not found:
-            known = ", ".join(demangle("", name) for name in names) or "none"
+        matches = [name for name in names if demangle("", name) == requested]
+        if not matches:
+            available = ", ".join(demangle("", name) for name in names) or "none"
             raise ArgumentError(
-                f"{source.name} has no kernel {asked!r}; it has {known}"
+                f"{source.name} has no kernel {requested!r}; it has {available}"
             )
-        out += [(asked, name) for name in found]
+        out += [(requested, name) for name in matches]
     return out
 
 
@@ -374,19 +374,19 @@ def demangle(asked: str, mangled: str) -> str:
         return asked
     if not mangled.startswith("_Z"):
         return mangled
-    at, name = 2, ""
-    at += mangled[at : at + 1] == "N"
-    while at < len(mangled):
-        if mangled[at] in "LK":
-            at += 1
+    position, name = 2, ""
+    position += mangled[position : position + 1] == "N"
+    while position < len(mangled):
+        if mangled[position] in "LK":
+            position += 1
             continue
-        digits = at
+        digits = position
         while digits < len(mangled) and mangled[digits].isdigit():
             digits += 1
-        if digits == at:
+        if digits == position:
             break
-        length = int(mangled[at:digits])
-        name, at = mangled[digits : digits + length], digits + length
+        length = int(mangled[position:digits])
+        name, position = mangled[digits : digits + length], digits + length
         if mangled[2] != "N":
             break
     return name or mangled

@@ -95,13 +95,13 @@ class KernelCode:
 
     def counts(self, loop: CodeLoop | None = None) -> dict[str, int]:
         """Count instructions by kind, in one pass of a loop or in the whole kernel."""
-        those = self.instructions
+        instructions = self.instructions
         if loop is not None:
-            those = [those[i] for i in sorted(loop.body)]
-        return counted(those)
+            instructions = [instructions[i] for i in sorted(loop.body)]
+        return counted(instructions)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines in the file that most are from."""
+        """Return the instructions' source lines in the file with most of them."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -112,8 +112,8 @@ class KernelCode:
 
 def counted(those: Iterable[Instruction]) -> dict[str, int]:
     """Count instructions by kind, in the order of KINDS."""
-    found = Counter(one.kind for one in those)
-    return {kind: found[kind] for kind in KINDS if found[kind]}
+    totals = Counter(one.kind for one in those)
+    return {kind: totals[kind] for kind in KINDS if totals[kind]}
 
 
 def told(counts: dict[str, int]) -> str:
@@ -132,44 +132,46 @@ def told(counts: dict[str, int]) -> str:
 
 def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
     """Return every loop, in the order of the heads; a `hot` loop contains no other."""
-    after = list_successors(code)
-    before: list[list[int]] = [[] for _ in code]
-    for at, nexts in enumerate(after):
+    successors = list_successors(code)
+    predecessors: list[list[int]] = [[] for _ in code]
+    for at, nexts in enumerate(successors):
         for to in nexts:
-            before[to].append(at)
-    parent, order = _find_dominators(code, after, before)
-    found: dict[int, set[int]] = {}
-    for at, nexts in enumerate(after):
+            predecessors[to].append(at)
+    parent, order = _find_dominators(code, successors, predecessors)
+    bodies: dict[int, set[int]] = {}
+    for at, nexts in enumerate(successors):
         for to in nexts:
             if at in order and to in order and _is_dominator(to, at, parent, order):
-                found.setdefault(to, {to}).update(_find_body(to, at, before))
+                bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     # A kernel's padding, an unreachable branch to itself, is not a loop.
-    made = [CodeLoop(head, frozenset(body)) for head, body in sorted(found.items())]
+    loops = [CodeLoop(head, frozenset(body)) for head, body in sorted(bodies.items())]
     return [
         replace(
             loop,
-            depth=sum(loop.body < other.body for other in made),
-            hot=not any(other.body < loop.body for other in made),
+            depth=sum(loop.body < other.body for other in loops),
+            hot=not any(other.body < loop.body for other in loops),
         )
-        for loop in made
+        for loop in loops
     ]
 
 
 def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
     """List, for each instruction, the indices of its possible successors."""
-    labels = {name: at for at, one in enumerate(code) for name in one.labels}
+    labels = {name: index for index, one in enumerate(code) for name in one.labels}
     out = []
-    for at, one in enumerate(code):
+    for index, one in enumerate(code):
         nexts = [labels[name] for name in one.jumps if name in labels]
-        last = at + 1 == len(code) or code[at + 1].function != one.function
+        last = index + 1 == len(code) or code[index + 1].function != one.function
         if one.falls and not last:
-            nexts.append(at + 1)
+            nexts.append(index + 1)
         out.append(list(dict.fromkeys(nexts)))
     return out
 
 
 def _find_dominators(
-    code: Sequence[Instruction], after: list[list[int]], before: list[list[int]]
+    code: Sequence[Instruction],
+    successors: list[list[int]],
+    predecessors: list[list[int]],
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return each instruction's nearest dominator and its reverse postorder number.
 
@@ -178,40 +180,40 @@ def _find_dominators(
     each subroutine.
     """
     starts = [
-        at
-        for at, one in enumerate(code)
-        if at == 0 or code[at - 1].function != one.function
+        index
+        for index, one in enumerate(code)
+        if index == 0 or code[index - 1].function != one.function
     ]
-    walked = _list_reverse_postorder(starts, after)
-    order = {at: number for number, at in enumerate(walked)} | {-1: -1}
-    parent = {-1: -1} | {at: -1 for at in starts}
+    sequence = _list_reverse_postorder(starts, successors)
+    order = {index: number for number, index in enumerate(sequence)} | {-1: -1}
+    parent = {-1: -1} | {index: -1 for index in starts}
     changed = True
     while changed:
         changed = False
-        for at in walked:
-            if at in starts:
+        for index in sequence:
+            if index in starts:
                 continue
-            known = [b for b in before[at] if b in parent]
-            new = known[0]
-            for other in known[1:]:
+            candidates = [b for b in predecessors[index] if b in parent]
+            new = candidates[0]
+            for other in candidates[1:]:
                 new = _intersect(new, other, parent, order)
-            if parent.get(at) != new:
-                parent[at], changed = new, True
+            if parent.get(index) != new:
+                parent[index], changed = new, True
     return parent, order
 
 
-def _list_reverse_postorder(starts: Sequence[int], after: list[list[int]]) -> list[int]:
-    seen, out = set(starts), []
-    stack = [(at, iter(after[at])) for at in starts]
+def _list_reverse_postorder(starts: Sequence[int], edges: list[list[int]]) -> list[int]:
+    visited, out = set(starts), []
+    stack = [(index, iter(edges[index])) for index in starts]
     while stack:
-        at, rest = stack[-1]
-        to = next((n for n in rest if n not in seen), None)
-        if to is None:
-            out.append(at)
+        index, nexts = stack[-1]
+        target = next((n for n in nexts if n not in visited), None)
+        if target is None:
+            out.append(index)
             stack.pop()
         else:
-            seen.add(to)
-            stack.append((to, iter(after[to])))
+            visited.add(target)
+            stack.append((target, iter(edges[target])))
     return out[::-1]
 
 
@@ -232,14 +234,14 @@ def _is_dominator(
     return a == b
 
 
-def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
+def _find_body(head: int, tail: int, predecessors: list[list[int]]) -> set[int]:
     """Return all instructions that reach the one at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
-        for at in before[todo.pop()]:
-            if at not in body:
-                body.add(at)
-                todo.append(at)
+        for index in predecessors[todo.pop()]:
+            if index not in body:
+                body.add(index)
+                todo.append(index)
     return body
 
 
@@ -256,22 +258,22 @@ def list_ptx_kernels(text: str) -> list[str]:
 
 def read_ptx(text: str, kernel: str) -> KernelCode:
     """Parse one kernel and the functions that it calls; KeyError if it is missing."""
-    found = {name: (kind, body) for kind, name, body in _split_functions(text)}
+    functions = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
-    if found.get(kernel, ("", ""))[0] != "entry":
+    if functions.get(kernel, ("", ""))[0] != "entry":
         raise KeyError(kernel)
-    wanted, todo = [kernel], [kernel]
+    names, todo = [kernel], [kernel]
     while todo:
-        for word in re.findall(r"[\w$]+", found[todo.pop()][1]):
-            if word in found and word not in wanted:
-                wanted.append(word)
+        for word in re.findall(r"[\w$]+", functions[todo.pop()][1]):
+            if word in functions and word not in names:
+                names.append(word)
                 todo.append(word)
     code: list[Instruction] = []
-    for name in wanted:
-        own = "" if name == kernel else name
-        code += _parse_instructions(found[name][1], files, own)
-    whole = "\n".join(found[name][1] for name in wanted)
-    return KernelCode(kernel, "ptx", code, whole, find_loops(code))
+    for name in names:
+        function = "" if name == kernel else name
+        code += _parse_instructions(functions[name][1], files, function)
+    full_text = "\n".join(functions[name][1] for name in names)
+    return KernelCode(kernel, "ptx", code, full_text, find_loops(code))
 
 
 def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
@@ -299,8 +301,8 @@ def _parse_instructions(
     tables = _read_tables(inner)
     for raw in inner.splitlines():
         line = re.sub(r"//.*", "", raw).strip()
-        if found := _LOC.match(line):
-            file, number, outer, at = found.groups()
+        if match := _LOC.match(line):
+            file, number, outer, at = match.groups()
             if outer and files.get(file) != files.get(outer):
                 # For a function from a header, use the place of the call.
                 file, number = outer, at
@@ -309,9 +311,9 @@ def _parse_instructions(
         line = line.strip("{} \t")
         if not line or (line[0] == "." and not pending):
             continue
-        if found := re.fullmatch(r"([\w$]+):(.*)", line):
-            labels.append(found.group(1))
-            line = found.group(2).strip()
+        if match := re.fullmatch(r"([\w$]+):(.*)", line):
+            labels.append(match.group(1))
+            line = match.group(2).strip()
             if not line or line.startswith("."):
                 continue
         pending = f"{pending} {line}".strip()
@@ -323,19 +325,19 @@ def _parse_instructions(
 
 def _read_tables(body: str) -> dict[str, tuple[str, ...]]:
     """Return the targets of each indirect branch, by the label of its list."""
-    found = re.findall(r"([\w$]+):\s*\.branchtargets([^;]*);", body)
-    return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in found}
+    tables = re.findall(r"([\w$]+):\s*\.branchtargets([^;]*);", body)
+    return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in tables}
 
 
 def _parse_ptx_instruction(text, labels, place, function, tables) -> Instruction:
     text = re.sub(r"\s+", " ", text)
-    guard, rest = re.match(r"(@!?%?\w+)?\s*(.*)", text).groups()
-    opcode = re.split(r"[\s;]", rest, maxsplit=1)[0]
+    guard, operation = re.match(r"(@!?%?\w+)?\s*(.*)", text).groups()
+    opcode = re.split(r"[\s;]", operation, maxsplit=1)[0]
     base = opcode.split(".")[0]
     jumps: tuple[str, ...] = ()
     falls = True
     if base in ("bra", "brx"):
-        words = re.findall(r"[\w$]+", rest.removeprefix(opcode))
+        words = re.findall(r"[\w$]+", operation.removeprefix(opcode))
         jumps = tables.get(words[-1], (words[-1],)) if words else ()
         falls = bool(guard) and base == "bra"
     elif base in ("ret", "exit", "trap"):
@@ -347,16 +349,16 @@ def _parse_ptx_instruction(text, labels, place, function, tables) -> Instruction
 
 
 def _classify_ptx(opcode: str) -> str:
-    base, *more = opcode.split(".")
-    space = next((s for s in ("shared", "local", "param", "const") if s in more), "")
-    if any(part.startswith("shared") for part in more):
+    base, *parts = opcode.split(".")
+    space = next((s for s in ("shared", "local", "param", "const") if s in parts), "")
+    if any(part.startswith("shared") for part in parts):
         space = "shared"
     if base in ("ld", "ldu", "st"):
         if space in ("param", "const"):
             return "other"
         return f"{space or 'global'} {'store' if base == 'st' else 'load'}"
-    if base == "cp" and "async" in more:
-        return "global load" if "global" in more else "other"
+    if base == "cp" and "async" in parts:
+        return "global load" if "global" in parts else "other"
     if base == "ldmatrix":
         return "shared load"
     if base in ("atom", "red"):
@@ -386,29 +388,29 @@ def list_sass_kernels(text: str) -> list[str]:
 
 def read_sass(text: str, kernel: str) -> KernelCode:
     """Parse one kernel with its subroutines; raise KeyError if it is missing."""
-    own = _find_section(text, kernel)
+    section = _find_section(text, kernel)
     code: list[Instruction] = []
     labels: list[str] = []
     places, fresh, function = [("", 0)], True, ""
-    for line in own.splitlines():
-        if found := _PLACE.match(line):
+    for line in section.splitlines():
+        if match := _PLACE.match(line):
             # There is one line for each inlined function, the innermost first.
             places = [] if fresh else places
-            places.append((found.group(1), int(found.group(2))))
+            places.append((match.group(1), int(match.group(2))))
             fresh = False
-        elif found := _CODE.match(line):
+        elif match := _CODE.match(line):
             place = next(one for one in places if one[0] == places[-1][0])
             code.append(
-                _parse_sass_instruction(found.group(2), tuple(labels), place, function)
+                _parse_sass_instruction(match.group(2), tuple(labels), place, function)
             )
             labels, fresh = [], True
-        elif found := _LABEL.match(line):
-            name = found.group(1)
+        elif match := _LABEL.match(line):
+            name = match.group(1)
             labels.append(name)
             if name.startswith("$"):
                 function = re.sub(r"^.*\$(?=\w)", "", name)
     code = _strip_padding(code)
-    return KernelCode(kernel, "sass", code, own, find_loops(code))
+    return KernelCode(kernel, "sass", code, section, find_loops(code))
 
 
 def _find_section(text: str, kernel: str) -> str:
@@ -431,19 +433,19 @@ def _strip_padding(code: list[Instruction]) -> list[Instruction]:
 
 def _parse_sass_instruction(text, labels, place, function) -> Instruction:
     text = re.sub(r"\s+", " ", text).replace(" ;", ";").strip()
-    guard, rest = re.match(r"(@!?U?P\w+)?\s*(.*)", text).groups()
-    opcode = re.split(r"[\s;]", rest, maxsplit=1)[0]
+    guard, operation = re.match(r"(@!?U?P\w+)?\s*(.*)", text).groups()
+    opcode = re.split(r"[\s;]", operation, maxsplit=1)[0]
     base = opcode.split(".")[0]
     jumps: tuple[str, ...] = ()
     falls = True
     if base in ("BRA", "JMP"):
-        jumps = tuple(re.findall(r"`\(([^)]+)\)", rest))
+        jumps = tuple(re.findall(r"`\(([^)]+)\)", operation))
         # In BRA.U UP0, `(x) and BRA P0, `(x), the condition is an operand.
-        condition = re.search(r"[!\s]U?P(\d|T)\b", rest) or ".DIV" in opcode
+        condition = re.search(r"[!\s]U?P(\d|T)\b", operation) or ".DIV" in opcode
         falls = bool(guard or condition)
     elif base in ("BRX", "BRXU", "JMX"):
-        listed = _TARGETS.search(rest)
-        jumps = tuple(listed.group(1).split(",")) if listed else ()
+        targets = _TARGETS.search(operation)
+        jumps = tuple(targets.group(1).split(",")) if targets else ()
         falls = bool(guard)
     elif base in ("EXIT", "RET", "KILL"):
         falls = bool(guard)
@@ -451,7 +453,7 @@ def _parse_sass_instruction(text, labels, place, function) -> Instruction:
         *(
             text,
             opcode,
-            _classify_sass(opcode, rest),
+            _classify_sass(opcode, operation),
             guard or "",
             labels,
             jumps,
@@ -474,12 +476,12 @@ _MATRIX = re.compile(r"[HIDBQU]\w*MMA\b")
 _MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y merely loads a constant.
 
 
-def _classify_sass(opcode: str, rest: str) -> str:
+def _classify_sass(opcode: str, operation: str) -> str:
     base = opcode.split(".")[0]
     if base in _MEMORY:
         return _MEMORY[base]
     if base in ("FFMA", "FFMA2", "DFMA", "HFMA2", "FFMA32I"):
-        return "other" if _MOVES.search(rest) else "FMA"
+        return "other" if _MOVES.search(operation) else "FMA"
     if _MATRIX.fullmatch(base):
         return "matrix"
     if base == "MUFU":

@@ -20,7 +20,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # Up to this many instructions, a kernel without a loop is shown whole.
+SHORT = 48  # A kernel without loops and with at most this many instructions is open.
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},
@@ -74,12 +74,12 @@ class KernelListing:
 
     def parts(self) -> list[ListingPart]:
         """Split the instructions at the start and end of each innermost loop."""
-        inside: dict[int, CodeLoop] = {}
+        loop_of: dict[int, CodeLoop] = {}
         for loop in self.code.hot:
-            inside |= dict.fromkeys(loop.body, loop)
+            loop_of |= dict.fromkeys(loop.body, loop)
         short = not self.code.hot and len(self.code.instructions) <= SHORT
-        own = (i for i, _ in enumerate(self.code.instructions))
-        cut = groupby(own, lambda i: (inside.get(i), self._find_function(i)))
+        positions = (i for i, _ in enumerate(self.code.instructions))
+        cut = groupby(positions, lambda i: (loop_of.get(i), self._find_function(i)))
         return [
             ListingPart(
                 list(indices), loop, short or (loop is not None and not function)
@@ -90,29 +90,29 @@ class KernelListing:
     def title(self, part: ListingPart) -> str:
         """Write a part's title, such as "loop, lines 8-13: 177 instructions a pass"."""
         count, function = len(part.indices), self._find_function(part.indices[0])
-        where = _write_lines(self.code.lines(part.indices))
-        what = count_things(count, "instruction")
+        lines = _write_lines(self.code.lines(part.indices))
+        size = count_things(count, "instruction")
         in_a = f"{function}: " * bool(function)
         if part.loop is None:
-            return f"{in_a}{what}{f', {where}' * bool(where)}"
-        at = f", {where}" if where else ""
+            return f"{in_a}{size}{f', {lines}' * bool(lines)}"
+        at = f", {lines}" if lines else ""
         # A part of a loop that was moved past the kernel's end is not a whole pass.
         a_pass = " a pass" if count == len(part.loop.body) else ""
         counts = told(self.code.counts(part.loop)) if a_pass else ""
-        return f"{in_a}loop{at}: {what}{a_pass}{f': {counts}' * bool(counts)}"
+        return f"{in_a}loop{at}: {size}{a_pass}{f': {counts}' * bool(counts)}"
 
     def groups(
         self, part: ListingPart
     ) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
         """Yield the part's instructions, grouped by source line."""
-        those = [self.code.instructions[i] for i in part.indices]
-        some: list[Instruction] = []
-        for one in those:
-            if some and (one.labels or one.place != some[0].place):
-                yield some[0].place, some
-                some = []
-            some.append(one)
-        yield some[0].place, some
+        instructions = [self.code.instructions[i] for i in part.indices]
+        group: list[Instruction] = []
+        for one in instructions:
+            if group and (one.labels or one.place != group[0].place):
+                yield group[0].place, group
+                group = []
+            group.append(one)
+        yield group[0].place, group
 
     def line(self, place: tuple[str, int]) -> str:
         """Return the text of a source line; "" if it is unknown."""
@@ -150,11 +150,11 @@ class View:
                 out.append(f"... {title}")
                 continue
             out.append(f"--- {title}")
-            for place, those in kernel.groups(part):
-                out += [f"      {name}:" for name in those[0].labels]
+            for place, group in kernel.groups(part):
+                out += [f"      {name}:" for name in group[0].labels]
                 if line := kernel.line(place).strip():
                     out.append(f"{place[1]:>5}  {line}")
-                out += [f"         {one.text}" for one in those]
+                out += [f"         {one.text}" for one in group]
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
@@ -163,20 +163,20 @@ class View:
     def _render_kernel(self, kernel: KernelListing) -> str:
         parts = "".join(self._render_part(kernel, part) for part in kernel.parts())
         needs = f'<span style="{FAINT}"> · {escape(kernel.needs())}</span>'
-        made = f"{NAMES[self.language]} for {self.arch}{needs}"
-        return f"{write_title(kernel.name, [], made)}{parts}"
+        subtitle = f"{NAMES[self.language]} for {self.arch}{needs}"
+        return f"{write_title(kernel.name, [], subtitle)}{parts}"
 
     def _render_part(self, kernel: KernelListing, part: ListingPart) -> str:
         rows = []
-        for place, those in kernel.groups(part):
+        for place, group in kernel.groups(part):
             rows += [
                 f'<span style="{FAINT}">       {escape(name)}:</span>'
-                for name in those[0].labels
+                for name in group[0].labels
             ]
             if line := kernel.line(place).strip():
                 source = colour_text(line, kernel.source.language)
                 rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
-            rows += [self._render_instruction(one) for one in those]
+            rows += [self._render_instruction(one) for one in group]
         bold = BOLD * part.opened
         return (
             f'<details{" open" * part.opened} style="margin-top:4px">'
@@ -186,16 +186,16 @@ class View:
         )
 
     def _render_instruction(self, one: Instruction) -> str:
-        guard, _, rest = one.text.rpartition(one.opcode)
+        guard, _, operands = one.text.rpartition(one.opcode)
         if one.opcode not in one.text:
-            guard, rest = "", one.text
+            guard, operands = "", one.text
         colour = _MEMORY.get(one.kind) or (COLOURS["k"] if one.kind != "other" else "")
         name = escape(one.opcode)
         if colour:
             weight = BOLD * (one.kind in _MEMORY)
             hint = f' title="{one.kind}"'
             name = f'<span{hint} style="color:{colour};{weight}">{name}</span>'
-        return f"{' ' * 9}{escape(guard)}{name}{escape(rest)}"
+        return f"{' ' * 9}{escape(guard)}{name}{escape(operands)}"
 
 
 def _write_lines(numbers: list[int]) -> str:

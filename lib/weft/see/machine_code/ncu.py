@@ -40,8 +40,8 @@ class NoCounters(KernelError):
 
 def find() -> str | None:
     """Return the path of ncu, from PATH or its installers' folders; else None."""
-    if found := shutil.which("ncu"):
-        return found
+    if installed := shutil.which("ncu"):
+        return installed
     for pattern in _PLACES:
         for path in sorted(Path("/").glob(pattern[1:]), reverse=True):
             if os.access(path, os.X_OK):
@@ -55,17 +55,17 @@ def require() -> str:
 
     if not torch.cuda.is_available():
         raise NoCounters(
-            "there is no CUDA GPU here, whose counters ncu could read: run this on a "
+            "there is no CUDA GPU whose counters ncu could read: run this on a "
             "machine with one, for example in Colab"
         )
-    found = find()
-    if not found:
+    path = find()
+    if not path:
         raise NoCounters(
             "ncu is not installed: it is part of the CUDA Toolkit and of Nsight "
             "Compute (apt install nsight-compute, conda install -c nvidia "
             "nsight-compute)"
         )
-    return found
+    return path
 
 
 def measure(
@@ -82,21 +82,21 @@ def measure(
     """
     import torch
 
-    ncu, asked = require(), list(metrics)
+    ncu, requested = require(), list(metrics)
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "launches.pt"
         torch.save(list(launches), job)
-        while asked:
-            done = _run_ncu(ncu, job, kernels, asked, timeout)
-            text = f"{done.stdout}\n{done.stderr}"
+        while requested:
+            process = _run_ncu(ncu, job, kernels, requested, timeout)
+            text = f"{process.stdout}\n{process.stderr}"
             unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
-            if not unknown & set(asked):
+            if not unknown & set(requested):
                 break
-            asked = [name for name in asked if name not in unknown]
-    found = parse(done.stdout)
-    if len(found) == len(launches):
-        return found
-    raise NoCounters(explain(text, len(found), len(launches)))
+            requested = [name for name in requested if name not in unknown]
+    results = parse(process.stdout)
+    if len(results) == len(launches):
+        return results
+    raise NoCounters(explain(text, len(results), len(launches)))
 
 
 def parse(text: str) -> list[dict[str, float]]:
@@ -118,8 +118,8 @@ def explain(text: str, found: int, wanted: int) -> str:
     if "ERR_NVGPUCTRPERM" in text:
         return (
             "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as "
-            "root, give the container --cap-add=SYS_ADMIN, or permit it to all by "
-            "NVreg_RestrictProfilingToAdminUsers=0 of the module nvidia; see "
+            "root, give the container --cap-add=SYS_ADMIN, or permit all users with "
+            "the nvidia module's option NVreg_RestrictProfilingToAdminUsers=0; see "
             "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
         )
     if "profiler is already" in text or "ERR_NVGPUCTRUSED" in text:
@@ -127,8 +127,8 @@ def explain(text: str, found: int, wanted: int) -> str:
     lines = [line.strip() for line in text.splitlines()]
     errors = [line for line in lines if "==ERROR==" in line]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Lost|Fault): ", line)]
-    said = [*raised, *errors] or [line for line in lines if line][-1:]
-    why = re.sub(r"^==ERROR==\s*", "", said[0]) if said else "it said nothing"
+    messages = [*raised, *errors] or [line for line in lines if line][-1:]
+    why = re.sub(r"^==ERROR==\s*", "", messages[0]) if messages else "no output"
     return f"ncu measured {found} of {wanted} launches: {why}"
 
 
@@ -212,16 +212,16 @@ class Metric:
 
 
 def _list_global(kind: str) -> list[Metric]:
-    made = []
+    metrics = []
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
-        own = what, "global", _KINDS[kind]
+        columns = what, "global", _KINDS[kind]
         # For a sector, some atomics of scattered lanes need one more turn than there
         # are lanes that share an address: see sim/counters.py.
-        more = (kind, what) == ("atomic", "sectors")
+        loose = (kind, what) == ("atomic", "sectors")
         name = f"global {kind} {what}"
-        made.append(Metric(name, names, *own, exact=True, more=more))
-    return made
+        metrics.append(Metric(name, names, *columns, exact=True, more=loose))
+    return metrics
 
 
 def _list_shared(kind: str) -> list[Metric]:
@@ -234,15 +234,15 @@ def _list_shared(kind: str) -> list[Metric]:
     op = _OPS[kind][-1]
     turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
     conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-    own = "shared", _KINDS[kind], True
+    columns = "shared", _KINDS[kind], True
     return [
-        Metric(f"shared {kind} wavefronts", (turns,), "wavefronts", *own),
+        Metric(f"shared {kind} wavefronts", (turns,), "wavefronts", *columns),
         Metric(
             f"shared {kind} wavefronts needed",
-            *((turns,), "needed", *own),
+            *((turns,), "needed", *columns),
             less=(conflicts,),
         ),
-        Metric(f"shared {kind} conflicts", (conflicts,), "conflicts", *own),
+        Metric(f"shared {kind} conflicts", (conflicts,), "conflicts", *columns),
     ]
 
 

@@ -48,13 +48,13 @@ class MetricRow:
 
     def cells(self) -> list[str]:
         """Return the name, both numbers and their difference as text."""
-        off = self.difference
-        apart = "" if off is None else "same" if off == 0 else f"{off:+.1%}"
+        ratio = self.difference
+        text = "" if ratio is None else "same" if ratio == 0 else f"{ratio:+.1%}"
         unit = f" {self.metric.unit}" * bool(self.metric.unit)
         theirs = number(self.theirs)
         return [
             *(self.metric.name, number(self.ours)),
-            *(theirs + unit * bool(theirs), apart),
+            *(theirs + unit * bool(theirs), text),
         ]
 
 
@@ -127,7 +127,7 @@ def profile(kernel: Any) -> Profiled:
     reason. Raises the launch's own exceptions on the CPU.
     """
     if not callable(kernel) and not hasattr(kernel, "__getitem__"):
-        raise ArgumentError(f"profile wants a kernel, not {kernel!r:.60}")
+        raise ArgumentError(f"profile() takes a kernel, not {kernel!r:.60}")
     return Profiled(select_only_kernel(kernel))
 
 
@@ -155,7 +155,7 @@ class Profiled:
         return run
 
     def __repr__(self) -> str:
-        return "profile(kernel)[grid, block](*args) counts what a launch does"
+        return "profile(kernel)[grid, block](*args) counts the work of a launch"
 
 
 def counted(kernel: Any, key: Any, args: tuple[Any, ...]) -> Any:
@@ -182,10 +182,10 @@ class Comparison:
     @classmethod
     def committed(cls) -> Comparison:
         """Load the newest comparison in notebooks/results; ValueError if none."""
-        found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
-        if not found:
+        paths = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
+        if not paths:
             raise ValueError("notebooks/results has no counters_*.json")
-        return cls(read_json(found[-1]))
+        return cls(read_json(paths[-1]))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """Return (kernel, counter, CPU, ncu, verdict) for each compared number."""
@@ -204,10 +204,10 @@ class Comparison:
         same = sum(row["difference"] == 0 for row in compared)
         kernels = len({row["rung"] for row in compared})
         wrong = sum(row["agrees"] is False for row in compared)
-        where = f"{self.machine['device']}, {self.machine['date']}"
+        source = f"{self.machine['device']}, {self.machine['date']}"
         return (
             f"{len(compared)} counters of {kernels} kernels, the CPU's and ncu's: "
-            f"{same} the same, {wrong} apart without a reason ({where})"
+            f"{same} the same, {wrong} different without a reason ({source})"
         )
 
     def __repr__(self) -> str:
@@ -221,13 +221,16 @@ class Comparison:
     def _repr_html_(self) -> str:
         sides = ("left", "left", "right", "right", "left")
         heads = zip(("kernel", "counter", "CPU", "ncu", ""), sides)
-        rows, before = [[make_cell(name, side, kind="th") for name, side in heads]], ""
+        rows, previous = (
+            [[make_cell(name, side, kind="th") for name, side in heads]],
+            "",
+        )
         for kernel, *numbers, verdict in self.lines():
             colour = FAULT if verdict.startswith("DIFFERS") else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
             look = FAINT if plain else f"color:{colour};white-space:normal;"
-            name = kernel if kernel != before else ""
-            before = kernel
+            name = kernel if kernel != previous else ""
+            previous = kernel
             row = [make_cell(name, "left", BOLD), *map(make_cell, numbers, sides[1:])]
             rows.append([*row, make_cell(verdict, "left", look)])
         scrolled = (

@@ -38,17 +38,17 @@ def record(
     if isinstance(kernel, Kernel):
         complete(kernel)
         cell, shape = kernel.module, launch_config.parse(kernel.expression, key)
-        about = dict(source=cell.source, name=cell.name, flags=cell.flags)
-        about |= dict(headers=cell.headers, expression=kernel.expression)
+        program = dict(source=cell.source, name=cell.name, flags=cell.flags)
+        program |= dict(headers=cell.headers, expression=kernel.expression)
         params, name = kernel.params, kernel.__name__
     else:
         runner = kernel if isinstance(kernel, TranslatedKernel) else None
         runner = runner or TranslatedKernel(PythonKernel(kernel), "", None)
         shape = runner.kernel.config(key)
-        about, params, args = _translate_kernel(runner, args)
-        name = about["expression"]
+        program, params, args = _translate_kernel(runner, args)
+        name = program["expression"]
     launch = {
-        **about,
+        **program,
         **dict(params=params, grid=shape.grid, block=shape.block, shared=shape.shared),
         "args": copied(params, args),
     }
@@ -62,22 +62,22 @@ def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
     """
     import torch
 
-    known: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
     out = []
     for number, value in enumerate(args):
         pointer = number < len(params) and params[number].pointer
         if not pointer or value is None:
             out.append(value)
             continue
-        if id(value) not in known:
+        if id(value) not in tensors:
             if isinstance(value, np.ndarray):
-                made = torch.from_numpy(value.copy())
+                tensor = torch.from_numpy(value.copy())
             elif isinstance(value, torch.Tensor):
-                made = value.detach().cpu().clone()
+                tensor = value.detach().cpu().clone()
             else:
-                made = torch.from_dlpack(value).cpu().clone()
-            known[id(value)] = made
-        out.append(known[id(value)])
+                tensor = torch.from_dlpack(value).cpu().clone()
+            tensors[id(value)] = tensor
+        out.append(tensors[id(value)])
     return out
 
 
@@ -85,32 +85,32 @@ def main(path: str) -> None:
     """Launch everything in the file, and wait for each launch."""
     import torch
 
-    for one in torch.load(path, weights_only=False):
-        source = one["source"], one["name"], one["flags"]
-        compiled = gpu.compile(*source, [one["expression"]], one["headers"])
-        there: dict[int, Any] = {}
+    for launch in torch.load(path, weights_only=False):
+        source = launch["source"], launch["name"], launch["flags"]
+        compiled = gpu.compile(*source, [launch["expression"]], launch["headers"])
+        copies: dict[int, Any] = {}
         args = []
-        for value in one["args"]:
+        for value in launch["args"]:
             if isinstance(value, torch.Tensor):
-                value = there.setdefault(id(value), value.cuda())
+                value = copies.setdefault(id(value), value.cuda())
             args.append(value)
-        launcher = compiled.launcher(one["expression"], one["params"])
-        launcher(one["grid"], one["block"], one["shared"], None, tuple(args))
+        launcher = compiled.launcher(launch["expression"], launch["params"])
+        launcher(launch["grid"], launch["block"], launch["shared"], None, tuple(args))
         torch.cuda.synchronize()
 
 
 def _translate_kernel(
     runner: Any, args: tuple[Any, ...]
 ) -> tuple[dict[str, Any], Any, tuple[Any, ...]]:
-    made = runner._of(args)
-    name = made.translation.name
-    found = {s.name: s for s in signature.parse(made.translation.text)}
-    if made.translation.extents:
-        given = dict(zip(runner.kernel.parameters, args))
-        args = (*args, *made.extents(given))
-    about = dict(source=made.translation.text, name=name, headers={}, expression=name)
-    about["flags"] = tuple(stored.split(runner.flags))
-    return about, found[name].params, args
+    form = runner._of(args)
+    name = form.translation.name
+    signatures = {s.name: s for s in signature.parse(form.translation.text)}
+    if form.translation.extents:
+        arguments = dict(zip(runner.kernel.parameters, args))
+        args = (*args, *form.extents(arguments))
+    program = dict(source=form.translation.text, name=name, headers={}, expression=name)
+    program["flags"] = tuple(stored.split(runner.flags))
+    return program, signatures[name].params, args
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""occupancy(kernel, threads=256): how many blocks a multiprocessor holds at once.
+"""occupancy(kernel, threads=256): how many blocks fit on a multiprocessor at once.
 
-A running block holds four resources: a block slot, thread slots, registers and shared
-memory. The resource that runs out first is the limit. LIMITS lists the sizes by compute
-capability, from the CUDA C++ Programming Guide, "Compute Capabilities":
+A running block occupies a block slot, thread slots, registers and shared memory. The
+resource that runs out first is the limit. LIMITS lists the sizes by compute capability,
+from the CUDA C++ Programming Guide, "Compute Capabilities":
 docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities. Registers and
 shared memory are allocated as in cuda_occupancy.h of the CUDA Toolkit.
 """
@@ -24,7 +24,7 @@ WARP = 32
 REGISTERS = 64 << 10  # registers of a multiprocessor; also the maximum for a block
 REGISTERS_THREAD = 255
 REGISTERS_STEP = 256  # Registers are allocated to a warp in multiples of this number.
-PARTITIONS = 4  # partitions of a multiprocessor; each holds the registers of some warps
+PARTITIONS = 4  # partitions of a multiprocessor, among which its registers are divided
 THREADS_BLOCK = 1024
 KB = 1024
 
@@ -65,11 +65,11 @@ LIMITS = {
 def limits_of(arch: str) -> Limits:
     """Return the limits of "sm_90" or "sm_90a"; raise ArgumentError if unknown."""
     digits = re.sub(r"\D", "", arch)
-    found = LIMITS.get(f"{digits[:-1]}.{digits[-1:]}")
-    if found is None:
-        known = ", ".join(f"sm_{name.replace('.', '')}" for name in LIMITS)
-        raise ArgumentError(f"arch={arch!r}: the limits known are those of {known}")
-    return found
+    limits = LIMITS.get(f"{digits[:-1]}.{digits[-1:]}")
+    if limits is None:
+        names = ", ".join(f"sm_{name.replace('.', '')}" for name in LIMITS)
+        raise ArgumentError(f"arch={arch!r}: limits are known only for {names}")
+    return limits
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class Occupancy:
 
     def with_threads(self, threads: int) -> Occupancy:
         """Return the occupancy of the same kernel with another block size."""
-        own = self.name, self.arch, threads, self.registers, self.shared
-        return Occupancy(*own)
+        fields = self.name, self.arch, threads, self.registers, self.shared
+        return Occupancy(*fields)
 
     def sweep(self) -> list[Occupancy]:
         """Return the occupancy for all block sizes of whole warps."""
@@ -154,11 +154,11 @@ class Occupancy:
         if self.binding == ["shared memory"] and self.blocks:
             limits = self.limits
             room = limits.shared // (self.blocks + 1) // limits.step * limits.step
-            less = self.shared - (room - limits.reserved)
+            excess = self.shared - (room - limits.reserved)
             if room > limits.reserved:
                 return (
                     f"one block more fits at {room - limits.reserved} bytes of shared "
-                    f"memory, {less} fewer"
+                    f"memory, {excess} fewer"
                 )
         return ""
 
@@ -193,11 +193,11 @@ class Occupancy:
         limits = self.limits
         if "shared memory" in self.binding:
             return (
-                f"a block wants {self.shared} bytes of shared memory and can have "
-                f"{limits.shared_block}"
+                f"a block requires {self.shared} bytes of shared memory; the maximum "
+                f"is {limits.shared_block}"
             )
         return (
-            f"{self.threads} threads of {self.registers} registers want more than the "
+            f"{self.threads} threads of {self.registers} registers exceed the "
             f"{REGISTERS} of a multiprocessor"
         )
 
@@ -207,7 +207,7 @@ class Occupancy:
             + " (binds)" * (name in self.binding)
             for name, count in self.fits.items()
         ]
-        best, more = self.best(), self.next()
+        best, hint = self.best(), self.next()
         out = [
             self.sentence(),
             f"  {self.resident()}",
@@ -215,7 +215,7 @@ class Occupancy:
             f"  {self.uses()}",
             f"  highest: {best.occupancy:.0%}, first at {best.threads} threads a block",
         ]
-        return "\n".join([*out, *[f"  {more}"] * bool(more)])
+        return "\n".join([*out, *[f"  {hint}"] * bool(hint)])
 
     def svg(self) -> str:
         """Draw the picture: room by resource, resident warps, and all block sizes."""
@@ -233,8 +233,7 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return the number of a kernel's blocks that a multiprocessor holds, with the
-    limit.
+    """Return how many of a kernel's blocks fit on a multiprocessor, and the limit.
 
         occupancy(saxpy, threads=256)            a kernel, as for ptx()
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
@@ -254,7 +253,7 @@ def occupancy(
         registers = usage.registers if registers is None else registers
     if registers is None:
         raise ArgumentError(
-            "occupancy wants a kernel, or registers=, e.g. registers=32"
+            "occupancy() takes a kernel or registers=, e.g. registers=32"
         )
     _check_whole("registers", registers, 0, REGISTERS_THREAD)
     if threads is None:
@@ -288,9 +287,9 @@ def _limit_by_shared(shared: int, limits: Limits) -> int | None:
 
 def _check_whole(name: str, value: Any, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentError(f"{name}={value!r}: want a whole number")
+        raise ArgumentError(f"{name}={value!r}: expected a whole number")
     if not low <= value <= high:
-        raise ArgumentError(f"{name}={value}: want {low} to {high}")
+        raise ArgumentError(f"{name}={value}: expected {low} to {high}")
 
 
 LEFT = 130  # x of the bars in pixels
@@ -314,27 +313,27 @@ def draw_occupancy(one: Occupancy) -> str:
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
     """Draw a bar for each resource, as long as the number of blocks it allows."""
     out = [label(0, y, "room for blocks", SMALL, faint=True)]
-    known = [count for count in one.fits.values() if count is not None]
+    counts = [count for count in one.fits.values() if count is not None]
     # A resource far from the limit would squeeze the bars that matter.
-    most = max(min(max(known), 2 * max(one.blocks, 1) + 2), 4)
+    most = max(min(max(counts), 2 * max(one.blocks, 1) + 2), 4)
     scale = (WIDTH - LEFT - 230) / most
     for name, count in one.fits.items():
         y += 10
         colour, binds = COLOURS[name], name in one.binding
-        shown = most if count is None else min(count, most)
+        length = most if count is None else min(count, most)
         out.append(label(LEFT - 10, y + 15, name, 12, anchor="end", bold=binds))
         look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
         cut = count is None or count > most
         out.append(
             box(
-                *(LEFT, y, max(shown * scale, 1), BAR),
+                *(LEFT, y, max(length * scale, 1), BAR),
                 **look,
                 stroke=0 if cut else 2 if binds else 0.8,
             )
         )
-        said = "no limit" if count is None else count_things(count, "block")
-        said += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
-        out.append(label(LEFT + shown * scale + 8, y + 15, said, 12, bold=binds))
+        note = "no limit" if count is None else count_things(count, "block")
+        note += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
+        out.append(label(LEFT + length * scale + 8, y + 15, note, 12, bold=binds))
         y += BAR
     line = LEFT + one.blocks * scale
     out.append(
@@ -377,20 +376,20 @@ def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
         out.append(label(LEFT - 10, at + 4, f"{share:.0%}", SMALL, anchor="end"))
     for number, size in enumerate(sweep):
         x, tall = LEFT + number * step, size.occupancy * (high - 8)
-        mine = size.warps_each == one.warps_each
-        colour = THREAD if mine else "currentColor"
-        look = dict(colour=colour, fill=FILL * (2 if mine else 0.5), radius=1)
-        told = f"{size.threads} threads: {size.occupancy:.0%}, {size.binding[0]}"
+        selected = size.warps_each == one.warps_each
+        colour = THREAD if selected else "currentColor"
+        look = dict(colour=colour, fill=FILL * (2 if selected else 0.5), radius=1)
+        tip = f"{size.threads} threads: {size.occupancy:.0%}, {size.binding[0]}"
         bar = box(x + 2, base - tall, step - 4, max(tall, 0.5), **look)
-        out.append(f"<g><title>{told}</title>{bar}</g>")
-        if mine or size.threads % 128 == 0:
+        out.append(f"<g><title>{tip}</title>{bar}</g>")
+        if selected or size.threads % 128 == 0:
             out.append(
-                label(x + step / 2, base + 14, str(size.threads), SMALL, bold=mine,
+                label(x + step / 2, base + 14, str(size.threads), SMALL, bold=selected,
                       anchor="middle")
             )  # fmt: skip
     return "".join(out), base + 16
 
 
 def _write_account(one: Occupancy) -> str:
-    more = one.next()
-    return f"{one.uses()}{'; ' * bool(more)}{more}"
+    hint = one.next()
+    return f"{one.uses()}{'; ' * bool(hint)}{hint}"

@@ -40,19 +40,21 @@ def draw(scene: Scene) -> Drawing:
     if scene.thread is None and len(scene.found) > REPEATED:
         scene = replace(scene, found=scene.found.distinct(), _kept={})
     layout = layout_of(scene)
-    times, whos = _list_stops(scene)
-    kept: dict = {}  # parts that many positions share
+    times, selections = _list_stops(scene)
+    cache: dict = {}  # parts that many positions share
     frames = {
-        (i, j): _draw_frame(scene, layout, time, who, kept)
+        (i, j): _draw_frame(scene, layout, time, who, cache)
         for i, time in enumerate(times)
-        for j, who in enumerate(whos)
+        for j, who in enumerate(selections)
     }
-    start = _choose_start(scene, times, whos)
+    start = _choose_start(scene, times, selections)
     trace = scene.trace
-    kernel = f"{trace.kernel}: who touches what"
+    kernel = f"{trace.kernel}: which thread touches which cell"
     if len(scene.blocks) == 1 and np.prod(trace.grid) > 1:
         total = int(np.prod(trace.grid))
-        kernel = f"{trace.kernel}, one block of {total}: who touches what"
+        kernel = (
+            f"{trace.kernel}, one block of {total}: which thread touches which cell"
+        )
     notes, height = foot(scene, layout.bottom)
     base = label(EDGE, 28, kernel, 17, bold=True) + _draw_base(scene, layout) + notes
     sliders = [
@@ -60,7 +62,7 @@ def draw(scene: Scene) -> Drawing:
             "interval" if scene.thread is None else "access",
             tuple(_name_time(scene, t) for t in times),
         ),
-        Slider("thread", tuple(_name_who(scene, w) for w in whos)),
+        Slider("thread", tuple(_name_who(scene, w) for w in selections)),
     ]
     title = f"{kernel}. {_describe(scene, _build_moment(scene, ALL, None))}"
     drawing = Drawing(title, WIDTH, height, base, sliders, frames, start)
@@ -82,27 +84,30 @@ def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 
 
 def _choose_start(
-    scene: Scene, times: Sequence[int], whos: Sequence
+    scene: Scene, times: Sequence[int], selections: Sequence
 ) -> tuple[int, int]:
-    """Choose the stop that shows most without tangled arrows."""
+    """Choose the stop that shows the most accesses without tangled arrows."""
     faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
-    if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
+    if selections[0] is None and all(len(a.shape) <= 1 for a in arrays):
         for i, time in enumerate(times):
-            moment = _build_moment(scene, time, whos[0])
+            moment = _build_moment(scene, time, selections[0])
             if len(moment.order) and moment.few:
                 return (i, 0)
     if not len(scene.drawn):
         return (0, 0)
     for one in faulty:
-        if one in whos:
-            return (0, list(whos).index(one))
-    per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in whos]
+        if one in selections:
+            return (0, list(selections).index(one))
+    per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in selections]
     busy = [j for j, count in enumerate(per) if count == max(per)]
-    middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
+    middle = min(busy, key=lambda j: _measure_distance(scene, selections[j]))
     # The thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
-        return (int(len(_build_moment(scene, times[1], whos[middle]).mine) > 0), middle)
+        return (
+            int(len(_build_moment(scene, times[1], selections[middle]).mine) > 0),
+            middle,
+        )
     return (0, middle)
 
 
@@ -112,7 +117,7 @@ def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
     return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
 
 
-def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
+def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
     """Return a thread's distance from a position off its block's edges and diagonal.
 
     An index is zero at an edge, which makes a less instructive example.
@@ -127,9 +132,9 @@ def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Momen
     if time < ALL:  # one access
         mine = _select_touches(scene, who).where(np.array([ALL - 1 - time]))
         return Moment(scene, time, who, scene.at(int(mine.interval[0])), mine)
-    of = scene.at(time)
-    mine = of if who is None else of.of(block=who[0], thread=who[1])
-    return Moment(scene, time, who, of, mine)
+    accesses = scene.at(time)
+    mine = accesses if who is None else accesses.of(block=who[0], thread=who[1])
+    return Moment(scene, time, who, accesses, mine)
 
 
 def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
@@ -143,18 +148,18 @@ def _draw_frame(
     layout: AccessLayout,
     time: int,
     who: tuple[int, int] | None,
-    kept: dict,
+    cache: dict,
 ) -> list[str]:
-    """Return the parts for one position of the sliders; equal ones are from `kept`."""
+    """Return the parts for one position of the sliders; `cache` has shared parts."""
     moment = _build_moment(scene, time, who)
-    said = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
-    out = [label(EDGE, 48, said, 13, faint=True)]
+    text = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
+    out = [label(EDGE, 48, text, 13, faint=True)]
     if who is not None:
         key = moment.interval
-        if key not in kept:
-            kept[key] = [ground(moment, panel) for panel in layout.panels]
-        out += kept[key]
-    out += _draw_threads(moment, layout, kept)
+        if key not in cache:
+            cache[key] = [ground(moment, panel) for panel in layout.panels]
+        out += cache[key]
+    out += _draw_threads(moment, layout, cache)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
     out.append(arrows(moment, layout.panels, layout.grids, layout.block))
@@ -162,7 +167,7 @@ def _draw_frame(
     behind = lambda one: Hidden([], layout.grids, one).at  # noqa: E731
     out.append(marks(scene, layout.panels, layout.grids, moment, behind))
     if layout.strip:
-        out.append(_draw_now(scene, layout, moment.interval))
+        out.append(_draw_timeline(scene, layout, moment.interval))
     return [part for part in out if part]
 
 
@@ -175,34 +180,34 @@ def _describe(scene: Scene, moment: Moment) -> str:
         index = np.unravel_index(int(row.element[0]), array.shape)
         at = ", ".join(str(int(i)) for i in index)
         verb = {"read": "reads", "write": "writes"}.get(site.kind, "updates")
-        where = f"{_name_time(scene, time)}, line {site.line}: "
+        prefix = f"{_name_time(scene, time)}, line {site.line}: "
         same = f", which is {array.name}[{at}]"
-        return f"{where.capitalize()}{_name_who(scene, who)} {verb} {site.text}{same}."
+        return f"{prefix.capitalize()}{_name_who(scene, who)} {verb} {site.text}{same}."
     when = "" if time == ALL else f"{_name_time(scene, time)}: ".capitalize()
-    did = sentence(moment.mine, scene.trace, scene.arrays)
+    actions = sentence(moment.mine, scene.trace, scene.arrays)
     if who is not None:
-        one = did.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
+        action = actions.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
         wrong = any(
             f.thread and f.block and _find_place(scene, f) == who
             for f in scene.findings
         )
-        nothing = "goes wrong: see below" if wrong else "touches nothing here"
-        said = one if len(moment.mine) else nothing
+        nothing = "has a fault: see below" if wrong else "touches nothing here"
+        text = action if len(moment.mine) else nothing
         name = _name_who(scene, who)
-        return f"{when}{name if when else name.capitalize()} {said}."
+        return f"{when}{name if when else name.capitalize()} {text}."
     active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
     total = scene.threads * len(scene.blocks)
     count = f"all {total}" if active == total else f"{active} of {total}"
     if not active:
         return f"{when}No thread touches an array."
     if total == 1:
-        return f"{when}the thread: {did}."
-    return f"{when}{count} threads {did}."
+        return f"{when}the thread: {actions}."
+    return f"{when}{count} threads {actions}."
 
 
 def _name_time(scene: Scene, time: int) -> str:
     if time == ALL:
-        return "all of it"
+        return "all accesses" if scene.thread is not None else "all intervals"
     if time < ALL:
         count = len(_select_touches(scene, scene.chosen()[0]))
         return f"access {ALL - time} of {count}"
@@ -221,17 +226,17 @@ def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
     return name
 
 
-def _draw_threads(moment: Moment, layout: AccessLayout, kept: dict) -> list[str]:
+def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str]:
     """Draw the threads, emphasising the selected one."""
     out = []
     block_of = moment.scene.trace.block
     strength = 1.0 if moment.who is None else 0.45
     for block, grid in layout.grids.items():
         key = (moment.interval, block, strength)
-        if key not in kept:  # The part is the same for every selected thread.
+        if key not in cache:  # The part is the same for every selected thread.
             active = np.unique(moment.of.of(block=block).thread)
-            kept[key] = draw_threads(grid, active, block_of, block, strength)
-        out.append(kept[key])
+            cache[key] = draw_threads(grid, active, block_of, block, strength)
+        out.append(cache[key])
     if moment.who is not None:
         block, thread = moment.who
         runs = len(moment.mine) > 0
@@ -253,23 +258,25 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
     return "".join(out)
 
 
-def _draw_now(scene: Scene, layout: AccessLayout, time: int) -> str:
+def _draw_timeline(scene: Scene, layout: AccessLayout, time: int) -> str:
     """Draw the timeline, highlighting the displayed interval."""
     numbers = scene.intervals
     room = WIDTH - LEFT - EDGE
     width = min(90.0, room / len(numbers))
-    every = max(1, int(np.ceil(26 / width)))
+    spacing = max(1, int(np.ceil(26 / width)))
     y = layout.strip
     out = [label(LEFT - 14, y + 15, "barriers", 12, anchor="end", faint=True)]
     for i, number in enumerate(numbers):
         x = LEFT + i * width
-        here = time in (ALL, number)
-        look = {"colour": svg.THREAD, "fill": svg.FILL} if here else {"strength": 0.35}
+        current = time in (ALL, number)
+        look = (
+            {"colour": svg.THREAD, "fill": svg.FILL} if current else {"strength": 0.35}
+        )
         out.append(svg.box(x + 1, y, width - 3, 22, **look))
-        if i % every == 0:
+        if i % spacing == 0:
             text = str(i + 1)
             at = x + width / 2 - 0.5
-            out.append(label(at, y + 15, text, 11, anchor="middle", faint=not here))
+            out.append(label(at, y + 15, text, 11, anchor="middle", faint=not current))
         if i:
             out.append(
                 f'<path d="M{svg.num(x - 0.5)} {svg.num(y - 4)}v30" '
@@ -283,10 +290,10 @@ def account(scene: Scene) -> str:
     trace = scene.trace
     lines = [f"{trace.kernel}, {_describe(scene, _build_moment(scene, ALL, None))}"]
     for number in scene.arrays:
-        array, of = trace.arrays[number], scene.found.of(array=number)
-        times = f"{count_things(int(of.reads.sum()), 'read')}, "
-        times += count_things(int(of.writes.sum()), "write")
-        cells = len(np.unique(of.element))
+        array, accesses = trace.arrays[number], scene.found.of(array=number)
+        times = f"{count_things(int(accesses.reads.sum()), 'read')}, "
+        times += count_things(int(accesses.writes.sum()), "write")
+        cells = len(np.unique(accesses.element))
         lines.append(f"  {array.name} {array.shape}: {times}; {cells} cells touched")
     lines += [f"  {finding.text}" for finding in findings_of(scene)]
     return "\n".join(lines)

@@ -58,9 +58,9 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
         right = max(right + panel.after, x + list_axis_words(scene, panel.number))
         cells = (panel.left, panel.top, right, panel.top + panel.height)
         out.append(cells)
-        there = (grid.left, grid.top, grid.left + grid.width, grid.top + grid.height)
+        target = (grid.left, grid.top, grid.left + grid.width, grid.top + grid.height)
         level = panel.place == "right"
-        out += [box for each in threads for box in _trace_path(each, there, level)]
+        out += [box for each in threads for box in _trace_path(each, target, level)]
     return out
 
 
@@ -71,16 +71,16 @@ def place(
     lefts = sorted({frame[2] + APART for frame in taken if frame[2] < WIDTH})
     tops = sorted({frame[3] + APART / 2 for frame in taken if frame[3] < 1e5})
     for x, y in ((x, y) for y in tops for x in lefts):
-        mine = (x, y, x + width, y + height)
-        if x + width <= WIDTH - EDGE and not any(meet(mine, one) for one in taken):
+        candidate = (x, y, x + width, y + height)
+        if x + width <= WIDTH - EDGE and not any(meet(candidate, one) for one in taken):
             return x, y
     return None
 
 
 def _measure_names(scene: Scene) -> float:
     """Return the right end, in pixels, of the locals' values below the threads."""
-    every = list(range(scene.threads))
-    lines = name_lines(scene, scene.blocks, every, True)[:NAMES]
+    threads = list(range(scene.threads))
+    lines = name_lines(scene, scene.blocks, threads, True)[:NAMES]
     texts = ["  ".join(f"{name} = {value}" for name, value in line) for line in lines]
     return EDGE + max((width_of(text, 12, mono=True) for text in texts), default=0.0)
 
@@ -124,8 +124,8 @@ def arrows(
     """
     if moment.who is None and not moment.few:
         return ""
-    wanted = moment.order
-    if not len(wanted):
+    order = moment.order
+    if not len(order):
         return ""
     worded = [*panels, threads] if threads else panels
     texts = [frame for panel in worded for frame in _list_texts(moment, panel)]
@@ -133,14 +133,16 @@ def arrows(
     for panel in panels:
         if moment.who is None and (panel.grid.is_large or not panel.flat):
             continue
-        of = wanted[wanted[:, 2] == panel.number]
-        for block, thread, write in np.unique(of[:, [0, 1, 3]], axis=0):
+        rows = order[order[:, 2] == panel.number]
+        for block, thread, write in np.unique(rows[:, [0, 1, 3]], axis=0):
             grid = frames[int(block)]
-            mask = (of[:, 0] == block) & (of[:, 1] == thread) & (of[:, 3] == write)
-            here = (int(block), int(thread))
-            for element in _list_targets(of[mask][:, 4], panel, grid.middle(here[1])):
+            mask = (
+                (rows[:, 0] == block) & (rows[:, 1] == thread) & (rows[:, 3] == write)
+            )
+            who = (int(block), int(thread))
+            for element in _list_targets(rows[mask][:, 4], panel, grid.middle(who[1])):
                 cells = [f for p in panels for f in _list_rows(p, panel, int(element))]
-                hidden = Hidden([*texts, *cells], frames, here)
+                hidden = Hidden([*texts, *cells], frames, who)
                 out.append(_draw_arrow(panel, int(element), grid, bool(write), hidden))
     return "".join(out)
 
@@ -155,8 +157,8 @@ def _list_targets(
     if len(elements) <= most:
         return elements
     x, y = panel.grid.corners(elements)
-    far = abs(y - at[1]) * 1000 + abs(x - at[0])
-    return elements[[int(np.argmin(far))]]
+    distance = abs(y - at[1]) * 1000 + abs(x - at[0])
+    return elements[[int(np.argmin(distance))]]
 
 
 def _draw_arrow(
@@ -172,11 +174,11 @@ def _draw_arrow(
         cell, circle = (x + aside, y + half), (tx + aside / 2, ty - radius)
     else:
         cell, circle = (x + aside, y - half), (tx + aside / 2, ty + radius)
-    how = dict(level=panel.place == "right", hidden=hidden.at)
+    options = dict(level=panel.place == "right", hidden=hidden.at)
     if write:
-        return svg.arrow(circle, cell, WRITTEN, **how)
+        return svg.arrow(circle, cell, WRITTEN, **options)
     shared = panel.array.space == "shared"
-    return svg.arrow(cell, circle, SHARED if shared else READ, **how)
+    return svg.arrow(cell, circle, SHARED if shared else READ, **options)
 
 
 # ---- parts in front of an arrow ------------------------------------------------------
@@ -213,11 +215,11 @@ class Hidden:
                 if block == self.who[0]:
                     inside &= row * grid.cols + col != self.who[1]
                 half = grid.cell / 2
-                away = np.hypot(
+                distance = np.hypot(
                     x - grid.left - col * grid.side - half,
                     y - grid.top - row * grid.side - half,
                 )
-                out |= inside & (away < half)
+                out |= inside & (distance < half)
         return out
 
 
@@ -226,12 +228,12 @@ def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
     grid = panel.grid
     if not panel.flat or not has_indices(grid):
         return []
-    own = element // grid.cols if panel is target else -1
+    target_row = element // grid.cols if panel is target else -1
     out = []
     for row in range(grid.rows):
         count = min(grid.cols, grid.count - row * grid.cols)
         top = grid.top + row * grid.side
-        if row != own:
+        if row != target_row:
             right = grid.left + count * grid.side
             out.append((grid.left - 2, top - 1, right, top + grid.cell + 1))
     return out

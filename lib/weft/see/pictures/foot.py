@@ -32,27 +32,27 @@ def counts(scene: Scene) -> list[str]:
     each = []
     for number in scene.arrays:
         array = scene.trace.arrays[number]
-        said = [
+        parts = [
             times(
-                _read_counter(counters, what, array.name) / max(counters.threads, 1),
-                what,
+                _read_counter(counters, counter, array.name) / max(counters.threads, 1),
+                counter,
             )
-            for what in ("reads", "writes", "atomics")
-            if _read_counter(counters, what, array.name)
+            for counter in ("reads", "writes", "atomics")
+            if _read_counter(counters, counter, array.name)
         ]
-        if said:
-            each.append(f"{array.name} {' and '.join(said)}")
+        if parts:
+            each.append(f"{array.name} {' and '.join(parts)}")
     lines = [f"Per thread: {', '.join(each)}."] if each else []
-    more = []
+    ratios = []
     for number in scene.arrays:
         array = scene.trace.arrays[number]
         if array.space == "shared":
             continue
         per = _read_counter(counters, "sectors_per_request", array.name)
         if per:
-            more.append(f"{array.name} {round_number(per)}")
-    if more:
-        lines.append(f"Sectors per request: {', '.join(more)}.")
+            ratios.append(f"{array.name} {round_number(per)}")
+    if ratios:
+        lines.append(f"Sectors per request: {', '.join(ratios)}.")
     shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
     if shared:
         conflicts = [
@@ -63,9 +63,9 @@ def counts(scene: Scene) -> list[str]:
     return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
 
 
-def _read_counter(counters: Any, what: str, name: str) -> float:
+def _read_counter(counters: Any, counter: str, name: str) -> float:
     try:
-        return float(getattr(counters, what)[name])
+        return float(getattr(counters, counter)[name])
     except (AttributeError, KeyError, TypeError):
         return 0.0
 
@@ -112,8 +112,8 @@ def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, flo
             out += mark + label(x + 18, y, line, 12.5, colour=FAULT)
             y += 18
     if len(findings) > MOST:
-        more = f"and {len(findings) - MOST} more: see the report"
-        out += label(x + 18, y, more, 12, colour=FAULT)
+        remark = f"and {len(findings) - MOST} more: see the report"
+        out += label(x + 18, y, remark, 12, colour=FAULT)
         y += 18
     return out, y
 
@@ -185,7 +185,7 @@ def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
 
 
 def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    """Return the flat position of an index that may lie outside its array."""
+    """Return the flat position of an index that may be outside its array."""
     element = 0
     for i, side in zip(index, (*shape, *[1] * len(index))):
         element = element * side + int(i)
@@ -248,23 +248,23 @@ def width(scene: Scene) -> float:
 
 def _list_kinds(scene: Scene) -> list[str]:
     """List the kinds of marks in this picture, for its legend."""
-    found, trace = scene.found, scene.trace
+    accesses, trace = scene.found, scene.trace
     shared = np.isin(
-        found.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
+        accesses.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
     )
-    written = set(np.unique(found.element[found.writes & ~shared]).tolist())
+    written = set(np.unique(accesses.element[accesses.writes & ~shared]).tolist())
     kinds = []
-    if (found.reads & ~shared).any():
+    if (accesses.reads & ~shared).any():
         kinds.append("read")
     if written:
         kinds.append("written")
-    if (found.reads & shared).any():
+    if (accesses.reads & shared).any():
         kinds.append("shared")
-    if (found.writes & shared).any():
+    if (accesses.writes & shared).any():
         kinds.append("shared-written")
     kinds.append("thread")
-    of = found.where(np.isin(found.block, scene.blocks))
-    pairs = len(np.unique(of.block * scene.threads + of.thread))
+    visible = accesses.where(np.isin(accesses.block, scene.blocks))
+    pairs = len(np.unique(visible.block * scene.threads + visible.thread))
     if pairs < scene.threads * len(scene.blocks):
         kinds.append("idle")
     if findings_of(scene):

@@ -61,8 +61,8 @@ class Grid:
     def places(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (plane, row, column) of each element."""
         elements = np.asarray(elements)
-        rest, col = np.divmod(elements, self.cols)
-        plane, row = np.divmod(rest, self.rows)
+        flat_row, col = np.divmod(elements, self.cols)
+        plane, row = np.divmod(flat_row, self.rows)
         return plane, row, col
 
     def corners(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # number of strengths that the eye can distinguish
 BLOCKS = 40  # maximum number of stops of the slider
-# Limit of the record's rows times blocks; beyond it, the slider has fewer stops.
+# Limit of the record's rows times the slider's blocks, which bounds its stops.
 ROWS = 1_500_000
 # Width of a column in pixels: reads on the left, writes on the right.
 COLUMN = (WIDTH - 2 * EDGE - 40) / 2
@@ -46,7 +46,7 @@ def draw(scene: Scene) -> Drawing:
     blocks = list(scene.blocks)[:most]
     stops: list[int | None] = [None, *blocks] if len(blocks) > 1 else [None]
     trace = scene.trace
-    base = [label(EDGE, 28, f"{trace.kernel}: how often", 17, bold=True)]
+    base = [label(EDGE, 28, f"{trace.kernel}: accesses to each cell", 17, bold=True)]
     maps, y = _draw_maps(scene, 62.0)
     for one in maps:
         name = trace.arrays[one.number].name
@@ -61,7 +61,7 @@ def draw(scene: Scene) -> Drawing:
     frames = {
         (i,): _draw_frame(scene, stop, maps, warps) for i, stop in enumerate(stops)
     }
-    names = ["all of them", *(block_name(b, trace) for b in blocks)][: len(stops)]
+    names = ["all blocks", *(block_name(b, trace) for b in blocks)][: len(stops)]
     title = f"{trace.kernel}: how often each cell is touched"
     slider = Slider("block", tuple(names))
     return Drawing(title, WIDTH, y + 4, "".join(base) + foot, [slider], frames, (0,))
@@ -74,29 +74,30 @@ def _choose_grid(shape: tuple[int, ...]) -> Grid:
     return fit(planes * rows * cols, planes, rows, cols, COLUMN, 240, 22)
 
 
-def _count_touches(found: Touches, grid: Grid) -> np.ndarray:
-    return np.bincount(found.element, minlength=grid.count)[: grid.count]
+def _count_touches(accesses: Touches, grid: Grid) -> np.ndarray:
+    return np.bincount(accesses.element, minlength=grid.count)[: grid.count]
 
 
 def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
     """Lay out two maps per row, reads and writes of one array side by side."""
     lines: list[list[tuple[int, str, str]]] = []
     for number in scene.arrays:
-        of, array = scene.found.of(array=number), scene.trace.arrays[number]
+        accesses, array = scene.found.of(array=number), scene.trace.arrays[number]
         base = SHARED if array.space == "shared" else READ
-        kinds = [("read", base)] if of.reads.any() else []
-        kinds += [("written", WRITTEN)] if of.writes.any() else []
+        kinds = [("read", base)] if accesses.reads.any() else []
+        kinds += [("written", WRITTEN)] if accesses.writes.any() else []
         if not lines or len(lines[-1]) + len(kinds) > 2:
             lines.append([])
         lines[-1] += [(number, verb, colour) for verb, colour in kinds]
     out: list[_Map] = []
     for line in lines:
         for i, (number, verb, colour) in enumerate(line):
-            of = scene.found.of(array=number)
+            accesses = scene.found.of(array=number)
             grid = _choose_grid(scene.trace.arrays[number].shape)
             grid = grid.at(EDGE + i * (COLUMN + 40), y + 26)
             per = _count_touches(
-                of.where(of.reads if verb == "read" else of.writes), grid
+                accesses.where(accesses.reads if verb == "read" else accesses.writes),
+                grid,
             )
             out.append(_Map(number, verb, colour, grid, per))
         y += max((one.grid.height for one in out[-len(line) :]), default=0) + 64
@@ -106,15 +107,15 @@ def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
 def _write_title(scene: Scene, one: _Map) -> str:
     array, hot = scene.trace.arrays[one.number], one.per[one.per > 0]
     low, high = int(hot.min()), int(hot.max())
-    often = "once" if high == 1 else f"{low} times"
-    often = often if low == high else f"{low} to {high} times"
+    frequency = "once" if high == 1 else f"{low} times"
+    frequency = frequency if low == high else f"{low} to {high} times"
     size = f"{size_of(array)}{', shared' if array.space == 'shared' else ''}"
-    said = f"{size}: {count_things(len(hot), 'cell')} {one.verb} {often}"
+    caption = f"{size}: {count_things(len(hot), 'cell')} {one.verb} {frequency}"
     x, y = one.grid.left, one.grid.top - 14
-    after = x + svg.width_of(array.name, 14, mono=True) + 8
-    text = svg.clipped(said, x + COLUMN - after, 11.5)
+    start = x + svg.width_of(array.name, 14, mono=True) + 8
+    text = svg.clipped(caption, x + COLUMN - start, 11.5)
     out = label(x, y, array.name, 14, mono=True, bold=True)
-    return out + label(after, y, text, 11.5, faint=True)
+    return out + label(start, y, text, 11.5, faint=True)
 
 
 def _draw_scale(one: _Map) -> str:
@@ -140,20 +141,20 @@ def _scale_strength(share: float) -> float:
 def _draw_frame(
     scene: Scene, block: int | None, maps: list[_Map], warps: Grid
 ) -> list[str]:
-    found = scene.found if block is None else scene.found.of(block=block)
+    accesses = scene.found if block is None else scene.found.of(block=block)
     if block is None:
-        found = found.where(np.isin(found.block, scene.blocks))
-    out = [label(EDGE, 48, _describe(scene, found, block), 13, faint=True)]
+        accesses = accesses.where(np.isin(accesses.block, scene.blocks))
+    out = [label(EDGE, 48, _describe(scene, accesses, block), 13, faint=True)]
     for one in maps:
         per = one.per
         if block is not None:
-            of = found.of(array=one.number)
-            of = of.where(of.reads if one.verb == "read" else of.writes)
-            per = _count_touches(of, one.grid)
+            part = accesses.of(array=one.number)
+            part = part.where(part.reads if one.verb == "read" else part.writes)
+            per = _count_touches(part, one.grid)
         name = svg.escape(scene.trace.arrays[one.number].name)
         shades = _draw_map(per / one.top, one.grid, one.colour, min(LEVELS, one.top))
         out.append(f'<g data-array="{name}" data-kind="{one.verb}">{shades}</g>')
-    return [*out, _draw_strip(scene, found, warps)]
+    return [*out, _draw_strip(scene, accesses, warps)]
 
 
 def _draw_map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
@@ -170,13 +171,13 @@ def _draw_map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
     return "".join(out)
 
 
-def _describe(scene: Scene, found: Touches, block: int | None) -> str:
-    per = found.of(array=None)
+def _describe(scene: Scene, accesses: Touches, block: int | None) -> str:
+    per = accesses.of(array=None)
     blocks = len(scene.blocks) if block is None else 1
-    who = count_things(scene.threads * blocks, "thread")
+    threads = count_things(scene.threads * blocks, "thread")
     times = count_things(int(per.reads.sum()), "read")
-    text = f"{who}: {times} and {count_things(int(per.writes.sum()), 'write')}."
-    return text + " The stronger a cell, the more often it is touched."
+    text = f"{threads}: {times} and {count_things(int(per.writes.sum()), 'write')}."
+    return text + " A stronger colour means more accesses."
 
 
 def _list_warps(scene: Scene, top: float) -> Grid:
@@ -189,18 +190,18 @@ def _list_warps(scene: Scene, top: float) -> Grid:
 def _name_warps(scene: Scene, warps: Grid) -> str:
     x = warps.left - 10
     out = label(EDGE, warps.top + 11, "threads", 14, mono=True, bold=True)
-    every = max(1, int(np.ceil(13 / warps.side)))
-    for row in range(0, warps.rows, every):
+    spacing = max(1, int(np.ceil(13 / warps.side)))
+    for row in range(0, warps.rows, spacing):
         y = warps.top + row * warps.side + warps.side / 2 + 4
         out += label(x, y, f"warp {row}", 11, anchor="end", faint=True)
-    note = "lanes 0 to 31: the stronger, the more accesses"
+    note = "lanes 0 to 31: stronger colours, more accesses"
     return out + label(
         warps.left + warps.width + 12, warps.top + 11, note, 11, faint=True
     )
 
 
-def _draw_strip(scene: Scene, found: Touches, warps: Grid) -> str:
-    per = np.bincount(found.thread, minlength=scene.threads).astype(float)
+def _draw_strip(scene: Scene, accesses: Touches, warps: Grid) -> str:
+    per = np.bincount(accesses.thread, minlength=scene.threads).astype(float)
     per = per[: scene.threads]
     idle = warps.squares(np.flatnonzero(per == 0))
     out = f'<path d="{idle}" fill="none" {PALE} stroke-width="{num(0.8)}"/>'

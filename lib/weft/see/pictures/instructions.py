@@ -7,7 +7,7 @@ its line and the path of loops around it, each with the number of its turn. Step
 different threads with the same place happen together.
 
 Statements records, for each statement of a kernel, its names and loads, and whether it
-computes. programs() models the instructions; no GPU compiler takes part. One
+computes. programs() models the instructions without a GPU compiler. One
 instruction represents each access to global or shared memory, each statement that
 computes something (an operator or a call outside of an index), and each barrier.
 Indices and the turns of a `for` loop are free; local arrays are in registers. An
@@ -82,23 +82,23 @@ def steps_of(
 ) -> list[WarpStep]:
     """Return the steps of one warp of one block, in order.
 
-    intervals: the barrier intervals of that block. every: return both STEP sites and
-    accesses. Otherwise, accesses count as steps only if there are no STEP sites.
+    intervals: the barrier intervals of that block. every: whether to return both STEP
+    sites and accesses; else accesses count as steps only if there are no STEP sites.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
-    there = any(np.isin(part.site, steps).any() for part in intervals)
+    has_steps = any(np.isin(part.site, steps).any() for part in intervals)
     lanes: dict[Place, set[int]] = {}
     stacks: dict[int, list[_Loop]] = {}
     for part in intervals:
         keep = part.thread // WARP == warp
-        entered = np.isin(part.site, steps)
-        touched = part.element >= 0
-        keep &= entered | touched if every else entered if there else touched
+        at_step = np.isin(part.site, steps)
+        at_access = part.element >= 0
+        keep &= at_step | at_access if every else at_step if has_steps else at_access
         order = np.argsort(part.thread[keep], kind="stable")
         rows = zip(part.thread[keep][order].tolist(), part.site[keep][order].tolist())
         for thread, site in rows:
             stack = stacks.setdefault(thread, [])
-            place = (part.number, *_follow_lanes(stack, site, sites[site].line, loops))
+            place = (part.number, *_record_step(stack, site, sites[site].line, loops))
             lanes.setdefault(place, set()).add(thread % WARP)
     return [
         WarpStep(place[-1][1], place[0], np.array(sorted(lanes[place])))
@@ -106,7 +106,7 @@ def steps_of(
     ]
 
 
-def _follow_lanes(
+def _record_step(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Record a thread's step to a site; return the loops around it with their turns."""
@@ -118,7 +118,7 @@ def _follow_lanes(
     ):
         same += 1
     del stack[same:]
-    # A second visit to a site means the loop's next turn.
+    # A second visit to a site begins the loop's next turn.
     if stack and site in stack[-1].seen:
         stack[-1].turn += 1
         stack[-1].seen.clear()
@@ -128,7 +128,7 @@ def _follow_lanes(
     return [*((loop.first, loop.turn) for loop in stack), (line, site)]
 
 
-# calls that cost no instruction
+# Calls that cost no instruction.
 FREE = {"range", "len", "int", "float", "bool", "array"}
 _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 
@@ -160,33 +160,33 @@ class Statements:
     def __init__(self, sources: Iterable[Source]) -> None:
         self._files: dict[str, tuple[list[int], list[Statement]]] = {}
         for source in sources:
-            found = _read_statements(source.text, source.first)
+            new = _read_statements(source.text, source.first)
             old = self._files.get(source.file, ([], []))[1]
-            every = sorted(old + found, key=lambda s: s.first)
-            self._files[source.file] = ([s.first for s in every], every)
+            statements = sorted(old + new, key=lambda s: s.first)
+            self._files[source.file] = ([s.first for s in statements], statements)
 
     def at(self, file: str, line: int) -> Statement | None:
         """Return the statement that contains this line; None if there is none."""
-        firsts, every = self._files.get(file, ([], []))
+        firsts, statements = self._files.get(file, ([], []))
         i = bisect.bisect_right(firsts, line) - 1
-        return every[i] if i >= 0 and line <= every[i].last else None
+        return statements[i] if i >= 0 and line <= statements[i].last else None
 
     def within(self, file: str, first: int, last: int) -> Sequence[Statement]:
         """Return the statements that begin on these lines."""
-        firsts, every = self._files.get(file, ([], []))
-        return every[
+        firsts, statements = self._files.get(file, ([], []))
+        return statements[
             bisect.bisect_left(firsts, first) : bisect.bisect_right(firsts, last)
         ]
 
 
 def _read_statements(text: str, first: int) -> list[Statement]:
     lines = textwrap.dedent(text)
-    moved = len(text.split("\n")[0]) - len(lines.split("\n")[0])
+    indent = len(text.split("\n")[0]) - len(lines.split("\n")[0])
     try:
         tree = ast.parse(lines)
     except SyntaxError:
         return []
-    found = []
+    statements = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or isinstance(node, _SILENT):
             continue
@@ -198,26 +198,26 @@ def _read_statements(text: str, first: int) -> list[Statement]:
             head = node.iter
         start = node.lineno + first - 1
         last = (getattr(head, "end_lineno", None) or node.lineno) + first - 1
-        one = Statement(start, last, decides=decides)
-        reader = _Reader(one, first, moved)
+        statement = Statement(start, last, decides=decides)
+        reader = _Reader(statement, first, indent)
         if isinstance(node, ast.AugAssign):
-            one.computes = True
+            statement.computes = True
             if isinstance(node.target, ast.Name):
-                one.uses.add(node.target.id)
+                statement.uses.add(node.target.id)
         reader.visit(head)
         if isinstance(node, ast.For):
             # Turns are unrolled, or counted while other work runs.
-            one.computes = False
-            one.decides = False
-        found.append(one)
-    return found
+            statement.computes = False
+            statement.decides = False
+        statements.append(statement)
+    return statements
 
 
 class _Reader(ast.NodeVisitor):
     """A visitor that fills in a Statement."""
 
-    def __init__(self, into: Statement, first: int, moved: int) -> None:
-        self.into, self.first, self.moved = into, first, moved
+    def __init__(self, into: Statement, first: int, indent: int) -> None:
+        self.into, self.first, self.indent = into, first, indent
 
     def visit_Name(self, node: ast.Name) -> None:
         into = self.into
@@ -228,7 +228,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         names = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
-        place = (node.lineno + self.first - 1, node.col_offset + self.moved)
+        place = (node.lineno + self.first - 1, node.col_offset + self.indent)
         self.into.indices[place] = names
         for inner in ast.walk(node.slice):  # In x[y[i]], y is loaded too.
             if isinstance(inner, ast.Subscript):
@@ -287,19 +287,19 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
     parts: dict[int, list] = {}
     for part in trace.intervals:
         parts.setdefault(part.block, []).append(part)
-    known: dict[tuple, Program] = {}
-    found = []
+    cache: dict[tuple, Program] = {}
+    result = []
     for block in sorted(parts):
-        made = []
+        block_programs = []
         for warp in range(warps):
             ways = tuple(
                 _follow_path(p, trace.sites, loops, warp) for p in parts[block]
             )
-            if ways not in known:
-                known[ways] = writer.program(ways)
-            made.append(known[ways])
-        found.append(made)
-    return found
+            if ways not in cache:
+                cache[ways] = writer.program(ways)
+            block_programs.append(cache[ways])
+        result.append(block_programs)
+    return result
 
 
 def _follow_path(
@@ -337,9 +337,9 @@ class _Writer:
         for number, way in enumerate(ways):
             if number:
                 self._add_instruction(BARRIER, ())
-                self._settle_access()
+                self._finish_piece()
             self._write_interval(way)
-            self._settle_access()
+            self._finish_piece()
             if len(self.out) >= self.most:
                 break
         return tuple(self.out[: self.most])
@@ -353,20 +353,20 @@ class _Writer:
                 self._write_statement(now, accesses)
                 now, accesses = None, []
                 self._write_rest()
-                self._settle_access()
-                here = self.statements.within(site.file, site.line, site.last)
-                self.ahead = [*here]
+                self._finish_piece()
+                statements = self.statements.within(site.file, site.line, site.last)
+                self.ahead = [*statements]
             else:
-                its = self.statements.at(site.file, site.line)
-                if its is None or its is not now:
+                statement = self.statements.at(site.file, site.line)
+                if statement is None or statement is not now:
                     self._write_statement(now, accesses)
-                    now, accesses = its, []
-                    while its in self.ahead:
-                        before = self.ahead.pop(0)
-                        if before is not its:
-                            self._write_statement(before, ())
+                    now, accesses = statement, []
+                    while statement in self.ahead:
+                        earlier = self.ahead.pop(0)
+                        if earlier is not statement:
+                            self._write_statement(earlier, ())
                 accesses.append(site)
-                if its is None:
+                if statement is None:
                     self._write_statement(None, accesses)
                     accesses = []
             if len(self.out) >= self.most:
@@ -382,51 +382,56 @@ class _Writer:
                 return
             self._write_statement(one, ())
 
-    def _write_statement(self, of: Statement | None, accesses: Sequence[Site]) -> None:
+    def _write_statement(
+        self, statement: Statement | None, accesses: Sequence[Site]
+    ) -> None:
         """Write a statement's loads, then its computation, then its stores."""
-        if of is None and not accesses:
+        if statement is None and not accesses:
             return
-        of = of or Statement(0, 0, computes=False)
-        touched = [s for s in accesses if self.arrays[s.array].space != LOCAL]
+        statement = statement or Statement(0, 0, computes=False)
+        sites = [s for s in accesses if self.arrays[s.array].space != LOCAL]
         loads: list[int] = []
-        for site in touched:
+        for site in sites:
             if site.kind == READ:
                 space = self.arrays[site.array].space
                 loads.append(
                     self._add_instruction(
-                        space, self._write_index(of, site, loads), site.line
+                        space, self._write_index(statement, site, loads), site.line
                     )
                 )
-        value = {*loads, *(n for name in of.uses for n in self.made.get(name, ()))}
-        if of.computes:
-            value = {self._add_instruction(ARITHMETIC, value, of.first)}
-        for site in touched:
+        value = {
+            *loads,
+            *(n for name in statement.uses for n in self.made.get(name, ())),
+        }
+        if statement.computes:
+            value = {self._add_instruction(ARITHMETIC, value, statement.first)}
+        for site in sites:
             if site.kind == ATOMIC:
                 space = self.arrays[site.array].space
-                after = value | set(self._write_index(of, site, ()))
-                value = {self._add_instruction(space, after, site.line)}
-        for site in touched:
+                inputs = value | set(self._write_index(statement, site, ()))
+                value = {self._add_instruction(space, inputs, site.line)}
+        for site in sites:
             if site.kind == WRITE:
-                after = value | set(self._write_index(of, site, loads))
+                inputs = value | set(self._write_index(statement, site, loads))
                 self.stored[self.arrays[site.array].space] = self._add_instruction(
-                    STORE, after, site.line
+                    STORE, inputs, site.line
                 )
-        for name in of.makes:
+        for name in statement.makes:
             self.made[name] = tuple(sorted(value))
-        if of.decides:
+        if statement.decides:
             self.decided = tuple(value)
 
     def _write_index(
-        self, of: Statement, site: Site, loads: Sequence[int]
+        self, statement: Statement, site: Site, loads: Sequence[int]
     ) -> tuple[int, ...]:
         """Return the instructions that supply the address of an access."""
-        names = of.indices.get((site.line, site.column), ())
-        after = [n for name in names for n in self.made.get(name, ())]
-        # an index within an index, as in x[y[i]]
+        names = statement.indices.get((site.line, site.column), ())
+        inputs = [n for name in names for n in self.made.get(name, ())]
+        # An index within an index, as in x[y[i]].
         inner = "[" in site.text.partition("[")[2]
-        return (*after, *(loads if inner else ()))
+        return (*inputs, *(loads if inner else ()))
 
-    def _settle_access(self) -> None:
+    def _finish_piece(self) -> None:
         """Complete the piece of code: move loads, and their inputs, to the front."""
         first, out = self.begun, self.out
         piece = range(first, len(out))
@@ -438,20 +443,20 @@ class _Writer:
         order = [n for n in piece if n in early] + [n for n in piece if n not in early]
         place = {number: first + i for i, number in enumerate(order)}
 
-        def moved(after: Iterable[int]) -> tuple[int, ...]:
+        def renumber(after: Iterable[int]) -> tuple[int, ...]:
             return tuple(sorted(place.get(n, n) for n in after))
 
-        out[first:] = [replace(out[n], after=moved(out[n].after)) for n in order]
-        self.made = {name: moved(after) for name, after in self.made.items()}
-        self.decided = moved(self.decided)
+        out[first:] = [replace(out[n], after=renumber(out[n].after)) for n in order]
+        self.made = {name: renumber(after) for name, after in self.made.items()}
+        self.decided = renumber(self.decided)
         self.stored = {}
         self.begun = len(out)
 
     def _add_instruction(self, kind: str, after, line: int = 0) -> int:
-        before = {*after, *self.decided}
+        inputs = {*after, *self.decided}
         if kind in self.stored:
-            before.add(self.stored[kind])
-        self.out.append(IssuedInstruction(kind, tuple(sorted(before)), line))
+            inputs.add(self.stored[kind])
+        self.out.append(IssuedInstruction(kind, tuple(sorted(inputs)), line))
         self.decided = ()
         return len(self.out) - 1
 

@@ -2,11 +2,11 @@
 
 A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
 instructions in order. An instruction waits until its inputs are ready and no other warp
-has the slot; the warp that has been ready longest goes first. Blocks start whole, and
-the next block starts in the cycle in which one ends.
+has the slot; the warp that has been ready longest goes first. The warps of a block
+start together, and the next block starts in the cycle in which one ends.
 
-The model leaves out caches, bandwidth (memory keeps up with any number of loads), the
-compiler, the number of sectors and of bank conflicts, and floating-point units narrower
+The model ignores caches, bandwidth (memory keeps up with any number of loads), the
+compiler, the numbers of sectors and bank conflicts, and floating-point units narrower
 than a warp.
 
 The numbers come from these sources. Each of the four parts of a multiprocessor has a
@@ -16,8 +16,7 @@ An arithmetic result is ready 4 cycles later: the same chapter. A load from shar
 memory takes about 30 cycles (29 on A100 and H100). A load from global memory that
 misses all caches takes 470 to 540, and a load from the L2 cache about 260: Luo et al.,
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
-arXiv:2402.13499. V100 needs 375: Jia et al., arXiv:1804.06826. The model uses 400,
-which lies between these.
+arXiv:2402.13499. V100 needs 375: Jia et al., arXiv:1804.06826. The model uses 400.
 
 The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
 GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.
@@ -36,7 +35,7 @@ ISSUING, MEMORY, NEAR, OTHERS, READY = "issuing", "memory", "near", "others", "r
 
 @dataclass(frozen=True)
 class Model:
-    """Cycles from an instruction's issue to that of the first one that uses its result.
+    """Latencies in cycles, from an instruction's issue until its result can be used.
 
     schedulers: the number of schedulers, each of which issues one instruction per
     cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
@@ -112,7 +111,7 @@ def replay(
     model: Model,
     until: int = 0,
 ) -> Run:
-    """Run `total` blocks, `resident` at a time; `blocks` repeat if they are fewer.
+    """Run `total` blocks, `resident` at a time; repeat `blocks` if there are fewer.
 
     blocks: the programs of each block's warps. until: the number of cycles with spans.
     """
@@ -142,7 +141,7 @@ class _Replay:
         """Issue all instructions, one after another."""
         slot_free = [0] * self.model.schedulers  # the next free cycle of each scheduler
         for place in range(self.resident):
-            self._start_warp(place, 0)
+            self._start_block(place, 0)
         while self.queue:
             ready, _, warp = heapq.heappop(self.queue)
             scheduler = warp.place % self.model.schedulers
@@ -167,12 +166,12 @@ class _Replay:
         block = warp.block
         block.waiting.append(warp)
         if len(block.waiting) == block.alive:
-            self._open_interval(block, now + self.model.barrier)
+            self._complete_barrier(block, now + self.model.barrier)
 
     def _go_on(self, warp: _Warp) -> None:
         """Queue the warp's next instruction, or end the warp."""
         if warp.at == len(warp.program):
-            self._end_interval(warp)
+            self._end_warp(warp)
             return
         ready, why = warp.free, ""
         for number in warp.program[warp.at].after:
@@ -182,7 +181,7 @@ class _Replay:
         self.order += 1
         heapq.heappush(self.queue, (ready, self.order, warp))
 
-    def _open_interval(self, block: _Block, now: int) -> None:
+    def _complete_barrier(self, block: _Block, now: int) -> None:
         """Release all warps of the block, since the barrier is complete."""
         waiting, block.waiting = block.waiting, []
         for warp in waiting:
@@ -191,17 +190,19 @@ class _Replay:
         for warp in waiting:
             self._go_on(warp)
 
-    def _end_interval(self, warp: _Warp) -> None:
+    def _end_warp(self, warp: _Warp) -> None:
         block = warp.block
         block.alive -= 1
         if not block.alive:
             self.out.cycles = max(self.out.cycles, warp.free)
             if self.started < self.total:
-                self._start_warp(block.place, warp.free)
+                self._start_block(block.place, warp.free)
         elif len(block.waiting) == block.alive:
-            self._open_interval(block, max(warp.free, *(w.free for w in block.waiting)))
+            self._complete_barrier(
+                block, max(warp.free, *(w.free for w in block.waiting))
+            )
 
-    def _start_warp(self, place: int, now: int) -> None:
+    def _start_block(self, place: int, now: int) -> None:
         programs = self.blocks[self.started % len(self.blocks)]
         self.started += 1
         block = _Block(place, len(programs))

@@ -54,26 +54,26 @@ def draw_lanes(scene: Scene) -> Drawing:
     base = label(EDGE, 28, f"{trace.kernel}: active lanes", 17, bold=True)
     names = tuple(_write_name(scene, block, warp) for block, warp in warps)
     title = f"{trace.kernel}: which lanes of a warp are active at each step"
-    start = next((i for i, (_, w) in enumerate(warps) if w == _choose_wanted(scene)), 0)
+    start = next((i for i, (_, w) in enumerate(warps) if w == _choose_warp(scene)), 0)
     return Drawing(
         title, WIDTH, y + 14, base + foot, [Slider("warp", names)], rows, (start,)
     )
 
 
-def _choose_wanted(scene: Scene) -> int:
+def _choose_warp(scene: Scene) -> int:
     return (scene.thread or 0) // WARP
 
 
 def _list_warps(scene: Scene) -> list[tuple[int, int]]:
     """Return the (block, warp) for each stop of the slider, up to a limit."""
-    every = -(-scene.threads // WARP)
-    found = [(b, w) for b in scene.blocks for w in range(every)]
+    per_block = -(-scene.threads // WARP)
+    warps = [(b, w) for b in scene.blocks for w in range(per_block)]
     rows = sum(len(part.site) for part in scene.trace.intervals)
     blocks = max(1, int(np.prod(scene.trace.grid)))
-    per = max(1, rows // (blocks * every))
+    per = max(1, rows // (blocks * per_block))
     limit = max(1, min(WARPS, 10 * ROWS // per))
-    wanted = _choose_wanted(scene)
-    return found[:limit] if wanted < limit else [(scene.blocks[0], wanted)]
+    warp = _choose_warp(scene)
+    return warps[:limit] if warp < limit else [(scene.blocks[0], warp)]
 
 
 def _write_name(scene: Scene, block: int, warp: int) -> str:
@@ -84,15 +84,15 @@ def _write_name(scene: Scene, block: int, warp: int) -> str:
 def _draw_frame(
     scene: Scene, steps: Sequence[WarpStep], block: int, warp: int
 ) -> tuple[str, float]:
-    there = min(WARP, scene.threads - warp * WARP)
+    width = min(WARP, scene.threads - warp * WARP)
     active = sum(len(step.lanes) for step in steps)
     share = active / max(1, WARP * len(steps))
-    some = sum(len(step.lanes) < there for step in steps)
+    partial = sum(len(step.lanes) < width for step in steps)
     name = _write_name(scene, block, warp).capitalize()
-    said = f"{name} takes {count_things(len(steps), 'step')}"
-    said += f", {some} of them with some lanes waiting: "
-    said += f"{32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
-    out = [label(EDGE, 48, said, 13, faint=True)]
+    text = f"{name} takes {count_things(len(steps), 'step')}"
+    text += f", {partial} of them with some lanes waiting: "
+    text += f"{32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
+    out = [label(EDGE, 48, text, 13, faint=True)]
     y = 84.0
     for lane in range(0, WARP, 4):
         x = CELLS + lane * SIDE + SIDE / 2 - 1
@@ -100,13 +100,13 @@ def _draw_frame(
     out.append(label(CELLS - 8, y - 6, "lane", 11, anchor="end", faint=True))
     out.append(label(EDGE, y - 6, "line", 11, faint=True))
     rows = _list_rows(steps)
-    above = None
+    previous = None
     for site, interval, share_of, times in rows:
-        if above is not None and interval != above:
+        if previous is not None and interval != previous:
             out.append(_draw_barrier(y + 5))
             y += 13
-        above = interval
-        out.append(_draw_row(scene, site, share_of, times, y, there))
+        previous = interval
+        out.append(_draw_row(scene, site, share_of, times, y, width))
         y += SIDE + 2
     return "".join(out), y + 8
 
@@ -116,9 +116,9 @@ def _list_rows(
 ) -> list[tuple[int, int | None, np.ndarray, int]]:
     """Return rows: (site, interval, share of steps with each lane active, steps)."""
 
-    def shares(of: Sequence[WarpStep]) -> np.ndarray:
-        lanes = np.concatenate([s.lanes for s in of])
-        return np.bincount(lanes, minlength=WARP) / len(of)
+    def shares(group: Sequence[WarpStep]) -> np.ndarray:
+        lanes = np.concatenate([s.lanes for s in group])
+        return np.bincount(lanes, minlength=WARP) / len(group)
 
     runs: list[list[WarpStep]] = []
     for step in steps:  # A loop's turns with the same active lanes share a row.
@@ -133,35 +133,37 @@ def _list_rows(
     by: dict[int, list[WarpStep]] = {}
     for step in steps:
         by.setdefault(step.site, []).append(step)
-    return [(site, None, shares(of), len(of)) for site, of in by.items()]
+    return [(site, None, shares(group), len(group)) for site, group in by.items()]
 
 
 def _draw_row(
-    scene: Scene, site: int, share: np.ndarray, times: int, y: float, there: int
+    scene: Scene, site: int, share: np.ndarray, times: int, y: float, width: int
 ) -> str:
-    one = scene.trace.sites[site]
+    step = scene.trace.sites[site]
     out = [
-        label(EDGE + 26, y + 11, str(one.line), 11, anchor="end", mono=True, faint=True)
+        label(
+            EDGE + 26, y + 11, str(step.line), 11, anchor="end", mono=True, faint=True
+        )
     ]
     text = svg.clipped(_read_text(scene, site), CELLS - EDGE - 62, 11.5, mono=True)
     out.append(label(EDGE + 36, y + 11, text, 11.5, mono=True))
     grid = Grid(WARP, 1, 1, WARP, SIDE, 1, CELLS, y)
-    idle = grid.squares(np.flatnonzero(share[:there] == 0))
+    idle = grid.squares(np.flatnonzero(share[:width] == 0))
     if idle:
         out.append(f'<path d="{idle}" fill="none" {PALE}/>')
     for level in np.unique(share[share > 0]):
         lanes = np.flatnonzero(share == level)
         fill = 0.15 + 0.45 * level
-        said = ",".join(map(str, lanes.tolist()))
+        numbers = ",".join(map(str, lanes.tolist()))
         out.append(
             f'<path d="{grid.squares(lanes)}" fill="{THREAD}" '
-            f'fill-opacity="{fill:.2f}" stroke="{THREAD}" data-line="{one.line}" '
-            f'data-lanes="{said}" stroke-linejoin="round"/>'
+            f'fill-opacity="{fill:.2f}" stroke="{THREAD}" data-line="{step.line}" '
+            f'data-lanes="{numbers}" stroke-linejoin="round"/>'
         )
     mean = share.sum()
     count = f"{mean:.0f}" if times == 1 else f"{times} × {mean:.3g}"
     end = CELLS + WARP * SIDE + 6
-    out.append(label(end, y + 11, count, 11, faint=mean == there))
+    out.append(label(end, y + 11, count, 11, faint=mean == width))
     return "".join(out)
 
 
@@ -211,8 +213,8 @@ def draw_timeline(scene: Scene) -> Drawing:
     width = min(170.0, (WIDTH - LEFT - EDGE) / len(columns))
     top = 96.0
     base = [label(EDGE, 28, f"{trace.kernel}: between the barriers", 17, bold=True)]
-    base.append(_list_sides(scene, rows, warps, top))
-    base.append(_list_columns(len(columns), width, top, rows))
+    base.append(_label_rows(scene, rows, warps, top))
+    base.append(_label_columns(len(columns), width, top, rows))
     frames = {
         (i,): [
             _describe_bars(scene, block, columns),
@@ -241,23 +243,25 @@ def _build_table(
 ) -> np.ndarray:
     """Return the number of accesses by (row, interval, kind)."""
     table = np.zeros((rows, len(columns), len(KINDS)), int)
-    of = scene.found.of(block=block)
-    of = of.where(np.isin(of.interval, columns))
-    row = of.thread // WARP if warps else of.thread
-    column = np.searchsorted(columns, of.interval)
-    shared = _list_shared(scene, of)
-    for kind, mask in enumerate((of.reads & ~shared, of.writes & ~shared, shared)):
+    accesses = scene.found.of(block=block)
+    accesses = accesses.where(np.isin(accesses.interval, columns))
+    row = accesses.thread // WARP if warps else accesses.thread
+    column = np.searchsorted(columns, accesses.interval)
+    shared = _mark_shared(scene, accesses)
+    for kind, mask in enumerate(
+        (accesses.reads & ~shared, accesses.writes & ~shared, shared)
+    ):
         np.add.at(table, (row[mask], column[mask], kind), 1)
     return table
 
 
-def _list_shared(scene: Scene, of: Touches) -> np.ndarray:
+def _mark_shared(scene: Scene, accesses: Touches) -> np.ndarray:
     arrays = scene.trace.arrays
     numbers = [i for i, array in enumerate(arrays) if array.space == "shared"]
-    return np.isin(of.array, numbers)
+    return np.isin(accesses.array, numbers)
 
 
-def _list_sides(scene: Scene, rows: int, warps: bool, top: float) -> str:
+def _label_rows(scene: Scene, rows: int, warps: bool, top: float) -> str:
     out = []
     for row in range(rows):
         y = top + row * BAR_ROW + 14
@@ -266,7 +270,7 @@ def _list_sides(scene: Scene, rows: int, warps: bool, top: float) -> str:
     return "".join(out)
 
 
-def _list_columns(count: int, width: float, top: float, rows: int) -> str:
+def _label_columns(count: int, width: float, top: float, rows: int) -> str:
     out = [label(LEFT - 14, top - 10, "interval", 11, anchor="end", faint=True)]
     for i in range(count):
         x = LEFT + i * width
@@ -300,9 +304,11 @@ def _draw_bars(
             if not count:
                 continue
             mark = box(x, y, wide, BAR_ROW - 6, colour=colour, fill=0.35, radius=1)
-            what = name.split(",")[0].replace(" ", "-")
-            said = f'data-row="{row}" data-interval="{column}" data-kind="{what}"'
-            out.append(mark.replace("<rect ", f'<rect {said} data-count="{count}" ', 1))
+            kind = name.split(",")[0].replace(" ", "-")
+            attributes = f'data-row="{row}" data-interval="{column}" data-kind="{kind}"'
+            out.append(
+                mark.replace("<rect ", f'<rect {attributes} data-count="{count}" ', 1)
+            )
             if svg.width_of(str(count), 11) + 4 <= wide:
                 at = x + wide / 2
                 out.append(label(at, y + 11, str(count), 11, anchor="middle"))
@@ -311,12 +317,12 @@ def _draw_bars(
 
 
 def _describe_bars(scene: Scene, block: int, columns: list[int]) -> str:
-    of = scene.found.of(block=block)
-    all_of = len(scene.intervals)
+    accesses = scene.found.of(block=block)
+    total = len(scene.intervals)
     text = f"{block_name(block, scene.trace).capitalize()}: "
-    text += count_things(len(of), "access")
-    text += f" in {count_things(all_of, 'interval')}"
-    if all_of > len(columns):
+    text += count_things(len(accesses), "access")
+    text += f" in {count_things(total, 'interval')}"
+    if total > len(columns):
         text += f", of which the first {len(columns)} are drawn"
     return label(EDGE, 48, f"{text}; a barrier ends each but the last.", 13, faint=True)
 

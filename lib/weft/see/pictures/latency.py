@@ -52,7 +52,7 @@ def draw(
     """Draw the picture, with a slider for the number of resident warps.
 
     runs: the results, from few warps to many. window: the number of cycles drawn.
-    notes: a line on the work that is run.
+    notes: a line that describes the work.
     """
     scale = WIDE / window
     base = [
@@ -93,8 +93,8 @@ def draw(
 def account(name: str, runs: Sequence[Run], model: Model) -> str:
     """Describe the result in words."""
     shares = ", ".join(f"{r.warps}: {percent(r.utilisation)}" for r in runs)
-    said = f"{name}: issue slots used by number of resident warps: {shares}"
-    return f"{said} ({_describe_model(model)})"
+    text = f"{name}: issue slots used by number of resident warps: {shares}"
+    return f"{text} ({_describe_model(model)})"
 
 
 def percent(share: float) -> str:
@@ -104,7 +104,7 @@ def percent(share: float) -> str:
 
 
 def _is_lagging(run: Run) -> bool:
-    """Return whether slots stay empty although there would be enough warps."""
+    """Return whether slots stay empty despite enough warps."""
     return run.utilisation < 0.9
 
 
@@ -121,26 +121,26 @@ def _name_stop(run: Run, model: Model) -> str:
 
 def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
     run, full = runs[at], runs[-1]
-    said = (
+    text = (
         f"With {count_things(run.warps, 'warp')} the {model.schedulers} "
         "schedulers issue "
     )
-    said += f"in {percent(run.utilisation)} of their cycles"
+    text += f"in {percent(run.utilisation)} of their cycles"
     if run is not full:
-        said += f", with {full.warps} in {percent(full.utilisation)}"
+        text += f", with {full.warps} in {percent(full.utilisation)}"
     enough = needed(runs)
     if enough > full.warps:
-        said += f"; to issue in all of them would take about {enough}."
+        text += f"; to issue in all of them would take about {enough}."
     else:
-        said += f"; about {enough} could issue in all of them"
-        said += ", if they did not wait at the same time." if _is_lagging(full) else "."
-    return label(EDGE, 48, said, 13, faint=True)
+        text += f"; about {enough} could issue in all of them"
+        text += ", if they did not wait at the same time." if _is_lagging(full) else "."
+    return label(EDGE, 48, text, 13, faint=True)
 
 
 def _describe_model(model: Model) -> str:
     return (
         f"The model: one instruction per scheduler and cycle, {model.schedulers} "
-        f"schedulers; a result comes {model.memory} cycles after a load from global "
+        f"schedulers; a result is ready {model.memory} cycles after a load from global "
         f"memory, {model.shared} from shared, {model.arithmetic} after arithmetic"
     )
 
@@ -243,17 +243,17 @@ def _merge_states(
 ) -> Sequence[tuple[float, float]]:
     """Return (x, width) of a row's parts with this state, merging adjacent ones."""
     least = 1.2 if state == ISSUING else 0.0
-    found: list[list[float]] = []
+    parts: list[list[float]] = []
     for kind, start, end in run.spans[place]:
         if kind != state:
             continue
         x0 = LEFT + start * scale
         x1 = max(LEFT + end * scale, x0 + least)
-        if found and x0 - found[-1][1] < 0.5:
-            found[-1][1] = max(found[-1][1], x1)
+        if parts and x0 - parts[-1][1] < 0.5:
+            parts[-1][1] = max(parts[-1][1], x1)
         else:
-            found.append([x0, x1])
-    return [(x0, x1 - x0) for x0, x1 in found if x1 - x0 >= 0.1]
+            parts.append([x0, x1])
+    return [(x0, x1 - x0) for x0, x1 in parts if x1 - x0 >= 0.1]
 
 
 def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
@@ -346,7 +346,7 @@ class Latency:
             self.python = PythonKernel(kernel)
         except ArgumentError as error:
             raise ArgumentError(
-                f"{error}; latency() replays what the simulator notes of one"
+                f"{error}; latency() replays a launch on the simulator"
             ) from None
 
     def __getitem__(self, key: Any) -> Callable[..., Replayed]:
@@ -381,14 +381,16 @@ def latency(
     to as many as fit. At each stop, the warps of the resident blocks share the same
     work. Raises ArgumentError for invalid arguments, and the launch's own exceptions.
     """
-    given = dict(memory=memory, shared=shared, arithmetic=arithmetic)
-    given |= dict(schedulers=schedulers, resident=resident)
-    for name, value in given.items():
+    settings = dict(memory=memory, shared=shared, arithmetic=arithmetic)
+    settings |= dict(schedulers=schedulers, resident=resident)
+    for name, value in settings.items():
         if not hasattr(value, "__index__") or not 1 <= value <= 100_000:
-            raise ArgumentError(f"{name}={value!r}: want a whole number from 1 on")
+            raise ArgumentError(
+                f"{name}={value!r}: expected a whole number from 1 to 100000"
+            )
     if resident > 128:
         raise ArgumentError(f"resident={resident}: at most 128 rows are drawn")
-    return Latency(kernel, Model(**given), timeout)
+    return Latency(kernel, Model(**settings), timeout)
 
 
 def replayed(report: Report, model: Model) -> Replayed:
@@ -422,12 +424,12 @@ def _choose_window(cycles: int, model: Model) -> int:
 
 
 def _write_notes(blocks: list, total: int, warps: int, most: int) -> str:
-    said = f"The work: {count_things(total, 'block')} of {count_things(warps, 'warp')}"
+    text = f"The work: {count_things(total, 'block')} of {count_things(warps, 'warp')}"
     if len(blocks) < total:
-        said += f" (the launch has {len(blocks)}: they come again)"
+        text += f" (the launch has {len(blocks)}: they are repeated)"
     elif len(blocks) > total:
-        said += f" (the first ones of {len(blocks)})"
+        text += f" (the first ones of {len(blocks)})"
     longest = max(len(program) for block in blocks for program in block)
     if longest == most:
-        return f"{said}; of each warp the first {most} instructions."
-    return f"{said}; a warp has at most {count_things(longest, 'instruction')}."
+        return f"{text}; only the first {most} instructions of each warp."
+    return f"{text}; a warp has at most {count_things(longest, 'instruction')}."

@@ -59,13 +59,24 @@ class Moment:
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """The distinct (block, thread, array, is a write, element), an arrow each."""
+        """The distinct (block, thread, array, is a write, element), one per arrow."""
         m = self.mine
         parts = []
         for write, mask in ((0, m.reads), (1, m.writes)):
-            of = m.where(mask)
-            flag = np.full(len(of), write)
-            parts.append(np.stack([of.block, of.thread, of.array, flag, of.element], 1))
+            accesses = m.where(mask)
+            flag = np.full(len(accesses), write)
+            parts.append(
+                np.stack(
+                    [
+                        accesses.block,
+                        accesses.thread,
+                        accesses.array,
+                        flag,
+                        accesses.element,
+                    ],
+                    1,
+                )
+            )
         return distinct(np.concatenate(parts))
 
 
@@ -112,8 +123,11 @@ def fills(moment: Moment, panel: Panel) -> str:
 
 def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
     """Return, by kind of access: (elements, fill colour, outline colour)."""
-    of = found.of(array=panel.number)
-    read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
+    accesses = found.of(array=panel.number)
+    read, written = (
+        np.unique(accesses.element[accesses.reads]),
+        np.unique(accesses.element[accesses.writes]),
+    )
     both = np.intersect1d(read, written)
     shared = panel.array.space == "shared"
     base = SHARED if shared else READ
@@ -134,10 +148,13 @@ def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
     If only a few cells are touched, draw visible marks instead.
     """
     out = []
-    of = found.of(array=panel.number)
+    accesses = found.of(array=panel.number)
     shared = panel.array.space == "shared"
-    for mask, colour in ((of.reads, SHARED if shared else READ), (of.writes, WRITTEN)):
-        elements = np.unique(of.element[mask])
+    for mask, colour in (
+        (accesses.reads, SHARED if shared else READ),
+        (accesses.writes, WRITTEN),
+    ):
+        elements = np.unique(accesses.element[mask])
         if 0 < len(elements) <= FEW:
             kind = "read" if colour != WRITTEN else "written"
             said = f'data-array="{svg.escape(panel.array.name)}" data-kind="{kind}"'
@@ -165,8 +182,8 @@ def _list_ranges(elements: np.ndarray) -> str:
 def _draw_labels(moment: Moment, panel: Panel) -> str:
     """Label each touched cell with its index or, in two dimensions, its thread."""
     grid, scene = panel.grid, moment.scene
-    of = moment.mine.of(array=panel.number)
-    elements = np.unique(of.element)
+    accesses = moment.mine.of(array=panel.number)
+    elements = np.unique(accesses.element)
     if not len(elements) or len(elements) > LABELS or grid.side < READABLE:
         return ""
     out = []
@@ -178,12 +195,15 @@ def _draw_labels(moment: Moment, panel: Panel) -> str:
     if moment.who is not None:
         return ""
     pairs = np.unique(
-        np.stack([of.element, of.block * scene.threads + of.thread], 1), axis=0
+        np.stack(
+            [accesses.element, accesses.block * scene.threads + accesses.thread], 1
+        ),
+        axis=0,
     )
     for element in elements:
-        who = pairs[pairs[:, 0] == element, 1]
-        one = scene.thread_name(int(who[0] % scene.threads))
-        text = one if len(who) == 1 else f"{len(who)}×"
+        threads = pairs[pairs[:, 0] == element, 1]
+        name = scene.thread_name(int(threads[0] % scene.threads))
+        text = name if len(threads) == 1 else f"{len(threads)}×"
         if svg.width_of(text, 11) <= grid.cell:
             x, y = grid.middle(int(element))
             out.append(label(x, y + 4, text, 11, anchor="middle"))
@@ -204,14 +224,14 @@ def words(moment: Moment, panel: Panel) -> str:
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
     """Return the current index expressions as (x, y, text, colour before it)."""
-    kept = moment.lines
-    if panel.number not in kept:
-        kept[panel.number] = _write_lines(moment, panel)
-    return kept[panel.number]
+    cache = moment.lines
+    if panel.number not in cache:
+        cache[panel.number] = _write_lines(moment, panel)
+    return cache[panel.number]
 
 
 def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    of = moment.mine.of(array=panel.number)
+    accesses = moment.mine.of(array=panel.number)
     sites = moment.scene.trace.sites
     shared = panel.array.space == "shared"
     out, (x, y) = [], panel.words_at
@@ -220,10 +240,10 @@ def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, 
         room = WIDTH  # The array is the first in its line, and usually the only one.
     room = min(room, WIDTH - EDGE - x)
     for word, mask, colour in (
-        ("reads", of.reads, SHARED if shared else READ),
-        ("writes", of.writes, WRITTEN),
+        ("reads", accesses.reads, SHARED if shared else READ),
+        ("writes", accesses.writes, WRITTEN),
     ):
-        texts = dict.fromkeys(sites[s].text for s in np.unique(of.site[mask]))
+        texts = dict.fromkeys(sites[s].text for s in np.unique(accesses.site[mask]))
         if texts:
             line = f"{word} {', '.join(texts)}"
             text = svg.clipped(line, room - 14, WORDS, mono=True)
@@ -237,16 +257,17 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
     Returns (x, y, text, anchor) for each label.
     """
-    grid, of = panel.grid, moment.mine.of(array=panel.number)
-    if panel.flat or not len(of) or grid.is_large:
+    grid, accesses = panel.grid, moment.mine.of(array=panel.number)
+    if panel.flat or not len(accesses) or grid.is_large:
         return []
     sites = moment.scene.trace.sites
     named = [
-        axis_names(sites[s].text, len(panel.array.shape)) for s in np.unique(of.site)
+        axis_names(sites[s].text, len(panel.array.shape))
+        for s in np.unique(accesses.site)
     ]
     if not all(named):
         return []
-    plane, row, col = grid.places(np.unique(of.element))
+    plane, row, col = grid.places(np.unique(accesses.element))
     first = plane == plane.min()
     rows = ", ".join(dict.fromkeys(n[-2] for n in named))
     cols = ", ".join(dict.fromkeys(n[-1] for n in named))
@@ -346,15 +367,15 @@ def layout_of(scene: Scene) -> AccessLayout:
     if block:
         bottom = max(bottom, block.top + block.height)
         names = (EDGE, bottom + 18)
-    every = list(range(scene.threads))
-    lines = len(name_lines(scene, scene.blocks, every, block is not None)[:NAMES])
+    threads = list(range(scene.threads))
+    lines = len(name_lines(scene, scene.blocks, threads, block is not None)[:NAMES])
     if lines:
         bottom = max(bottom, names[1] + (lines - 1) * (LINE + 1) + 6)
     y = bottom
     for group in (shared, outputs):
         if group:
-            made, y = stack(group, "below", y + 34)
-            panels += made
+            row, y = stack(group, "below", y + 34)
+            panels += row
     strip = y + 16 if len(scene.intervals) > 1 else 0.0
     return AccessLayout(panels, grids, block, names, strip, y + (52 if strip else 10))
 
@@ -386,16 +407,16 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
 
 def _count_lines(scene: Scene, number: int) -> int:
     """Count an array's lines of index expressions: one each for reads and writes."""
-    of = scene.found.of(array=number)
-    return int(of.reads.any()) + int(of.writes.any())
+    accesses = scene.found.of(array=number)
+    return int(accesses.reads.any()) + int(accesses.writes.any())
 
 
 def list_axis_words(scene: Scene, number: int) -> float:
-    """Return the width in pixels of the longest of these lines, with its mark."""
-    of, sites = scene.found.of(array=number), scene.trace.sites
+    """Return the width in pixels of the longest such line, with its mark."""
+    accesses, sites = scene.found.of(array=number), scene.trace.sites
     texts = [
-        f"{word} " + ", ".join({sites[s].text for s in np.unique(of.site[mask])})
-        for word, mask in (("reads", of.reads), ("writes", of.writes))
+        f"{word} " + ", ".join({sites[s].text for s in np.unique(accesses.site[mask])})
+        for word, mask in (("reads", accesses.reads), ("writes", accesses.writes))
     ]
     return 14 + max(svg.width_of(text, WORDS, mono=True) for text in texts)
 

@@ -134,11 +134,11 @@ class Panel:
         """Draw the numbers of rows and columns, or a flat array's cell indices."""
         grid = self.grid
         if self.flat:
-            return _list_indices(grid) if has_indices(grid) else _list_starts(grid)
+            return _list_indices(grid) if has_indices(grid) else _draw_ends(grid)
         if not self.numbered:
             return ""
         out = []
-        every = step(grid.side, grid.cols)
+        spacing = step(grid.side, grid.cols)
         for plane in range(grid.planes):
             x = grid.left + (plane % grid.line) * (grid.cols * grid.side + 14)
             row = plane // grid.line
@@ -147,7 +147,7 @@ class Panel:
             if edge:
                 below = y + grid.rows * grid.side + 10 + self.frame
                 down = y - 5 - self.frame if self.above else below
-                for col in range(0, grid.cols, every):
+                for col in range(0, grid.cols, spacing):
                     at = x + col * grid.side + grid.cell / 2
                     out.append(label(at, down, str(col), anchor="middle", faint=True))
             if plane % grid.line == 0:
@@ -200,9 +200,9 @@ def _list_indices(grid: Grid) -> str:
     return "".join(out)
 
 
-def _list_starts(grid: Grid) -> str:
+def _draw_ends(grid: Grid) -> str:
     """Draw the last index of some rows of a long flat array, if there is room."""
-    every = step(grid.side, grid.rows, tall=True)
+    spacing = step(grid.side, grid.rows, tall=True)
     if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:
         return ""
     return "".join(
@@ -213,7 +213,7 @@ def _list_starts(grid: Grid) -> str:
             11,
             faint=True,
         )
-        for row in range(every - 1, grid.rows, every)
+        for row in range(spacing - 1, grid.rows, spacing)
     )
 
 
@@ -264,17 +264,17 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
     for line in _split_lines(flat):
         tall = 66.0 if len(flat) > 2 else 176.0
         left = EDGE
-        made = [_flatten_wish(wish, place, tall, i == 0) for i, wish in enumerate(line)]
-        if len(made) > 1:
-            made = [
+        row = [_flatten_wish(wish, place, tall, i == 0) for i, wish in enumerate(line)]
+        if len(row) > 1:
+            row = [
                 _flatten_wish(w, place, tall, i == 0, 30) for i, w in enumerate(line)
             ]
-        made = _align_words(line, made)
-        for wish, panel in zip(line, made):
+        row = _align_words(line, row)
+        for wish, panel in zip(line, row):
             out.append(panel.at(left, top))
             left = out[-1].grid.left + panel.grid.width + 16 + wish.after
             left += wish.words * panel.beside
-        top += max(panel.height for panel in made) + 12
+        top += max(panel.height for panel in row) + 12
     per = 2 if len(wide) == 4 else 3
     for i in range(0, len(wide), per):
         placed = beside(wide[i : i + per], place, EDGE, top, WIDTH - 2 * EDGE)
@@ -308,18 +308,18 @@ def _place_together(
     return out, max(p.top + p.height for p in out) + 12
 
 
-def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
+def _align_words(line: Sequence[Wish], panels: Sequence[Panel]) -> Sequence[Panel]:
     """Put the index expressions beside the cells, if there is room.
 
     No arrow from the threads to another row passes there.
     """
     wide = EDGE + 24
-    for wish, panel in zip(line, made):
+    for wish, panel in zip(line, panels):
         wide += panel.gutter + wish.before + panel.grid.width + wish.after + wish.words
         wide += 16
-    if wide > WIDTH - EDGE or any(panel.grid.rows > 1 for panel in made):
-        return made
-    return [replace(p, beside=True, after=w.after) for w, p in zip(line, made)]
+    if wide > WIDTH - EDGE or any(panel.grid.rows > 1 for panel in panels):
+        return panels
+    return [replace(p, beside=True, after=w.after) for w, p in zip(line, panels)]
 
 
 def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
@@ -367,19 +367,23 @@ def beside(
     """Place panels side by side in `free` pixels, with equal cells if readable."""
     free -= 26 * (len(row) - 1)
 
-    def made(wish: Wish, most: float) -> Panel:
+    def build_panel(wish: Wish, most: float) -> Panel:
         planes, rows, cols = drawn_shape(wish.array.shape)
         share = free / len(row) - wish.gutter
         tall = TALLEST if rows < MANY else LOWER
         grid = fit(max(wish.array.size, 1), planes, rows, cols, share, tall, most)
-        more = dict(gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame)
-        return Panel(wish.number, wish.array, grid, place, False, **more)
+        options = dict(
+            gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame
+        )
+        return Panel(wish.number, wish.array, grid, place, False, **options)
 
-    panels = [made(wish, largest) for wish in row]
+    panels = [build_panel(wish, largest) for wish in row]
     smallest = min(panel.grid.side for panel in panels)
     largest = max(panel.grid.side for panel in panels)
     alike = largest <= 1.6 * smallest
-    panels = [made(wish, smallest if alike else max(smallest, 12)) for wish in row]
+    panels = [
+        build_panel(wish, smallest if alike else max(smallest, 12)) for wish in row
+    ]
     extra = max(0.0, (free - sum(p.width for p in panels)) / len(panels))
     out: list[Panel] = []
     for panel in panels:

@@ -28,12 +28,12 @@
     const row = element("div", { className: "row" });
     const range = element("input",
       { type: "range", min: 0, max: stops.length - 1, value: at[number] });
-    const said = element("output");
+    const value = element("output");
     range.setAttribute("aria-label", name);
     const go = (stop) => {
       at[number] = Math.max(0, Math.min(stops.length - 1, stop));
       range.value = at[number];
-      said.textContent = stops[at[number]];
+      value.textContent = stops[at[number]];
       range.setAttribute("aria-valuetext", stops[at[number]]);
       show();
     };
@@ -45,12 +45,12 @@
     };
     range.oninput = () => go(Number(range.value));
     row.append(element("span", { textContent: name }), step("‹", -1), range,
-      step("›", 1), said);
+      step("›", 1), value);
     row.onkeydown = (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (by) { event.preventDefault(); event.stopPropagation(); go(at[number] + by); }
     };
-    said.textContent = stops[at[number]];
+    value.textContent = stops[at[number]];
     return row;
   };
 
@@ -62,7 +62,7 @@
     const root = host.attachShadow({ mode: "open" });
     const at = [...story.start];
     const now = picture.querySelector("g.now");
-    const show = () => { 
+    const show = () => {
       const parts = story.frames[at.join(",")] ?? [];
       now.innerHTML = parts.map((part) => story.parts[part]).join("");
     };

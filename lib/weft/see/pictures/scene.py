@@ -20,7 +20,7 @@ from .panels import EDGE, LEFT, Panel, Wish, beside
 from .svg import label, num
 from .touches import Index3, Touches, ravel, short, touches, unravel
 
-# smallest size of a thread, in pixels, with room for a number in its circle
+# Smallest size of a thread, in pixels, with room for a number in its circle.
 SIDE = 26.0
 NAMED = 46.0  # width of a block's name in pixels, if there are several blocks
 
@@ -47,16 +47,16 @@ def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, 
     if deep > 1 or z > 1 or len(blocks) > 64:
         return {}
     name = NAMED if y == 1 else 0.0
-    apart = max(24.0 + name, 120.0 - SIDE * x if y > 1 else 0)
-    side = min(32.0, (room + 36 - apart * across) / (x * across))
+    spacing = max(24.0 + name, 120.0 - SIDE * x if y > 1 else 0)
+    side = min(32.0, (room + 36 - spacing * across) / (x * across))
     if side < SIDE or down * (y * SIDE + 36) > 330:
         return {}
     out = {}
     for block in blocks:
         bx, by, _ = unravel(block, trace.grid)
-        made = Grid(x * y, 1, y, x, float(int(side)))
-        left = LEFT + name + bx * (made.width + apart)
-        out[block] = made.at(left, top + by * (made.height + (36 if y > 1 else 24)))
+        grid = Grid(x * y, 1, y, x, float(int(side)))
+        left = LEFT + name + bx * (grid.width + spacing)
+        out[block] = grid.at(left, top + by * (grid.height + (36 if y > 1 else 24)))
     return out
 
 
@@ -77,14 +77,14 @@ def place_block(trace: Trace, block: int, top: float) -> Panel:
 def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
     """Return the kernel's names for threadIdx.x, .y and .z: locals equal to them."""
     indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
-    of = [trace.names.get((block, t)) for t in range(len(indices))]
+    names = [trace.names.get((block, t)) for t in range(len(indices))]
     out = []
     for axis, letter in enumerate("xyz"):
         fits = [
             name
-            for name in of[0] or ()
+            for name in names[0] or ()
             if trace.block[axis] > 1
-            and all(n and n.get(name) == i[axis] for n, i in zip(of, indices))
+            and all(n and n.get(name) == i[axis] for n, i in zip(names, indices))
         ]
         # In block 0, `row` equals `ty` too; the shorter name is usually the thread's.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
@@ -95,30 +95,30 @@ def draw_threads(
     grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
 ) -> str:
     """Draw a block's threads: active ones filled, the others pale."""
-    every = np.arange(grid.count)
-    idle = np.setdiff1d(every, active)
+    threads = np.arange(grid.count)
+    idle = np.setdiff1d(threads, active)
     radius = _compute_radius(grid)
     out = []
     if len(active):
-        said = ",".join(map(str, active.tolist()))
+        numbers = ",".join(map(str, active.tolist()))
         out.append(
             f'<path d="{_draw_circles(grid, active, radius)}" fill="{THREAD}" '
             f'fill-opacity=".25" stroke="{THREAD}" data-block="{number}" '
-            f'data-threads="{said}"/>'
+            f'data-threads="{numbers}"/>'
         )
     if len(idle):
         out.append(
             f'<path d="{_draw_circles(grid, idle, radius)}" fill="none" {PALE}/>'
         )
-    texts = [name_of(int(t), block) for t in every]
+    texts = [name_of(int(t), block) for t in threads]
     if max(svg.width_of(text, 11) for text in texts) <= 2 * radius - 1:
         acts = set(active.tolist())
         for thread, text in enumerate(texts):
             x, y = grid.middle(thread)
             faint = thread not in acts
             out.append(label(x, y + 4, text, 11, anchor="middle", faint=faint))
-    shown = "".join(out)
-    return f'<g opacity="{strength}">{shown}</g>' if strength < 1 else shown
+    drawing = "".join(out)
+    return f'<g opacity="{strength}">{drawing}</g>' if strength < 1 else drawing
 
 
 def draw_thread(grid: Grid, thread: int, runs: bool) -> str:
@@ -243,9 +243,9 @@ class Scene:
     def at(self, interval: int) -> Touches:
         """Return the drawn blocks' accesses in one interval; -1: in all intervals."""
         if interval not in self._kept:
-            whole = self.drawn
-            found = whole if interval < 0 else whole.of(interval=interval)
-            self._kept[interval] = found
+            drawn = self.drawn
+            accesses = drawn if interval < 0 else drawn.of(interval=interval)
+            self._kept[interval] = accesses
         return self._kept[interval]
 
     @property
@@ -261,20 +261,20 @@ class Scene:
         """Return each (block, thread) that a slider selects, in order."""
         if self.thread is not None:
             return [(self.blocks[0], self.thread)]
-        every = [(b, t) for b in self.blocks for t in range(self.threads)]
-        if len(every) <= MANY:
-            return every
+        threads = [(b, t) for b in self.blocks for t in range(self.threads)]
+        if len(threads) <= MANY:
+            return threads
         x, y, _ = self.trace.block
         block = self.blocks[0]
         few = [0, 1, 2, 3, min(2, x - 1) + x * min(1, y - 1), x, x + 1, 31, 32]
         few += [self.threads // 2, self.threads - 1]
-        kept = sorted({t for t in few if 0 <= t < self.threads})
+        samples = sorted({t for t in few if 0 <= t < self.threads})
         faulty = [
             ravel(f.thread, self.trace.block)
             for f in self.findings
             if f.thread and f.block and ravel(f.block, self.trace.grid) == block
         ]
-        return [(block, t) for t in sorted({*kept, *faulty[:4]})]
+        return [(block, t) for t in sorted({*samples, *faulty[:4]})]
 
 
 def scene(
@@ -290,25 +290,34 @@ def scene(
 ) -> Scene:
     """Build the Scene from arguments that show() has checked."""
     shapes = shapes or {}
-    drawn = [
+    all_arrays = [
         replace(a, shape=tuple(shapes[a.name])) if a.name in shapes else a
         for a in trace.arrays
     ]
-    trace = replace(trace, arrays=drawn)
-    wanted = tuple(i for i, a in enumerate(drawn) if _is_wanted(a, arrays))
-    found = touches(trace)
-    found = found.where(np.isin(found.array, wanted))
+    trace = replace(trace, arrays=all_arrays)
+    indices = tuple(i for i, a in enumerate(all_arrays) if _is_wanted(a, arrays))
+    accesses = touches(trace)
+    accesses = accesses.where(np.isin(accesses.array, indices))
     if block is not None:
         blocks: tuple[int, ...] = (ravel(block, trace.grid),)
     else:
-        blocks = _choose_blocks(trace, report, [drawn[i] for i in wanted], found)
+        blocks = _choose_blocks(
+            trace, report, [all_arrays[i] for i in indices], accesses
+        )
     if all_blocks and block is None:
         blocks = tuple(range(int(np.prod(trace.grid))))
     if thread is not None and block is None:
         blocks = blocks[:1]
-    one = ravel(thread, trace.block) if thread is not None else None
+    selected = ravel(thread, trace.block) if thread is not None else None
     return Scene(
-        trace, report, wanted, blocks, block is not None, one, found, tuple(parameters)
+        trace,
+        report,
+        indices,
+        blocks,
+        block is not None,
+        selected,
+        accesses,
+        tuple(parameters),
     )
 
 
@@ -317,7 +326,10 @@ def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
 
 
 def _choose_blocks(
-    trace: Trace, report: Report | None, arrays: Sequence[TracedArray], found: Touches
+    trace: Trace,
+    report: Report | None,
+    arrays: Sequence[TracedArray],
+    accesses: Touches,
 ) -> tuple[int, ...]:
     """Choose all blocks if they fit, or a faulty one, or the first with accesses."""
     count = int(np.prod(trace.grid))
@@ -327,4 +339,4 @@ def _choose_blocks(
     for finding in report.findings if report else ():
         if finding.block and finding.array:
             return (ravel(finding.block, trace.grid),)
-    return (int(found.block[0]),) if len(found) else (0,)
+    return (int(accesses.block[0]),) if len(accesses) else (0,)

@@ -60,7 +60,9 @@ class Picture:
         path = Path(path)
         makers = {".svg": self.svg, ".html": self.drawing.html}
         if path.suffix not in makers:
-            raise ArgumentError(f"save({path.name!r}): the name ends in .svg or .html")
+            raise ArgumentError(
+                f"save({path.name!r}): the name must end in .svg or .html"
+            )
         path.write_text(makers[path.suffix](), encoding="utf-8")
 
     def _stops(self) -> list[int]:
@@ -82,8 +84,8 @@ class Shown:
 
     def __getitem__(self, key: Any) -> Callable[..., Picture]:
         config = self.python.config(key)
-        thread = _is_inside(self.options["thread"], config.block, "thread", "block")
-        block = _is_inside(self.options["block"], config.grid, "block", "grid")
+        thread = _check_inside(self.options["thread"], config.block, "thread", "block")
+        block = _check_inside(self.options["block"], config.grid, "block", "grid")
 
         def run(*args: Any) -> Picture:
             bound = self.python.bind(args)
@@ -125,7 +127,7 @@ def show(
     if view not in VIEWS:
         raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")
     if shapes is not None and not isinstance(shapes, Mapping):
-        raise ArgumentError(f'shapes={shapes!r}: want {{"a": (rows, columns)}}')
+        raise ArgumentError(f'shapes={shapes!r}: expected {{"a": (rows, columns)}}')
     options = dict(
         view=view,
         **dict(
@@ -143,12 +145,12 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     """
     # The heat map covers the whole launch, unless one block is requested.
     everywhere = view == "heat"
-    made = scene(report.trace, report, all_blocks=everywhere, **wishes)
+    selection = scene(report.trace, report, all_blocks=everywhere, **wishes)
     module, function = VIEWS[view]
-    # Imported lazily, so that `import weft` need not wait for the drawing modules.
+    # Imported lazily to keep `import weft` fast.
     draw_view = getattr(importlib.import_module(f".{module}", __package__), function)
-    drawing = draw_view(made)
-    drawing.account = drawing.account or access.account(made)
+    drawing = draw_view(selection)
+    drawing.account = drawing.account or access.account(selection)
     return Picture(drawing, report)
 
 
@@ -162,25 +164,27 @@ def _run_launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> R
         return report
 
 
-def _check_index(what: str, value: Any) -> tuple[int, ...] | None:
+def _check_index(name: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     sides = (value,) if hasattr(value, "__index__") else value
-    whole = isinstance(sides, Sequence) and all(hasattr(i, "__index__") for i in sides)
-    if not whole or isinstance(sides, str) or not 1 <= len(sides) <= 3:
-        raise ArgumentError(f"{what}={value!r}: want an index, (x, y, z) or shorter")
+    valid = isinstance(sides, Sequence) and all(hasattr(i, "__index__") for i in sides)
+    if not valid or isinstance(sides, str) or not 1 <= len(sides) <= 3:
+        raise ArgumentError(
+            f"{name}={value!r}: expected an index, (x, y, z) or shorter"
+        )
     return tuple(int(i) for i in sides)
 
 
-def _is_inside(
-    index: tuple[int, ...] | None, sides: Sequence[int], what: str, whole: str
+def _check_inside(
+    index: tuple[int, ...] | None, sides: Sequence[int], name: str, container: str
 ) -> tuple[int, ...] | None:
     """Return the index if such a thread or block exists, else raise ArgumentError."""
     if index is None:
         return None
     if any(not 0 <= i < n for i, n in zip(index, sides)):
-        shown = index[0] if len(index) == 1 else index
-        raise ArgumentError(f"{what}={shown}: the {whole} is {tuple(sides)}")
+        number = index[0] if len(index) == 1 else index
+        raise ArgumentError(f"{name}={number}: the {container} is {tuple(sides)}")
     return index
 
 
@@ -189,35 +193,37 @@ def _check_names(arrays: Any) -> tuple[str, ...] | None:
         return None
     names = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     if not names or not all(isinstance(name, str) for name in names):
-        raise ArgumentError(f"arrays={arrays!r}: want the names of arrays")
+        raise ArgumentError(f"arrays={arrays!r}: expected the names of arrays")
     return names
 
 
 def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | None:
-    there = [array.name for array in trace.arrays]
+    available = [array.name for array in trace.arrays]
     for name in names or ():
-        if name not in there:
-            raise ArgumentError(f"arrays: no array {name!r}, only {', '.join(there)}")
+        if name not in available:
+            raise ArgumentError(
+                f"arrays: no array {name!r}, only {', '.join(available)}"
+            )
     return names
 
 
 def _check_shapes(
-    wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
+    requested: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
 ) -> dict[str, tuple[int, ...]]:
     """Return shapes in numbers; raise ArgumentError if a size does not match."""
     sizes = {array.name: array.size for array in trace.arrays}
     out = {}
-    for name, shape in wanted.items():
+    for name, shape in requested.items():
         if name not in sizes:
             raise ArgumentError(f"shapes: no array {name!r}, only {', '.join(sizes)}")
         sides = (shape,) if isinstance(shape, (str, int)) else tuple(shape)
-        whole = tuple(_evaluate_side(name, side, bound) for side in sides)
-        count = functools.reduce(int.__mul__, whole, 1)
-        if count != sizes[name] or min(whole, default=0) < 1:
+        numbers = tuple(_evaluate_side(name, side, bound) for side in sides)
+        count = functools.reduce(int.__mul__, numbers, 1)
+        if count != sizes[name] or min(numbers, default=0) < 1:
             raise ArgumentError(
-                f"shapes: {name} has {sizes[name]} elements, {whole} are {count}"
+                f"shapes: {name} has {sizes[name]} elements, {numbers} are {count}"
             )
-        out[name] = whole
+        out[name] = numbers
     return out
 
 

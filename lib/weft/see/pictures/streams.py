@@ -25,7 +25,7 @@ KINDS = {  # text, colour and opacity for each kind of span
     "to device": ("copy to the device", READ, 0.25),
     "to host": ("copy to the host", WRITTEN, 0.4),
     "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
-    "host": ("the host asks", "currentColor", 0.5),
+    "host": ("call of the host", "currentColor", 0.5),
     "launch": ("launch", "currentColor", 0.1),
     "fetch": ("fetches weights", READ, 0.25),
 }
@@ -39,21 +39,25 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 
     Timelines with a date were measured elsewhere and are drawn hollow.
     """
-    longest = max(_draw_span(one) for one in named.values())
+    longest = max(_find_end(timeline) for timeline in named.values())
     body, y = [], 0.0
-    for name, one in named.items():
-        wide = _draw_span(one) if own_axis else longest
-        drawn, y = _draw_timeline(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
-        body.append(drawn)
+    for name, timeline in named.items():
+        wide = _find_end(timeline) if own_axis else longest
+        part, y = _draw_timeline(name, timeline, (WIDTH - LEFT - RIGHT) / wide, y)
+        body.append(part)
         if own_axis:
             body.append(_draw_axis(wide, y))
             y += 30
     if not own_axis:
         body.append(_draw_axis(longest, y))
         y += 30
-    kinds = {span.kind for one in named.values() for span in one.spans}
-    body.append(_draw_legend(kinds, any(one.date for one in named.values()), y + 14))
-    title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
+    kinds = {span.kind for timeline in named.values() for span in timeline.spans}
+    body.append(
+        _draw_legend(kinds, any(timeline.date for timeline in named.values()), y + 14)
+    )
+    title = "; ".join(
+        f"{name}: {account(timeline)}" for name, timeline in named.items()
+    )
     return svg.document(WIDTH, y + 30, "".join(body), title.removeprefix(": "))
 
 
@@ -61,31 +65,33 @@ def account(one: Timeline) -> str:
     """Describe a timeline in words."""
     work = one.work
     kernels = sum(span.kind in ("kernel", "operator") for span in work)
-    what = "operator" if work[0].kind == "operator" else "kernel"
-    said = count_things(kernels, what) if kernels else ""
+    noun = "operator" if work[0].kind == "operator" else "kernel"
+    text = count_things(kernels, noun) if kernels else ""
     if copies := sum(span.kind in COPIES for span in work):
-        said += f"{' and ' * bool(said)}{copies} {'copy' if copies == 1 else 'copies'}"
+        text += f"{' and ' * bool(text)}{copies} {'copy' if copies == 1 else 'copies'}"
     streams = len({span.row for span in work if span.row.startswith("stream")})
-    said += f" on {count_things(streams, 'stream')}" * bool(streams)
-    said += f" in {_format_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
+    text += f" on {count_things(streams, 'stream')}" * bool(streams)
+    text += f" in {_format_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
     if gaps := one.gaps():
         longest = _format_us(max(b - a for a, b in gaps))
-        said += f"; {count_things(len(gaps), 'gap')}, longest {longest}"
-    return said
+        text += f"; {count_things(len(gaps), 'gap')}, longest {longest}"
+    return text
 
 
 def _draw_timeline(
     name: str, one: Timeline, scale: float, top: float
 ) -> tuple[str, float]:
     """Draw one timeline from `top` downwards; also return its end."""
-    where = f"{one.device}, {one.date}" if one.date else one.device
-    told = ". ".join(part for part in (where, one.note) if part)
+    source = f"{one.device}, {one.date}" if one.date else one.device
+    details = ". ".join(part for part in (source, one.note) if part)
     out = [label(EDGE, top + 20, name, 13, bold=True)] if name else []
     y = top + 20 + 17 * bool(name)
-    out.append(label(EDGE, y, f"{account(one)}. {told}".rstrip(". "), 12, faint=True))
+    out.append(
+        label(EDGE, y, f"{account(one)}. {details}".rstrip(". "), 12, faint=True)
+    )
     y += 10
     for row in dict.fromkeys(
-        ["host", *sorted({s.row for s in one.work}, key=_sort_rows)]
+        ["host", *sorted({s.row for s in one.work}, key=_sort_key)]
     ):
         spans = [span for span in one.spans if span.row == row]
         if not spans:
@@ -124,23 +130,23 @@ def _draw_marks(
     spans: list[Span], scale: float, y: float, high: float, hollow: bool
 ) -> str:
     """Draw the spans of a lane; those too narrow for an outline are plain."""
-    out, reached = [], -1.0
+    out, end = [], -1.0
     for span in sorted(spans, key=lambda span: span.start):
         words, colour, fill = KINDS[span.kind]
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
-            if x + wide <= reached + 0.2:
-                continue  # It would be hidden by the mark before it.
+            if x + wide <= end + 0.2:
+                continue  # The mark before it would hide it.
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
-            inside = 0.0 if hollow else fill
-            look = {"colour": colour, "fill": inside, "radius": 2}
+            opacity = 0.0 if hollow else fill
+            look = {"colour": colour, "fill": opacity, "radius": 2}
             mark = box(x, y, wide - 0.6, high, **look)
             text = svg.clipped(span.name, wide - 5, 11) if high > 14 else ""
             if len(text) > 2 or text == span.name:
                 mark += label(x + 3, y + high / 2 + 4, text, 11)
-        reached = x + wide
+        end = x + wide
         us, start = _format_us(span.us), _format_us(span.start)
         hint = f"{span.name}: {us}, {words}, from {start} on"
         kind = span.kind.replace(" ", "-")
@@ -199,12 +205,12 @@ def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
     return "".join(out)
 
 
-def _draw_span(one: Timeline) -> float:
+def _find_end(one: Timeline) -> float:
     """Return the end of the last span in µs."""
     return max(span.end for span in one.spans)
 
 
-def _sort_rows(row: str) -> tuple[str, int]:
+def _sort_key(row: str) -> tuple[str, int]:
     name, _, number = row.rpartition(" ")
     return name, int(number) if number.isdigit() else 0
 

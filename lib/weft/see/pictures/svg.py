@@ -108,12 +108,12 @@ def box(
     strength: float = 1,
 ) -> str:
     """Draw a rounded rectangle; fill, strength: opacities of area and outline."""
-    inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
+    area = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
     line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
     return (
         f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"'
-        f' rx="{num(radius)}"{inside}{line}/>'
+        f' rx="{num(radius)}"{area}{line}/>'
     )
 
 
@@ -159,10 +159,10 @@ def arrow(
     else:
         curve = [start, (x0, y0 + bend), (x1, y1 - bend), (x1, y1 - ahead)]
         head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
-    whole, seen = (_split_pieces(np.array(curve), where) for where in (None, hidden))
+    full, visible = (_split_pieces(np.array(curve), mask) for mask in (None, hidden))
     return (
-        f"{behind(whole, colour) if seen != whole else ''}"
-        f'<path d="{seen}" fill="none" stroke="{colour}" '
+        f"{behind(full, colour) if visible != full else ''}"
+        f'<path d="{visible}" fill="none" stroke="{colour}" '
         f'stroke-width="1.3" stroke-opacity=".85"/>'
         f'<path d="{head}" fill="{colour}"/>'
     )
@@ -185,9 +185,9 @@ def _split_pieces(
         t = np.linspace(0, 1, POINTS)
         u = 1 - t
         parts = np.stack([u**3, 3 * u**2 * t, 3 * u * t**2, t**3], 1)
-        seen = ~hidden(*(parts @ curve).T)
-        if not seen.all():
-            edges = np.flatnonzero(np.diff(np.pad(seen.astype(int), 1)))
+        visible = ~hidden(*(parts @ curve).T)
+        if not visible.all():
+            edges = np.flatnonzero(np.diff(np.pad(visible.astype(int), 1)))
             pairs = zip(edges[::2], edges[1::2] - 1)
             ends = [(t[a], t[b]) for a, b in pairs if b > a]
     out = []
@@ -198,8 +198,8 @@ def _split_pieces(
             points = np.array(
                 [_evaluate_blossom(curve, *at) for at in _compute_polar(a, b)]
             )
-        first, *rest = (f"{num(x)} {num(y)}" for x, y in points.tolist())
-        out.append(f"M{first}C{' '.join(rest)}")
+        first, *tail = (f"{num(x)} {num(y)}" for x, y in points.tolist())
+        out.append(f"M{first}C{' '.join(tail)}")
     return "".join(out)
 
 
@@ -226,7 +226,7 @@ def legend(x: float, y: float, kinds: Iterable[str]) -> str:
     return "".join(out)
 
 
-# colour, form and text of each kind
+# Colour, form and text of each kind.
 MARKS = {
     "read": (READ, "cell", "read, global"),
     "written": (WRITTEN, "corner", "written"),

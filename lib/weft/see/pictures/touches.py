@@ -48,8 +48,8 @@ class Touches:
     ) -> Touches:
         """Return the accesses with these values; None matches any value."""
         keep = np.ones(len(self.site), bool)
-        wanted = dict(block=block, interval=interval, thread=thread, array=array)
-        for name, value in wanted.items():
+        criteria = dict(block=block, interval=interval, thread=thread, array=array)
+        for name, value in criteria.items():
             if value is not None:
                 keep &= getattr(self, name) == value
         return self.where(keep)
@@ -70,8 +70,8 @@ _COLUMNS = tuple(Touches.__dataclass_fields__)
 def distinct(rows: np.ndarray, **options: Any) -> Any:
     """Return np.unique(rows, axis=0) in a tenth of the time.
 
-    An endless loop touches its cells a million times. rows: (n, columns), whole
-    numbers; options: other arguments of np.unique.
+    Speed matters since an endless loop touches its cells a million times. rows:
+    (n, columns), whole numbers; options: other arguments of np.unique.
     """
     if not len(rows):
         return np.unique(rows, axis=0, **options)
@@ -80,10 +80,10 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
     if math.prod(sides) >= 1 << 62:  # There are too many combinations for int64.
         return np.unique(rows, axis=0, **options)
     keys = np.ravel_multi_index(tuple((rows - low).T), sides)
-    found = np.unique(keys, **options)
-    keys, *rest = found if isinstance(found, tuple) else (found,)
-    kept = np.stack(np.unravel_index(keys, sides), 1) + low
-    return (kept, *rest) if rest else kept
+    unique = np.unique(keys, **options)
+    keys, *extras = unique if isinstance(unique, tuple) else (unique,)
+    result = np.stack(np.unravel_index(keys, sides), 1) + low
+    return (result, *extras) if extras else result
 
 
 def touches(trace: Trace) -> Touches:
@@ -113,8 +113,8 @@ def _join_columns(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def unravel(number: int, sides: Index3) -> Index3:
     """Return (x, y, z) of a linear index; x varies fastest."""
-    x, rest = number % sides[0], number // sides[0]
-    return x, rest % sides[1], rest // sides[1]
+    x, quotient = number % sides[0], number // sides[0]
+    return x, quotient % sides[1], quotient // sides[1]
 
 
 def ravel(index: Sequence[int], sides: Index3) -> int:
@@ -144,15 +144,15 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
     """Describe the accesses, such as "read 4 cells of a, write 4 cells of c"."""
     parts = []
     for number in arrays:
-        of = found.of(array=number)
+        accesses = found.of(array=number)
         name = trace.arrays[number].name
-        for verb, mask in (("read", of.reads), ("write", of.writes)):
-            cells = len(np.unique(of.element[mask]))
+        for verb, mask in (("read", accesses.reads), ("write", accesses.writes)):
+            cells = len(np.unique(accesses.element[mask]))
             if cells:
                 parts.append((verb, cells, name))
     if not parts:
         return "no array is touched"
-    said = []
+    phrases = []
     for verb in ("read", "write"):
         of_verb = [(cells, name) for v, cells, name in parts if v == verb]
         things = [
@@ -160,8 +160,8 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
             for i, (cells, name) in enumerate(of_verb)
         ]
         if things:
-            said.append(f"{verb} {listed(things)}")
-    return ", ".join(said)
+            phrases.append(f"{verb} {listed(things)}")
+    return ", ".join(phrases)
 
 
 def listed(things: Sequence[str]) -> str:
@@ -178,15 +178,17 @@ def names_of(
     Locals that change while a thread runs are left out, since only their last values
     are known.
     """
-    of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
-    order = dict.fromkeys(name for names in of for name in names if name not in skip)
+    locals_of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
+    order = dict.fromkeys(
+        name for names in locals_of for name in names if name not in skip
+    )
     order = {name: None for name in order if name not in trace.passing}
     out = []
     for name in order:
-        values = sorted({names[name] for names in of if name in names})
+        values = sorted({names[name] for names in locals_of if name in names})
         low, high = values[0], values[-1]
-        more = f"{low}, {high}" if len(values) == 2 else f"{low} … {high}"
-        out.append((name, str(low) if low == high else more))
+        text = f"{low}, {high}" if len(values) == 2 else f"{low} … {high}"
+        out.append((name, str(low) if low == high else text))
     return out
 
 
@@ -211,13 +213,13 @@ def axis_names(text: str, dimensions: int) -> list[str]:
 
 def _split_flat(index: ast.expr) -> list[ast.expr]:
     """Return the row and col of `row * n + col`, which must begin with the product."""
-    rest: list[ast.expr] = []
+    terms: list[ast.expr] = []
     while isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add):
-        rest.insert(0, index.right)
+        terms.insert(0, index.right)
         index = index.left
-    if not (rest and isinstance(index, ast.BinOp) and isinstance(index.op, ast.Mult)):
+    if not (terms and isinstance(index, ast.BinOp) and isinstance(index.op, ast.Mult)):
         return []
-    column = rest[0]
-    for more in rest[1:]:
-        column = ast.BinOp(column, ast.Add(), more)
+    column = terms[0]
+    for term in terms[1:]:
+        column = ast.BinOp(column, ast.Add(), term)
     return [index.left, column]

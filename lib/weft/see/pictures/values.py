@@ -55,7 +55,7 @@ class Values:
         """The width, including the name if it is above, and the row numbers."""
         if not self.above:
             return self.grid.width
-        return max(self.gutter + self.grid.width, self._add_title)
+        return max(self.gutter + self.grid.width, self._title_width)
 
     @property
     def height(self) -> float:
@@ -77,7 +77,7 @@ class Values:
         return f"{size} {self.array.dtype}{', ' if self.note else ''}{self.note}"
 
     @property
-    def _add_title(self) -> float:
+    def _title_width(self) -> float:
         name = svg.width_of(self.name, 14, mono=True)
         return name + 8 + svg.width_of(self.said, 11)
 
@@ -127,13 +127,13 @@ class Values:
         if self.above:
             x, y = grid.left - self.gutter, grid.top - LINE - 9
             out = label(x, y, self.name, 14, mono=True, bold=True)
-            after = x + svg.width_of(self.name, 14, mono=True) + 8
-            return out + label(after, y, self.said, 11, faint=True)
+            start = x + svg.width_of(self.name, 14, mono=True) + 8
+            return out + label(start, y, self.said, 11, faint=True)
         x, y = grid.left - 14, grid.top + min(grid.height, 30) / 2 + 2
         name = svg.clipped(self.name, LEFT - EDGE - 14, 14, mono=True)
         out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
-        said = svg.clipped(self.said, LEFT - EDGE, 11)
-        return out + label(x, y + 15, said, 11, anchor="end", faint=True)
+        text = svg.clipped(self.said, LEFT - EDGE, 11)
+        return out + label(x, y + 15, text, 11, anchor="end", faint=True)
 
     def _draw_numbers(self) -> str:
         """Draw the indices of a row's cells, or the numbers of rows and columns.
@@ -248,10 +248,10 @@ class Values:
         if not path:
             return ""
         colour = colour or self.colour
-        inside = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
+        fill = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
         # On a heat map, a fill would look like a value.
         if not self.is_worded:
-            inside = 'fill="none"'
+            fill = 'fill="none"'
         halo = ""
         many = not self.is_worded and len(elements) > HALOS
         if not self.is_worded and not many:
@@ -262,11 +262,11 @@ class Values:
             )
         wide = "1.8" if self.grid.gap else "1.5"
         wide = ".8" if many else wide
-        said = ",".join(map(str, elements.tolist()))
+        numbers = ",".join(map(str, elements.tolist()))
         mark = halo + (
-            f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}" '
+            f'<path d="{path}" {fill} stroke="{colour}" stroke-width="{wide}" '
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
-            f'data-kind="{kind}" data-cells="{said}"/>'
+            f'data-kind="{kind}" data-cells="{numbers}"/>'
         )
         # Repeat the values, since the fill covers them.
         filled = self.is_worded and not empty
@@ -293,8 +293,8 @@ def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
     for one in wishes:
         grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
         above = LINE * (one.indices == "above")
-        made = replace(one, grid=grid).at(LEFT, top + above)
-        out.append(made)
+        result = replace(one, grid=grid).at(LEFT, top + above)
+        out.append(result)
         top += above + grid.height + LINE * (one.indices == "below") + 14
     return out, top
 
@@ -312,30 +312,30 @@ def in_a_line(
     """
     side = min(largest, LARGEST)
     while True:
-        made = [replace(w, grid=_is_upright(w, side), above=True) for w in wishes]
-        wide = sum(m.width for m in made) + BETWEEN * (len(made) - 1)
-        tall = max(m.grid.height for m in made)
+        arrays = [replace(w, grid=_fit_grid(w, side), above=True) for w in wishes]
+        wide = sum(m.width for m in arrays) + BETWEEN * (len(arrays) - 1)
+        tall = max(m.grid.height for m in arrays)
         if (wide <= room and tall <= TALLEST) or side <= 2:
             break
         side -= 1
     out = []
-    for one in made:
+    for one in arrays:
         out.append(one.at(left, top))
         left += one.width + BETWEEN
-    return out, top + max(m.height for m in made)
+    return out, top + max(m.height for m in arrays)
 
 
 def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]:
     """Place arrays below each other, with names above; also return the next y."""
     out, top = [], 0.0
     for one in wishes:
-        made = replace(one, grid=_is_upright(one, side), above=True).at(0, top)
-        out.append(made)
-        top += made.height + 8
+        result = replace(one, grid=_fit_grid(one, side), above=True).at(0, top)
+        out.append(result)
+        top += result.height + 8
     return out, top
 
 
-def _is_upright(one: Values, side: float) -> Grid:
+def _fit_grid(one: Values, side: float) -> Grid:
     count = max(one.array.size, 1)
     shape = (count, 1) if one.upright else one.array.shape
     planes, rows, cols = drawn_shape(shape)
@@ -392,21 +392,21 @@ def line(
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
     x = x0 + (x1 - x0) * (3 * t**2 - 2 * t**3)
-    # a Bezier curve that is vertical at its ends
+    # A Bezier curve that is vertical at its ends.
     y = y0 + (y1 - y0) * (1.5 * t * (1 - t) + t**3)
-    seen = np.ones(STEPS + 1, bool)
+    visible = np.ones(STEPS + 1, bool)
     for left, upper, right, lower in behind:
-        seen &= (x <= left) | (x >= right) | (y <= upper) | (y >= lower)
+        visible &= (x <= left) | (x >= right) | (y <= upper) | (y >= lower)
     bend = 0.5 * (y1 - y0)
     body = f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} "
     body += f"{num(y1 - bend)} {num(x1)} {num(y1)}"
-    faint = "" if seen.all() else svg.behind(body, colour)
-    if seen.mean() < 0.5:
+    faint = "" if visible.all() else svg.behind(body, colour)
+    if visible.mean() < 0.5:
         return faint
     if faint:
         body = "".join(
-            f"{'L' if i and seen[i - 1] else 'M'}{num(x[i])} {num(y[i])}"
-            for i in np.flatnonzero(seen)
+            f"{'L' if i and visible[i - 1] else 'M'}{num(x[i])} {num(y[i])}"
+            for i in np.flatnonzero(visible)
         )
     return (
         f'{faint}<path d="{body}" fill="none" stroke="{colour}" '
