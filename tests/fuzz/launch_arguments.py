@@ -1,7 +1,7 @@
-"""Arguments and launch shapes of every kind that Python has, from a random source.
+"""Arguments and launch shapes of every kind in Python, from a random source.
 
-Each function takes a random.Random: a plain one, or hypothesis's, which shrinks what it
-chose.
+Each function takes a random.Random: a plain one, or that of hypothesis, which shrinks
+its choices.
 """
 
 import array
@@ -35,18 +35,18 @@ NUMBERS = [
 
 
 def numpy_array(random, most=4000):
-    """An array of any dtype, shape and strides; most: elements."""
+    """Return an array of any dtype, shape and strides of at most `most` elements."""
     dtype = np.dtype(random.choice(NUMPY))
-    made = _filled(dtype, shape(random, most))
+    array = _filled(dtype, shape(random, most))
     change = random.choice(CHANGES)
     try:
-        return change(made)
-    except (IndexError, ValueError, TypeError):  # it has too few dimensions for that
-        return made
+        return change(array)
+    except (IndexError, ValueError, TypeError):  # the change requires more dimensions
+        return array
 
 
 def shape(random, most):
-    """Of no to three dimensions; some are empty."""
+    """Return a shape of zero to three dimensions; some have size 0."""
     one = random.randint(1, most)
     side = max(1, math.isqrt(one))
     return random.choice(
@@ -90,13 +90,13 @@ CHANGES = [
 
 
 def tensor(random, most=4000):
-    """A tensor of any dtype, layout and strides."""
-    made = torch.zeros(shape(random, most), dtype=random.choice(TORCH))
+    """Return a tensor of any dtype, layout and strides."""
+    result = torch.zeros(shape(random, most), dtype=random.choice(TORCH))
     change = random.choice(TENSOR_CHANGES)
     try:
-        return change(made)
+        return change(result)
     except (RuntimeError, IndexError, TypeError, NotImplementedError):
-        return made
+        return result
 
 
 TENSOR_CHANGES = [
@@ -112,7 +112,7 @@ TENSOR_CHANGES = [
 
 
 class Unwilling:
-    """Raises whatever is asked of it."""
+    """Raises an error in every method."""
 
     def _refuse(self, *_):
         raise RuntimeError("unwilling")
@@ -122,14 +122,14 @@ class Unwilling:
 
 
 class Speechless:
-    """Cannot be shown."""
+    """Raises an error in repr()."""
 
     def __repr__(self):
         raise ValueError("speechless")
 
 
 class Coy:
-    """Answers what it is asked with what nobody wants."""
+    """Returns values of the wrong types."""
 
     def __bool__(self):
         return None
@@ -142,8 +142,8 @@ class Coy:
 
 
 def _on_a_gpu(**interface):
-    whole = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
-    return types.SimpleNamespace(__cuda_array_interface__={**whole, **interface})
+    defaults = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
+    return types.SimpleNamespace(__cuda_array_interface__={**defaults, **interface})
 
 
 class Pair(ctypes.Structure):
@@ -172,17 +172,17 @@ ODDITIES = [
 
 
 def number(random):
-    """A number of any kind."""
+    """Return a number of any kind."""
     return random.choice(NUMBERS)
 
 
 def oddity(random):
-    """What is neither an array nor a number."""
+    """Return an object that is neither an array nor a number."""
     return random.choice(ODDITIES)()
 
 
 def anything(random, most=4000):
-    """One argument."""
+    """Return one argument of any kind."""
     kind = random.choice("aaaattnno")
     if kind == "a":
         return numpy_array(random, most)
@@ -192,14 +192,14 @@ def anything(random, most=4000):
 
 
 def arguments(random, params, most=4000):
-    """Those of a launch, for the parameters of a CUDA C kernel: half of the time all
-    fit, else one of them may be anything, or there are too few or too many."""
-    made = [_fitting(random, param, most) for param in params]
+    """Return arguments for a CUDA C kernel's parameters. Half of the time all fit;
+    otherwise one of them may be anything, or there are too few or too many."""
+    values = [_fitting(random, param, most) for param in params]
     if random.randint(0, 1) == 0:
-        return made
-    at = random.randint(-1, len(made))
-    made[max(at, 0) : at + 1] = [anything(random, most)] * (at >= 0)
-    return made
+        return values
+    at = random.randint(-1, len(values))
+    values[max(at, 0) : at + 1] = [anything(random, most)] * (at >= 0)
+    return values
 
 
 FITTING = {
@@ -213,23 +213,29 @@ def _fitting(random, param, most):
     if not param.pointer:
         return VALUES.get(param.type, random.choice([1, 2, 17, 100]))
     dtype = FITTING.get(param.type, "f4")
-    made = np.ones(4 * random.randint(20, most // 4), dtype)
-    return torch.from_numpy(made) if random.randint(0, 2) == 0 else made
+    array = np.ones(4 * random.randint(20, most // 4), dtype)
+    return torch.from_numpy(array) if random.randint(0, 2) == 0 else array
 
 
 def brackets(random):
-    """What may be written in kernel[...]: any number of parts, of any kind."""
+    """Return the contents of kernel[...]: any number of parts, of any kind."""
     parts = [dimension(random) for _ in range(random.choice([1, 2, 2, 2, 3, 4, 5]))]
     return random.choice([tuple(parts), tuple(parts), parts, parts[0]])
 
 
 def dimension(random):
-    """A grid or a block, or not."""
-    whole = [0, 1, 2, 31, 32, 64, 1024, 1025, 65535, 65536, -1, 2**31, 2**40]
-    few = [random.choice(whole) for _ in range(random.randint(0, 4))]
+    """Return a valid or an invalid grid or block."""
+    numbers = [0, 1, 2, 31, 32, 64, 1024, 1025, 65535, 65536, -1, 2**31, 2**40]
+    few = [random.choice(numbers) for _ in range(random.randint(0, 4))]
     return random.choice(
         [
-            *(random.choice(whole), random.choice(whole), tuple(few), tuple(few), few),
+            *(
+                random.choice(numbers),
+                random.choice(numbers),
+                tuple(few),
+                tuple(few),
+                few,
+            ),
             *(number(random), oddity(random), np.array(few), torch.tensor(few)),
         ]
     )
