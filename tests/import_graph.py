@@ -1,4 +1,4 @@
-"""Which module of weft imports which, read from the sources, and the floors."""
+"""The graph of imports between weft modules, read from the sources, and the floors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOORS = (
     *("cuda", "pykernel", "ops", "check", "see", "mnist", "tune", "puzzles"),
     *("benchmarks", "lessons", "commands"),
 )
-LAZY_IMPORTS = 40  # inside functions, at most
+LAZY_IMPORTS = 40  # maximum number of imports inside functions
 TOP = ("", "__main__")
 
 
@@ -63,7 +63,7 @@ def _imports_of(name: str) -> Iterator[Import]:
 
 
 def _has_reason(lines: list[str], node: ast.stmt) -> bool:
-    """Whether a comment is on the import, or above it and the imports next to it."""
+    """Return whether a comment explains the import or its group of imports."""
     first = node.lineno - 1
     while lines[first - 1].lstrip().startswith(("from ", "import ")):
         first -= 1
@@ -72,9 +72,9 @@ def _has_reason(lines: list[str], node: ast.stmt) -> bool:
 
 def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
     if node.level:
-        here = name.split(".") if name else []
+        package = name.split(".") if name else []
         up = node.level - (path.name == "__init__.py")
-        base = [*here[: len(here) - up], *(node.module or "").split(".")]
+        base = [*package[: len(package) - up], *(node.module or "").split(".")]
     elif (node.module or "").split(".")[0] == "weft":
         base = (node.module or "").split(".")[1:]
     else:
