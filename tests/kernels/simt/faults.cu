@@ -91,7 +91,7 @@ EXPORT int host_fault(int what, int *data, uintptr_t address) {
     return 0;
 }
 
-/* ---- endless kernels ------------------------------------------------------- */
+/* ---- endless kernels ---------------------------------------------------- */
 
 enum { LOOP, BARRIERS, AFTER_BARRIER, PRINTF, VOLATILE, LIBRARY, ATOMIC };
 
