@@ -95,25 +95,25 @@ def step(
     weights: Mapping[str, np.ndarray],
     images: np.ndarray,
     labels: np.ndarray,
-    taken: Decisions,
+    decisions: Decisions,
     device: Any,
 ) -> Decided:
-    """Run one float64 step on uint8 images (n,28,28) with the decisions `taken`."""
+    """Run one float64 step on uint8 images (n,28,28) with given decisions."""
     model = Twin().double().to(device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
     gaps = []
     x = pixels64(images, device)
-    for i, code in (("1", taken.code1), ("2", taken.code2)):
+    for i, code in (("1", decisions.code1), ("2", decisions.code2)):
         y = windows(model.layer(f"bn{i}", model.layer(f"conv{i}", x)))
         picked = y.gather(-1, code.clamp(max=3)[..., None])[..., 0]
         picked = torch.where(code < 4, picked, 0.0)
         gaps.append((y.detach().amax(-1).clamp(min=0) - picked.detach()).abs())
         x = planes(picked, round(code.shape[1] ** 0.5))
     h = model.fc1(x.flatten(1))
-    gaps.append(torch.where(taken.live, -h, h).detach().clamp(min=0))
-    logits = model.fc2(torch.where(taken.live, h, 0.0))
+    gaps.append(torch.where(decisions.live, -h, h).detach().clamp(min=0))
+    logits = model.fc2(torch.where(decisions.live, h, 0.0))
     loss = F.cross_entropy(logits, torch.from_numpy(labels.astype(np.int64)).to(device))
     loss.backward()
     gap = torch.cat([g.flatten() for g in gaps])

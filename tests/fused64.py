@@ -174,8 +174,8 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 def alike(x: torch.Tensor) -> torch.Tensor:
     """Return for (...,k) how many places have the same k numbers: (...)."""
-    _, which, counts = mixed(x).unique(return_inverse=True, return_counts=True)
-    return counts[which].double()
+    _, number, counts = mixed(x).unique(return_inverse=True, return_counts=True)
+    return counts[number].double()
 
 
 def added(squares: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
@@ -268,10 +268,10 @@ def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     terms = (scale * g).abs() + constant.abs() + (slope * c2).abs()
     terms = terms + (slope * mean).abs()
     off = 8 * ULP * terms + s.eps * value.abs() + LEAST[s.precision]
-    which = g.unique(return_inverse=True)[1]
-    channel = torch.arange(C2, device=g.device)[:, None, None].expand_as(which)
-    place = s.places[:, None].expand_as(which)
-    return value, off, alike(torch.stack([place, channel, which], -1))
+    numbers = g.unique(return_inverse=True)[1]
+    channel = torch.arange(C2, device=g.device)[:, None, None].expand_as(numbers)
+    place = s.places[:, None].expand_as(numbers)
+    return value, off, alike(torch.stack([place, channel, numbers], -1))
 
 
 # ---- the kernels -----------------------------------------------------------------
@@ -294,10 +294,10 @@ def conv1(s: Look) -> None:
         off + s.eps * best.abs() + LEAST[s.precision],
     )
     assert ((code >= 0) & (code <= 4) & (code % 1 == 0)).all()
-    taken = y.gather(-1, code.long().clamp(max=3)[..., None])[..., 0]
+    chosen = y.gather(-1, code.long().clamp(max=3)[..., None])[..., 0]
     live = code < 4
-    agree("code1", torch.where(live, taken, best), best, 2 * off)
-    assert not (live & (taken < -off)).any(), "code1: lives where the ReLU is 0"
+    agree("code1", torch.where(live, chosen, best), best, 2 * off)
+    assert not (live & (chosen < -off)).any(), "code1: lives where the ReLU is 0"
     assert not (~live & (best > off)).any(), "code1: dead where the ReLU is not"
     assert (code[..., gamma == 0] % 4 == 0).all(), "code1: of equals not the first"
 
@@ -314,10 +314,10 @@ def conv2(s: Look) -> None:
     sign, code = s.before["bn2.weight"].sign(), s.seen["code2"]
     values = windows(c2)
     assert ((code >= 0) & (code <= 3) & (code % 1 == 0)).all()
-    taken = values.gather(-1, code.long()[..., None])[..., 0]
-    agree("m2", s.seen["m2"], taken, 0.0)
+    chosen = values.gather(-1, code.long()[..., None])[..., 0]
+    agree("m2", s.seen["m2"], chosen, 0.0)
     best = (values * sign[:, None]).amax(-1)
-    agree("code2", taken * sign, best, 0.0)
+    agree("code2", chosen * sign, best, 0.0)
     assert (code[..., sign == 0] == 0).all(), "code2: of equals not the first"
 
     like = alike(s.places[..., None])[:, None]

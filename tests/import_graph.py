@@ -43,7 +43,7 @@ def modules() -> dict[str, Path]:
 @cache
 def imports() -> tuple[Import, ...]:
     """List every import of a weft module by another."""
-    return tuple(one for name in modules() for one in _imports_of(name))
+    return tuple(link for name in modules() for link in _imports_of(name))
 
 
 def _imports_of(name: str) -> Iterator[Import]:
@@ -81,7 +81,7 @@ def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
         return []
     stem = ".".join(part for part in base if part)
     inner = [f"{stem}.{alias.name}".lstrip(".") for alias in node.names]
-    return [one if one in modules() else stem for one in inner]
+    return [name if name in modules() else stem for name in inner]
 
 
 def _visit(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.AST, bool]]:

@@ -108,7 +108,7 @@ def _list_plumbing(
             matter.add(statement.name)
         else:
             children = ast.iter_child_nodes(statement)
-            inside = [one for one in children if isinstance(one, ast.stmt)]
+            inside = [child for child in children if isinstance(child, ast.stmt)]
             plumbing = list(_list_plumbing(inside, matter, answers))
             yield from plumbing
             if inside and len(plumbing) == len(inside):  # the head of the block is, too
@@ -117,7 +117,7 @@ def _list_plumbing(
 
 def _find_first_line(statement: ast.stmt) -> int:
     decorators = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | None:
@@ -132,7 +132,7 @@ def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | No
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         is_matter = answers or statement.name in matter or "cuda" in used
         return None if is_matter or _computes(statement, matter) else "helpers"
-    if any(isinstance(one, ast.stmt) for one in ast.iter_child_nodes(statement)):
+    if any(isinstance(x, ast.stmt) for x in ast.iter_child_nodes(statement)):
         return None  # a block: its statements are judged separately
     if FILES & (used | _list_called(statement)):
         return "paths"
@@ -143,32 +143,32 @@ def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | No
 
 def _computes(function: ast.FunctionDef | ast.ClassDef, matter: set[str]) -> bool:
     """Return whether a function only computes: it calls only matter or its own."""
-    own = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
+    own = {x.arg for x in ast.walk(function) if isinstance(x, ast.arg)}
     own |= {
-        one.id
-        for one in ast.walk(function)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        x.id
+        for x in ast.walk(function)
+        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
     }
-    own |= {one.name for one in ast.walk(function) if isinstance(one, ast.FunctionDef)}
-    if any(isinstance(one, ast.JoinedStr) for one in ast.walk(function)):
+    own |= {x.name for x in ast.walk(function) if isinstance(x, ast.FunctionDef)}
+    if any(isinstance(x, ast.JoinedStr) for x in ast.walk(function)):
         return False
-    calls = (one.func for one in ast.walk(function) if isinstance(one, ast.Call))
+    calls = (x.func for x in ast.walk(function) if isinstance(x, ast.Call))
     return all(_list_used(call) <= own | matter for call in calls)
 
 
 def _list_used(node: ast.AST) -> set[str]:
     """Return the names in a piece of code."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 
 def _list_called(node: ast.AST) -> set[str]:
     """Return the names of the functions and methods that a piece of code calls."""
-    functions = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    functions = (x.func for x in ast.walk(node) if isinstance(x, ast.Call))
     return {getattr(f, "attr", getattr(f, "id", "")) for f in functions}
 
 
 def _asks(node: ast.AST) -> bool:
-    asserts = any(isinstance(one, ast.Assert) for one in ast.walk(node))
+    asserts = any(isinstance(x, ast.Assert) for x in ast.walk(node))
     return asserts or not ASKS.isdisjoint(_list_called(node))
 
 
@@ -176,26 +176,26 @@ def _launches(node: ast.AST) -> bool:
     """Return whether the code has kernel[grid, block](...) or a call that launches."""
     if LAUNCHES & _list_called(node):
         return True
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    calls = (x.func for x in ast.walk(node) if isinstance(x, ast.Call))
     return any(isinstance(function, ast.Subscript) for function in calls)
 
 
 def _lays_out_text(statement: ast.stmt) -> bool:
     """Return whether a statement prints a row or heading, or assembles text."""
-    texts = [one for one in ast.walk(statement) if isinstance(one, ast.JoinedStr)]
+    texts = [x for x in ast.walk(statement) if isinstance(x, ast.JoinedStr)]
     if isinstance(statement, ast.Assign | ast.AugAssign):
         return bool(texts) and isinstance(statement.value, ast.JoinedStr | ast.BinOp)
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Call) or "print" not in _list_called(value):
         return False
-    formats = (one for text in texts for one in ast.walk(text))
+    formats = (x for text in texts for x in ast.walk(text))
     padded = any(
-        isinstance(one, ast.FormattedValue)
-        and one.format_spec is not None
-        and PADDED.match(ast.unparse(one.format_spec))
-        for one in formats
+        isinstance(x, ast.FormattedValue)
+        and x.format_spec is not None
+        and PADDED.match(ast.unparse(x.format_spec))
+        for x in formats
     )
-    return padded or all(isinstance(one, ast.Constant) for one in value.args)
+    return padded or all(isinstance(x, ast.Constant) for x in value.args)
 
 
 def main() -> None:

@@ -39,19 +39,20 @@ class Mark:
     array: str = ""
     index: int | None = None
 
-    def tells(self, found: Finding) -> bool:
+    def tells(self, finding: Finding) -> bool:
         """Return whether a finding reports this fault, with all marked details."""
-        lines = {found.line, found.other_line}
+        lines = {finding.line, finding.other_line}
         between_blocks = len(self.blocks) == 2
-        blocks = {found.block} | ({found.other} if between_blocks else set())
-        threads = {found.thread} | ({found.other} if len(self.threads) == 2 else set())
+        blocks = {finding.block} | ({finding.other} if between_blocks else set())
+        two = len(self.threads) == 2
+        threads = {finding.thread} | ({finding.other} if two else set())
         return (
             self.line in lines
-            and found.kind in self.kinds
+            and finding.kind in self.kinds
             and (not self.blocks or blocks == self.blocks)
             and (not self.threads or threads == self.threads)
-            and (not self.array or found.array == self.array)
-            and (self.index is None or found.index == (self.index,))
+            and (not self.array or finding.array == self.array)
+            and (self.index is None or finding.index == (self.index,))
         )
 
 
@@ -77,22 +78,22 @@ class Case:
         missing = [
             f"line {mark.line}: not found: {mark}"
             for mark in self.marks
-            if not any(self._told(mark, found) for found in findings)
+            if not any(self._is_reported(mark, finding) for finding in findings)
         ]
         strays = [
-            f"line {found.line}, {found.other_line}: false alarm: {found}"
-            for found in findings
-            if found.kind not in self.kinds
-            or not {found.line, found.other_line} - {0} <= self.lines
-            or not found.line
+            f"line {finding.line}, {finding.other_line}: false alarm: {finding}"
+            for finding in findings
+            if finding.kind not in self.kinds
+            or not {finding.line, finding.other_line} - {0} <= self.lines
+            or not finding.line
         ]
         return [f"{self.name}, {text}" for text in missing + strays]
 
-    def _told(self, mark: Mark, found: Finding) -> bool:
+    def _is_reported(self, mark: Mark, finding: Finding) -> bool:
         # A stack overflows wherever it is used next, and threads that wait for each
         # other do so at several lines.
-        anywhere = found.kind in {"stack", "deadlock", "hang"} & mark.kinds
-        return mark.tells(found) or (anywhere and found.line in self.lines)
+        anywhere = finding.kind in {"stack", "deadlock", "hang"} & mark.kinds
+        return mark.tells(finding) or (anywhere and finding.line in self.lines)
 
 
 @cache
@@ -112,21 +113,21 @@ def cases(path: Path) -> list[Case]:
     return result
 
 
-def mark_of(line: int, kinds: str, rest: str) -> Mark:
+def mark_of(line: int, kinds: str, words: str) -> Mark:
     """Return a mark from its words; ValueError if they are invalid."""
-    known: dict = {"line": line, "kinds": frozenset(kinds.split("|"))}
-    if not known["kinds"] <= KINDS.keys():
+    fields: dict = {"line": line, "kinds": frozenset(kinds.split("|"))}
+    if not fields["kinds"] <= KINDS.keys():
         raise ValueError(f"line {line}: no kind of finding: {kinds}")
-    for word in re.split(r", (?![^(]*\))", rest)[1:]:
+    for word in re.split(r", (?![^(]*\))", words)[1:]:
         if numbers := re.fullmatch(r"(block|thread)s? (.*)", word):
             location = (_position(text) for text in numbers[2].split(" and "))
-            known[f"{numbers[1]}s"] = frozenset(location)
+            fields[f"{numbers[1]}s"] = frozenset(location)
         elif array := re.fullmatch(r"(\w*)(?:\[(-?\d+)\])?", word):
-            known["array"] = array[1]
-            known["index"] = int(array[2]) if array[2] else None
+            fields["array"] = array[1]
+            fields["index"] = int(array[2]) if array[2] else None
         else:
             raise ValueError(f"line {line}: what is '{word}'?")
-    return Mark(**known)
+    return Mark(**fields)
 
 
 def _position(text: str) -> tuple[int, ...]:

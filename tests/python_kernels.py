@@ -39,14 +39,14 @@ CASES = {}
 def case(grid, block, *arguments, shared=0, ulps=0):
     """Register a kernel; an argument is a number or (dtype, shape[, low, high])."""
 
-    def made():
+    def make_arguments():
         rng = np.random.default_rng(7)
         out = []
-        for one in arguments:
-            if not isinstance(one, tuple):
-                out.append(one)
+        for spec in arguments:
+            if not isinstance(spec, tuple):
+                out.append(spec)
                 continue
-            dtype, shape, low, high = (*one, -100, 100)[:4] if len(one) == 2 else one
+            dtype, shape, low, high = (*spec, -100, 100)[:4]
             if np.dtype(dtype).kind == "f":
                 out.append(rng.uniform(low, high, shape).astype(dtype))
             elif np.dtype(dtype).kind == "b":
@@ -59,7 +59,7 @@ def case(grid, block, *arguments, shared=0, ulps=0):
         return out
 
     def register(kernel):
-        CASES[kernel.__name__] = Case(kernel, grid, block, made, shared, ulps)
+        CASES[kernel.__name__] = Case(kernel, grid, block, make_arguments, shared, ulps)
         return kernel
 
     return register

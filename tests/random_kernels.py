@@ -169,11 +169,11 @@ class Maker:
             ]
         )
         text = f"({value})" if not isinstance(value, str) and value < 0 else str(value)
-        one = eval(text, dict(_FUNCTIONS))
-        return text, [one] * THREADS
+        number = eval(text, dict(_FUNCTIONS))
+        return text, [number] * THREADS
 
-    def _floats(self, one):
-        return any(isinstance(v, (float, np.floating)) for v in one[1])
+    def _floats(self, expression):
+        return any(isinstance(v, (float, np.floating)) for v in expression[1])
 
     def _made(self, form, *parts, boolean=False):
         text = form.format(*[part[0] for part in parts])

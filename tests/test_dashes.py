@@ -94,7 +94,7 @@ def test_only_the_style_draws_dashes():
         if re.search("dasharray|setLineDash", text):
             places.append(f"{path.relative_to(ROOT)}: dasharray")
         if path.suffix == ".py" and draws(text):
-            places += [f"{path.relative_to(ROOT)}, {one}" for one in dashes(text)]
+            places += [f"{path.relative_to(ROOT)}, {dash}" for dash in dashes(text)]
     assert not places
 
 
@@ -106,7 +106,7 @@ def test_lessons_draw_dashes_by_the_style(path: Path):
         if cell["cell_type"] != "code" or source.startswith("%%"):
             continue
         plain = re.sub(r"^(\s*)[!%](.*\\\n)*.*$", r"\1pass", source, flags=re.M)
-        places += [f"cell {number}, {one}" for one in dashes(plain)]
+        places += [f"cell {number}, {dash}" for dash in dashes(plain)]
     assert not places
 
 

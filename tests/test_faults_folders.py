@@ -140,7 +140,7 @@ pwd.getpwuid = unknown
 
 
 @pytest.mark.parametrize(
-    "home, before, told",
+    "home, before, warning",
     [
         (None, "", ""),
         pytest.param(
@@ -154,17 +154,17 @@ pwd.getpwuid = unknown
     ],
     ids=["unset", "of_nobody", "locked"],
 )
-def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, told):
+def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, warning):
     """A result needs no home, whether or not the system's list of users has one."""
     (tmp_path / "locked").mkdir(mode=0o500)
     env = {"HOME": home and str(tmp_path / home)}
     env |= {"WEFT_CACHE": None, "XDG_CACHE_HOME": None}
-    if not told:  # the tests must not use the user's own cache
+    if not warning:  # the tests must not use the user's own cache
         env["XDG_CACHE_HOME"] = str(tmp_path / "xdg")
     result = python(lab, tmp_path / "no", "-c", before + LIBRARY, env=env, cwd=tmp_path)
     assert result.stdout == "reference\n", result.stderr
     lines = [line for line in result.stderr.splitlines() if "building" not in line]
-    assert len(lines) == bool(told) and re.search(told, result.stderr)
+    assert len(lines) == bool(warning) and re.search(warning, result.stderr)
     assert not (tmp_path / "~").exists()
 
 

@@ -22,17 +22,17 @@ def test_imports_run_down(floor):
     function."""
     below = FLOORS[: FLOORS.index(floor) + 1]
     up = [
-        f"{one.where} imports {one.target}"
-        for one in imports()
-        if floor_of(one.source) == floor and floor_of(one.target) not in below
+        f"{link.where} imports {link.target}"
+        for link in imports()
+        if floor_of(link.source) == floor and floor_of(link.target) not in below
         # `from .. import show` would import the public names of the whole package.
     ]
     assert not up
 
 
 def test_imports_in_functions_are_few_and_say_why():
-    lazy = [one for one in imports() if one.lazy and one.source != one.target]
-    silent = [f"{one.where} imports {one.target}" for one in lazy if not one.reason]
+    lazy = [link for link in imports() if link.lazy and link.source != link.target]
+    silent = [f"{link.where} imports {link.target}" for link in lazy if not link.reason]
     assert not silent
     assert len(lazy) <= LAZY_IMPORTS
 

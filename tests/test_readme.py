@@ -93,10 +93,10 @@ def test_make_test_is_described_as_it_is():
 
 
 def results_of(*rows, **machine):
-    known = {"device": "A CPU", "cores": 2, "driver": "1", "toolkit": "2"}
-    known |= {"torch": "2.9.1+cpu", "date": "2026-01-02"} | machine
+    fields = {"device": "A CPU", "cores": 2, "driver": "1", "toolkit": "2"}
+    fields |= {"torch": "2.9.1+cpu", "date": "2026-01-02"} | machine
     base = {"target": "cpu", "device": "A CPU"}
-    return {"machine": known, "rows": [base | row for row in rows]}
+    return {"machine": fields, "rows": [base | row for row in rows]}
 
 
 def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):

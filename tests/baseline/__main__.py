@@ -70,8 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     # argparse also compares the empty list with the choices
-    known = [[], *sections.NAMES]
-    add("sections", nargs="*", metavar="SECTION", choices=known)
+    choices = [[], *sections.NAMES]
+    add("sections", nargs="*", metavar="SECTION", choices=choices)
     add("--compare", type=Path, metavar="OLD", help="report differences from OLD")
     add("--out", type=Path, metavar="FILE", help=f"default: {RECORD.name} here")
     add("--keep", action="store_true", help="keep this commit's sections in FILE")

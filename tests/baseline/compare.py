@@ -25,23 +25,23 @@ class Difference:
 class Report:
     """Differences by section, and notes on sections that were not compared."""
 
-    found: dict[str, list[Difference]] = field(default_factory=dict)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         """Whether all differences are allowed."""
-        return all(one.allowed for lines in self.found.values() for one in lines)
+        return all(d.allowed for lines in self.differences.values() for d in lines)
 
     def text(self) -> str:
         """Return the report for a terminal."""
         lines = [f"note: {note}" for note in self.notes]
-        for name, changes in self.found.items():
-            wrong = sum(not one.allowed for one in changes)
+        for name, changes in self.differences.items():
+            wrong = sum(not d.allowed for d in changes)
             more = f", {len(changes) - wrong} allowed" if len(changes) > wrong else ""
             lines.append(f"{name}: {wrong or 'no'} differences{more}")
-            for one in sorted(changes, key=lambda one: one.allowed):
-                lines.append(f"  {'(allowed) ' * one.allowed}{one.text}")
+            for d in sorted(changes, key=lambda d: d.allowed):
+                lines.append(f"  {'(allowed) ' * d.allowed}{d.text}")
         return "\n".join([*lines, "as before" if self.ok else "NOT as before"])
 
 
@@ -54,7 +54,7 @@ def report(
     """Compare the sections that both records have."""
     result = Report()
     for name in names:
-        before, after = (one["sections"].get(name) for one in (old, new))
+        before, after = (record["sections"].get(name) for record in (old, new))
         if not before or not after:
             where = "old" if not before else "new"
             result.notes.append(f"{name}: not compared, the {where} record has none")
@@ -65,7 +65,7 @@ def report(
             )
         module = sections.module(name)
         judge = getattr(module, "differences", differences)
-        result.found[name] = judge(before["entries"], after["entries"], options)
+        result.differences[name] = judge(before["entries"], after["entries"], options)
     return result
 
 
@@ -82,4 +82,4 @@ def differences(
                 text = f"{key}: {name}: {before} before, {after} now"
                 reworded = name in TEXTS and options.reworded
                 changes.append(Difference(text, allowed=reworded))
-    return sorted(changes, key=lambda one: one.text)
+    return sorted(changes, key=lambda change: change.text)

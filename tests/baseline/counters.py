@@ -32,9 +32,9 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
         entries[f"watched {name}"] = {"kernel": costs(report.counters)}
     turns = [watched.corpus(turn) for turn in range(TURNS)]
     for name in turns[0]:
-        first, *others = ([kernels_of(run) for run in turn[name]] for turn in turns)
-        kinds = {one.kind for run in turns[0][name] for one in run.report.findings}
-        constant = not kinds & watched.CHANCE and all(one == first for one in others)
+        first, *later = ([kernels_of(run) for run in turn[name]] for turn in turns)
+        kinds = {f.kind for run in turns[0][name] for f in run.report.findings}
+        constant = not kinds & watched.CHANCE and all(x == first for x in later)
         entries[name] = {"kernels": first if constant else CHANCE}
     return entries
 
@@ -43,10 +43,11 @@ def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[compare.Difference]:
     """List the differences; where one record found chance, they are allowed."""
-    chance = {k for one in (old, new) for k, v in one.items() if CHANCE in v.values()}
+    pairs = [*old.items(), *new.items()]
+    chance = {name for name, entry in pairs if CHANCE in entry.values()}
     changes = []
     for key in sorted(old.keys() | new.keys()):
-        pair = ({key: one[key]} if key in one else {} for one in (old, new))
+        pair = ({key: entries[key]} if key in entries else {} for entries in (old, new))
         allowed = key in chance and key in old and key in new
         for change in compare.differences(*pair, options):
             changes.append(replace(change, allowed=allowed))
@@ -55,7 +56,7 @@ def differences(
 
 def kernels_of(run: watched.Run) -> list[dict[str, Any]]:
     """Return the costs of each kernel of a run."""
-    return [costs(one.counters) for one in run.report.kernels]
+    return [costs(kernel.counters) for kernel in run.report.kernels]
 
 
 def costs(counters: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def in_cuda_c() -> dict[str, Any]:
     return {
         name: {
             "status": [run.status for run in runs],
-            **told([run.report for run in runs]),
+            **summarise([run.report for run in runs]),
         }
         for name, runs in watched.corpus().items()
     }
@@ -59,21 +59,21 @@ def in_cuda_c() -> dict[str, Any]:
 def in_python() -> dict[str, Any]:
     """Return the findings of the simulator."""
     return {
-        f"simulator {case.name}": told([simulated(case, order) for order in ORDERS])
+        f"simulator {case.name}": summarise([simulated(case, o) for o in ORDERS])
         for case in [*CASES, *CLEAN]
     }
 
 
-def told(reports: list[Any]) -> dict[str, Any]:
+def summarise(reports: list[Any]) -> dict[str, Any]:
     """Return the findings of a case's runs: their kinds, their places, and their texts.
 
     The place of a kernel that counts as hanging, or whose stack is full, is chance.
     """
-    kinds = [" ".join(one.kind for one in report.findings) for report in reports]
+    kinds = [" ".join(f.kind for f in report.findings) for report in reports]
     entry = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
     if any(kinds) and not watched.CHANCE & {*kinds[0].split()}:
         entry["places"] = [places(report) for report in reports]
-        entry["text"] = [_COSTS.sub("", normalised(one.text())) for one in reports]
+        entry["text"] = [_COSTS.sub("", normalised(r.text())) for r in reports]
     return entry
 
 
@@ -82,12 +82,11 @@ def places(report: Any) -> list[list[Any]]:
 
     Which of many blocks conflict, and where, is chance; that some do is not.
     """
-    between_blocks = [
-        one.other is not None and one.thread is None for one in report.findings
-    ]
+    findings = report.findings
+    between_blocks = [f.other is not None and f.thread is None for f in findings]
     return [
-        [getattr(one, key) for key in (SURE if blocks else (*SURE, *MORE))]
-        for one, blocks in zip(report.findings, between_blocks)
+        [getattr(finding, key) for key in (SURE if blocks else (*SURE, *MORE))]
+        for finding, blocks in zip(findings, between_blocks)
     ]
 
 

@@ -49,7 +49,7 @@ def main() -> int:
     print(f"# Tests that moved since {options.commit}\n")
     print("Before: {} quick, {} slow. Now: {} quick, {} slow.\n".format(*counts))
     print("| test | what changed | why |\n|---|---|---|")
-    print("\n".join(f"| {name} | {what} | {why} |" for name, what, why in rows))
+    print("\n".join(f"| {name} | {change} | {why} |" for name, change, why in rows))
     return int(any(not why for _, _, why in rows))
 
 
@@ -104,23 +104,21 @@ def compare(
                 target,
             )
             continue
-        moved = [one for one in before["quick"] if one in after["slow"]]
+        moved = [p for p in before["quick"] if p in after["slow"]]
         if moved:
             share = f"{len(moved)} of {len(before['quick'])} are slow now"
             yield name, share + name_some(moved), whys.get(name, "")
         current = [*after["quick"], *after["slow"]]
-        lost = [
-            one for one in [*before["quick"], *before["slow"]] if one not in current
-        ]
-        if lost:
-            yield name, f"{len(lost)} are gone{name_some(lost)}", target
+        missing = [p for p in [*before["quick"], *before["slow"]] if p not in current]
+        if missing:
+            yield name, f"{len(missing)} are gone{name_some(missing)}", target
     for name in sorted({*new["quick"], *new["slow"]} - {*old["quick"], *old["slow"]}):
         yield name, "new", reasons["moved"].get(name, "a test of its own")
 
 
 def name_some(parameters: list[str]) -> str:
     """Return the first parameters, for a table."""
-    some = [f"`{one}`".replace("|", "\\|") for one in parameters[:NAMED] if one]
+    some = [f"`{p}`".replace("|", "\\|") for p in parameters[:NAMED] if p]
     more = len(parameters) - len(some)
     return (": " + ", ".join(some) + f", and {more} more" * (more > 0)) if some else ""
 

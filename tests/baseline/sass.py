@@ -84,11 +84,11 @@ def compiled(source: Path, kernels: Path = KERNELS) -> tuple[str, dict[str, str]
     return text, resources_of(process.stderr)
 
 
-def resources_of(said: str) -> dict[str, str]:
+def resources_of(text: str) -> dict[str, str]:
     """Return the nonzero resources that ptxas reports for each kernel."""
     return {
-        normal_name(name): _NONE.sub("", f"{used}, {stack}")
-        for name, stack, used in _PROPERTIES.findall(said)
+        normal_name(name): _NONE.sub("", f"{registers}, {stack}")
+        for name, stack, registers in _PROPERTIES.findall(text)
     }
 
 

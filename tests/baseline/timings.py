@@ -95,15 +95,15 @@ def epochs() -> dict[str, float]:
 
 def imports() -> dict[str, float]:
     """Time a process that imports a module and exits."""
-    found = {}
+    medians = {}
     for name, code in IMPORTS.items():
         times = []
         for _ in range(STARTS):
             start = time.perf_counter()
             _output([sys.executable, "-c", code])
             times.append(1e6 * (time.perf_counter() - start))
-        found[name] = statistics.median(times)
-    return found
+        medians[name] = statistics.median(times)
+    return medians
 
 
 def _rows(*words: str) -> list[dict[str, Any]]:

@@ -26,19 +26,19 @@ SECONDS = 600  # time limit of a program; a hang is found after some CPU time of
 
 @dataclass(frozen=True)
 class Run:
-    """A run of one case. status: the program's exit status, or its CUDA error. seen:
+    """A run of one case. status: the program's exit status, or its CUDA error. text:
     the runtime's report."""
 
     path: Path
     name: str
     status: int
-    seen: str
+    text: str
 
     @cached_property
     def report(self) -> Any:
         """The report with the source's lines; one report at a time is converted."""
         files = Files(str(self.path.parent))
-        report = program_report(self.seen, files, "PROGRAM")
+        report = program_report(self.text, files, "PROGRAM")
         report.listing = "none"
         return report
 

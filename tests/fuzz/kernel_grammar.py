@@ -75,9 +75,10 @@ def kernel(random):
     lines += ["    i = cuda.grid(1)"] if random.randint(0, 4) else []
     if random.randint(0, 2) == 0:
         place = random.choice(["shared", "local"])
-        what = f"{pick(random, SHAPES, ODD_SHAPES)}, {pick(random, TYPES, ODD_TYPES)}"
-        made = random.choice(["shared", "own", "own"])
-        lines.append(f"    {made} = cuda.{place}.array({what})")
+        shape = pick(random, SHAPES, ODD_SHAPES)
+        dtype = pick(random, TYPES, ODD_TYPES)
+        name = random.choice(["shared", "own", "own"])
+        lines.append(f"    {name} = cuda.{place}.array({shape}, {dtype})")
     for _ in range(random.randint(1, 4)):
         lines += statement(random, 1, 2)
     return _defined("\n".join(lines) + "\n")

@@ -47,10 +47,10 @@ def numpy_array(random, most=4000):
 
 def shape(random, most):
     """Return a shape of zero to three dimensions; some have size 0."""
-    one = random.randint(1, most)
-    side = max(1, math.isqrt(one))
+    size = random.randint(1, most)
+    side = max(1, math.isqrt(size))
     return random.choice(
-        [(one,), (one,), (one,), (side, side), (3, side, 2), (0,), (0, 3), (1,), ()]
+        [(size,), (size,), (size,), (side, side), (3, side, 2), (0,), (0, 3), (1,), ()]
     )
 
 
@@ -63,29 +63,27 @@ def _filled(dtype, sides):
     )
 
 
-def _at_odd_address(made):
-    room = np.zeros(made.nbytes + 1, np.uint8)
-    return room[1:].view(made.dtype).reshape(made.shape)
+def _at_odd_address(array):
+    room = np.zeros(array.nbytes + 1, np.uint8)
+    return room[1:].view(array.dtype).reshape(array.shape)
 
 
-def _read_only(made):
-    made.flags.writeable = False
-    return made
+def _read_only(array):
+    array.flags.writeable = False
+    return array
 
 
 CHANGES = [
-    *[lambda made: made] * 8,
-    *(lambda made: made[::2], lambda made: made[::-1], lambda made: made.T),
-    *(lambda made: made[1:], lambda made: made[:, 1:], lambda made: made[..., 0]),
-    lambda made: np.broadcast_to(made, (3, *made.shape)),
+    *[lambda x: x] * 8,
+    *(lambda x: x[::2], lambda x: x[::-1], lambda x: x.T),
+    *(lambda x: x[1:], lambda x: x[:, 1:], lambda x: x[..., 0]),
+    lambda x: np.broadcast_to(x, (3, *x.shape)),
     *(np.asfortranarray, _at_odd_address, _read_only),
-    lambda made: np.ma.masked_array(made, made == made),
-    *(np.matrix, lambda made: made.view(np.recarray)),
-    lambda made: np.ma.masked_array(made),
-    *(memoryview, lambda made: made.tolist(), lambda made: list(made)),
-    lambda made: types.SimpleNamespace(
-        owner=made, __array_interface__=made.__array_interface__
-    ),
+    lambda x: np.ma.masked_array(x, x == x),
+    *(np.matrix, lambda x: x.view(np.recarray)),
+    lambda x: np.ma.masked_array(x),
+    *(memoryview, lambda x: x.tolist(), lambda x: list(x)),
+    lambda x: types.SimpleNamespace(owner=x, __array_interface__=x.__array_interface__),
 ]
 
 
@@ -100,14 +98,14 @@ def tensor(random, most=4000):
 
 
 TENSOR_CHANGES = [
-    *[lambda made: made] * 6,
-    *(lambda made: made[::2], lambda made: made.t(), lambda made: made[1:]),
-    lambda made: made.expand(3, *made.shape),
-    *(lambda made: made.conj(), lambda made: made.to_sparse()),
-    *(lambda made: made.to("meta"), torch.nn.Parameter, torch._neg_view),
-    lambda made: torch.quantize_per_tensor(made, 0.1, 0, torch.quint8),
-    *(lambda made: made.numpy(), lambda made: made.tolist()),
-    lambda made: made.requires_grad_() * 2,
+    *[lambda x: x] * 6,
+    *(lambda x: x[::2], lambda x: x.t(), lambda x: x[1:]),
+    lambda x: x.expand(3, *x.shape),
+    *(lambda x: x.conj(), lambda x: x.to_sparse()),
+    *(lambda x: x.to("meta"), torch.nn.Parameter, torch._neg_view),
+    lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+    *(lambda x: x.numpy(), lambda x: x.tolist()),
+    lambda x: x.requires_grad_() * 2,
 ]
 
 

@@ -87,10 +87,10 @@ def test_tf32_takes_the_even_one_of_two_as_near_as_the_hardware_does(hopper):
     x = (np.arange(512, dtype=np.uint32) << 12 | 0x3F800000).view(np.float32)
     x = aligned(x.reshape(1, 16, 32))
     bits = boxed(hopper, x, TF32, 32, 32, 0, 0, 0, 0, 0).view(np.uint32) >> 13
-    own = x[0].view(np.uint32)
-    ties = own & 0x1FFF == 0x1000
+    bits_of_x = x[0].view(np.uint32)
+    ties = bits_of_x & 0x1FFF == 0x1000
     assert ties.sum() == 256 and not (bits[ties] & 1).any()
-    np.testing.assert_array_equal(bits[~ties], own[~ties] >> 13)
+    np.testing.assert_array_equal(bits[~ties], bits_of_x[~ties] >> 13)
 
 
 @pytest.mark.parametrize("rows, cols", [(16, 32), (16, 320), (9, 204), (16, 4)])

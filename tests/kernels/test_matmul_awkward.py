@@ -45,8 +45,8 @@ def test_a_workspace_at_no_multiple_of_256_is_refused():
     start = room.data_ptr() + -room.data_ptr() % 256
     lib = native.library("matmul", "cpu")
     call = [lib.rung("split_k").index, *map(native.pointer, (c, a, b)), m, n, k]
-    asked = {"alpha": 1.0, "workspace_bytes": wants}
-    options = native.ffi.new("struct weft_matmul_options *", asked)
+    fields = {"alpha": 1.0, "workspace_bytes": wants}
+    options = native.ffi.new("struct weft_matmul_options *", fields)
     for off, fits in (0, True), (4, False), (128, False), (256, True):
         options.workspace = native.ffi.cast("void *", start + off)
         if fits:

@@ -18,9 +18,9 @@ def lib():
 
 def workspace(lib, rung, m, n, k, **options):
     bytes_ = native.ffi.new("size_t *")
-    asked = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | options)
+    fields = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | options)
     lib.call("weft_matmul_workspace", lib.rung(rung).index, bytes_, AT, AT, m, n, k,
-             asked)  # fmt: skip
+             fields)  # fmt: skip
     return bytes_[0]
 
 
@@ -36,21 +36,21 @@ def test_the_workspace_is_that_of_the_slab_that_wants_most(lib, rows):
 
 def test_copies_are_as_large_as_the_largest_slab_of_them(lib):
     """Rows of 5 floats are copied to rows of 8, which start at 16 bytes."""
-    one = workspace(lib, "vectorised", SLAB, 8, 5)
-    assert one >= SLAB * 8 * 4
-    assert workspace(lib, "vectorised", SLAB + 9, 8, 5) == one
-    assert workspace(lib, "vectorised", 1000, 8, 5) < one
+    size = workspace(lib, "vectorised", SLAB, 8, 5)
+    assert size >= SLAB * 8 * 4
+    assert workspace(lib, "vectorised", SLAB + 9, 8, 5) == size
+    assert workspace(lib, "vectorised", 1000, 8, 5) < size
 
 
 def test_a_batch_of_more_matrices_than_a_grid_has_is_made_in_parts(lib):
     """The rest of the batch is one matrix, whose k is cut into parts."""
     shape = 9, 7, 5000
     steps = {"stride_a": 45000, "stride_b": 35000, "stride_c": 63}
-    first, last, both = (
+    first, last, total = (
         workspace(lib, "split_k", *shape, batch=batch, **steps)
         for batch in (GRID, 1, GRID + 1)
     )
-    assert last > 0 and both == max(first, last)
+    assert last > 0 and total == max(first, last)
 
 
 def test_the_second_launch_of_a_large_batch_goes_on_where_the_first_ended(lib):

@@ -33,11 +33,11 @@ def test_the_naive_rung_takes_more_columns_than_a_grid_has_blocks_in_y():
 def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
     """Check PTX and SASS of one compilation, which lesson 08a reads."""
 
-    def told(view, rung):
+    def counted(view, rung):
         """Return, per multiply-add, shared loads and others; and registers with
         addresses."""
-        made = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
-        code = made.kernels[0].code
+        inspected = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
+        code = inspected.kernels[0].code
         loop = max(code.hot, key=lambda loop: code.counts(loop)["FMA"])
         counts = code.counts(loop)
         texts = [code.instructions[i].text for i in loop.body]
@@ -48,7 +48,7 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
 
     for view in ptx, sass:
         rungs = "tiled", "tiled_dynamic", "tiled_runtime"
-        constant, dynamic, runtime = (told(view, rung) for rung in rungs)
+        constant, dynamic, runtime = (counted(view, rung) for rung in rungs)
         if view is sass:  # in PTX, tiled loads its numbers one by one
             assert constant[0] == dynamic[0] == 1.25
         assert constant[1] == dynamic[1] < 1
@@ -64,8 +64,8 @@ def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
     work, tmp_path
 ):
     tm, tn = work
-    own = vary_thread_work.variant(tm, tn, tmp_path)
-    counters = own.inspect(128, 128, 16).kernels[0].counters
+    kernel = vary_thread_work.variant(tm, tn, tmp_path)
+    counters = kernel.inspect(128, 128, 16).kernels[0].counters
     assert counters.threads == 128 * 128 / (tm * tn)
     assert counters.reads["a"] == counters.reads["b"] == 128 * 16
     assert counters.barriers == 4 and counters.blocks == 1

@@ -25,7 +25,7 @@ OPTIONS = {
     "TSAN_OPTIONS": f"suppressions={HERE}/sanitized/thread.supp:report_signal_unsafe=0",
 }
 LIBRARIES = {"address,undefined": ("asan", "ubsan"), "thread": ("tsan",)}
-SIMT = [f"test_simt{what}.py" for what in ("", "_api", "_device", "_half", "_math")]
+SIMT = [f"test_simt{end}.py" for end in ("", "_api", "_device", "_half", "_math")]
 SIMT += ["test_simt_curand.py", "test_simt_wmma.py", "test_cnn_reference.py"]
 FAULTS = {  # checks of tests/kernels/simt/api_*.cu with deliberate faults
     *("a_fault_in_a_graph_ends_it", "freed_memory_faults"),
@@ -43,8 +43,8 @@ def environment(sanitizer: str) -> dict[str, str]:
         if not os.path.isabs(path):
             pytest.skip(f"g++ has no lib{name}.so")
         paths.append(path)
-    own = {"WEFT_SANITIZE": sanitizer, "LD_PRELOAD": " ".join(paths)}
-    return os.environ | OPTIONS | own
+    settings = {"WEFT_SANITIZE": sanitizer, "LD_PRELOAD": " ".join(paths)}
+    return os.environ | OPTIONS | settings
 
 
 def run(sanitizer: str, *words: str) -> subprocess.CompletedProcess:
@@ -70,17 +70,17 @@ def call(path: Path, sanitizer: str, *functions: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(
-    "sanitizer, function, said",
+    "sanitizer, function, message",
     [
         ("address,undefined", "run_overrun", "heap-buffer-overflow"),
         ("address,undefined", "run_shift", "shift exponent 40 is too large"),
         ("thread", "run_race", "data race"),
     ],
 )
-def test_a_fault_of_a_fiber_is_seen(sanitizer, function, said):
+def test_a_fault_of_a_fiber_is_seen(sanitizer, function, message):
     files = [HERE / "sanitized" / "faults.cu"]
     result = call(sanitized("sanitized_faults", files, sanitizer), sanitizer, function)
-    assert said in result.stderr and "faults.cu" in result.stderr
+    assert message in result.stderr and "faults.cu" in result.stderr
     assert result.returncode
 
 

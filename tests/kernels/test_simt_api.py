@@ -47,9 +47,9 @@ def lines(path):
 
 @pytest.mark.parametrize("file, name", CHECKS)
 def test_check(lines, file, name):
-    found, said = lines
-    assert name in found, f"{name} did not come to its end: {said}"
-    assert found[name] == 0, f"tests/kernels/simt/{file}:{found[name]}"
+    results, output = lines
+    assert name in results, f"{name} did not come to its end: {output}"
+    assert results[name] == 0, f"tests/kernels/simt/{file}:{results[name]}"
 
 
 def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
@@ -60,7 +60,7 @@ def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    "call, told",
+    "call, message",
     [
         (
             "overrun_and_exit",
@@ -76,10 +76,10 @@ def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
         ),
     ],
 )
-def test_damage_is_told_in_one_line(path, call, told):
+def test_damage_is_told_in_one_line(path, call, message):
     result = run(path, f"lib.{call}()")
     assert result.returncode == 0
-    assert told in result.stderr and result.stderr.count("\n") == 1
+    assert message in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_a_program_that_behaves_says_nothing(path):
@@ -109,7 +109,7 @@ def test_a_graph_drawn(lib, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call, told",
+    "call, message",
     [
         ("cudaArray_t a; cudaMallocArray(&a, 0, 4);", "arrays and textures are not"),
         ("cudaIpcGetMemHandle(0, 0);", "between processes is not simulated"),
@@ -118,21 +118,21 @@ def test_a_graph_drawn(lib, tmp_path):
         ("CUmemAllocationProp prop;", "the driver API is not simulated"),
     ],
 )
-def test_what_is_not_simulated_says_so_at_its_line(call, told):
+def test_what_is_not_simulated_says_so_at_its_line(call, message):
     source = f"#include <cuda.h>\nint main() {{\n    {call}\n}}\n"
     include = [f"-I{folder}" for folder in build.SIMT]
     command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, "-S", "-o-", "-"]
     result = subprocess.run(command, input=source, capture_output=True, text=True)
     errors = [line for line in result.stderr.splitlines() if "error:" in line]
-    assert told in errors[0] and all(":3:" in error for error in errors)
+    assert message in errors[0] and all(":3:" in error for error in errors)
 
 
 def test_a_cell_sees_nothing_of_the_host_side():
     include = [f"-I{folder}" for folder in build.SIMT]
-    for define, seen in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
+    for define, visible in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
         command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, define, "-E", "-"]
         source = '#include "cuda_runtime.h"\n'
         result = subprocess.run(command, input=source, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
-        assert ("cudaGraphLaunch" in result.stdout) is seen
+        assert ("cudaGraphLaunch" in result.stdout) is visible
         assert "cudaGetLastError" in result.stdout

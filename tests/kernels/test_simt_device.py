@@ -75,21 +75,21 @@ def test_reductions_of_a_warp(ordered):
     lib = ordered.load("cooperative")
     assert lib.run_reductions(pointer(out), pointer(f), pointer(x), 96) == 0
     for warp in range(3):
-        mine = x[32 * warp :][:32]
-        remainders = np.fmod(mine, 3)
+        part = x[32 * warp :][:32]
+        remainders = np.fmod(part, 3)
         match = [
             sum(1 << i for i in range(32) if remainders[i] == r) for r in remainders
         ]
-        row = [mine.min(), mine.max(), np.bitwise_and.reduce(mine)]
-        row += [np.bitwise_or.reduce(mine), np.bitwise_xor.reduce(mine), mine.sum()]
-        row += [mine.min(), mine.astype(np.uint32).max(), np.bitwise_xor.reduce(mine)]
+        row = [part.min(), part.max(), np.bitwise_and.reduce(part)]
+        row += [np.bitwise_or.reduce(part), np.bitwise_xor.reduce(part), part.sum()]
+        row += [part.min(), part.astype(np.uint32).max(), np.bitwise_xor.reduce(part)]
         same = len(set(remainders)) == 1
         for lane in range(32):
             want = [*row, match[lane], 0xFFFFFFFF if same else 0, same]
             want = np.array(want, np.int64).astype(np.int32)
             np.testing.assert_array_equal(out[32 * warp + lane], want)
         assert (f[32 * warp :][:32] == f[32 * warp]).all()
-        np.testing.assert_allclose(f[32 * warp], 0.1 * mine.sum(), atol=1e-3)
+        np.testing.assert_allclose(f[32 * warp], 0.1 * part.sum(), atol=1e-3)
     assert out[64, 11] == 1 and out[0, 11] == 0
 
 
@@ -215,8 +215,8 @@ def compiled(text: str, more: tuple[str, ...] = ()) -> str:
 
 @pytest.mark.parametrize("first", only(["simt"], ["simt", "standard"]))
 def test_headers_go_with_those_of_the_standard_library(first):
-    ours = ["cuda_runtime.h", *HEADERS]
-    order = [*ours, *STANDARD] if first == "simt" else [*STANDARD, *ours]
+    simulated = ["cuda_runtime.h", *HEADERS]
+    order = [*simulated, *STANDARD] if first == "simt" else [*STANDARD, *simulated]
     text = "".join(f"#include <{name}>\n" for name in order) + USES
     assert compiled(text, ("-fsyntax-only",)) == ""
 
@@ -234,8 +234,8 @@ NOT_HERE = {
 
 @pytest.mark.parametrize("line", NOT_HERE)
 def test_what_is_not_simulated_says_so(line):
-    said = compiled(f"#include <cooperative_groups.h>\n{line}\n", ("-S", "-o-"))
-    assert NOT_HERE[line] in said
+    messages = compiled(f"#include <cooperative_groups.h>\n{line}\n", ("-S", "-o-"))
+    assert NOT_HERE[line] in messages
 
 
 def test_atomics_of_libcu(ordered):

@@ -85,12 +85,12 @@ class Simt:
     def text(self) -> str:
         return self.fault().text.decode()
 
-    def faulty(self, what: str, data: np.ndarray, blocks=1, where=0, who=37, wait=0):
-        """Launch the kernel in which thread `who` of block `where` does `what`."""
+    def faulty(self, what: str, data: np.ndarray, blocks=1, where=0, thread=37, wait=0):
+        """Launch the kernel in which thread `thread` of block `where` does `what`."""
         assert data.dtype == np.int32 and data.size >= 4
         address = data.ctypes.data + 4 if what == "MISALIGNED" else NULL
-        args = [WHAT.index(what), data.ctypes.data, address, blocks, where, who, wait]
-        return self.lib.run_faulty(*args)
+        args = data.ctypes.data, address, blocks, where, thread, wait
+        return self.lib.run_faulty(WHAT.index(what), *args)
 
     def works(self) -> None:
         data = np.zeros(4, np.int32)
@@ -342,8 +342,8 @@ lib.host_fault({WHAT.index("STORE")}, p, ctypes.c_size_t(0))
     run = script(simt, body)
     result = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
     assert result.returncode == -signal.SIGSEGV, result.stderr
-    said = "Fatal Python error: Segmentation fault" in result.stderr
-    assert said == (handler == "faulthandler")
+    dumped = "Fatal Python error: Segmentation fault" in result.stderr
+    assert dumped == (handler == "faulthandler")
 
 
 @pytest.mark.parametrize("thread", ["main", "another"])

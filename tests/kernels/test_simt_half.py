@@ -95,9 +95,9 @@ def test_floats_are_rounded_to_16_bits(simt, name):
 def test_arithmetic_of_16_bits_rounds_once(simt, name):
     rng = np.random.default_rng(5)
     a, b, c = rng.integers(0, 1 << 16, (3, 3000)).astype(np.uint16)
-    one = nearest(np.ones(1, np.float32), name)[0]
+    bits_of_1 = nearest(np.ones(1, np.float32), name)[0]
     for i in range(1000):  # near 1, where no term vanishes in a sum
-        a[i], b[i], c[i] = one + rng.integers(-40, 40, 3)
+        a[i], b[i], c[i] = bits_of_1 + rng.integers(-40, 40, 3)
         c[i] ^= 0x8000 * (i % 2)
     out = poison((3000, 11), np.uint16)
     run = simt.load("half")[f"run_arithmetic_{name}"]

@@ -150,19 +150,19 @@ def test_conversions_saturate(simt):
     # By column: conversion from a float or a double, its rounding, bits, and sign.
     columns = ["fn32s", "fz32s", "fu32s", "fd32s", "dn32s", "dz32u", "fn32u"]
     columns += ["dd64s", "du64u", "fn64s"]
-    for column, what in enumerate(columns):
-        bits, signed = int(what[2:4]), what[4] == "s"
+    for column, name in enumerate(columns):
+        bits, signed = int(name[2:4]), name[4] == "s"
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, 0)
         high = high or (1 << bits) - 1
-        for i, value in enumerate((f if what[0] == "f" else x).astype(float)):
+        for i, value in enumerate((f if name[0] == "f" else x).astype(float)):
             if math.isnan(value):
                 top = low or 1 << bits - 1
-                want = top if bits == 64 or what[0] == "d" else 0
+                want = top if bits == 64 or name[0] == "d" else 0
             elif math.isinf(value):
                 want = high if value > 0 else low
             else:
-                want = min(max(int(hows[what[1]](value)), low), high)
-            assert (int(out[i, column]) - want) % (1 << 64) == 0, (what, value)
+                want = min(max(int(hows[name[1]](value)), low), high)
+            assert (int(out[i, column]) - want) % (1 << 64) == 0, (name, value)
     words = x.view(np.int64)
     finite = ~np.isnan(x)
     np.testing.assert_array_equal(out[finite, 10], (words >> 32)[finite])
@@ -192,14 +192,14 @@ def joined(values: list[int]) -> int:
     return sum((v & (1 << width) - 1) << width * i for i, v in enumerate(values))
 
 
-def of_pairs(x: int, y: int, count: int, signed: bool, what) -> int:
+def of_pairs(x: int, y: int, count: int, signed: bool, function) -> int:
     pairs = zip(parts(x, count, signed), parts(y, count, signed), strict=True)
-    return joined([what(a, b) for a, b in pairs])
+    return joined([function(a, b) for a, b in pairs])
 
 
 def bit_functions(x: int, y: int) -> list[int]:
     """Return the results of math.cu's bits(), by the definitions."""
-    both, mask = x << 32 | y, (1 << 64) - 1
+    pair, mask = x << 32 | y, (1 << 64) - 1
     sx, sy = (v - (1 << 32) if v >> 31 else v for v in (x, y))
 
     def clamp(v: int, bits: int, signed: bool) -> int:
@@ -227,10 +227,10 @@ def bit_functions(x: int, y: int) -> list[int]:
         32 - x.bit_length(),
         (x & -x).bit_length(),
         int(f"{x:032b}"[::-1], 2),
-        both.bit_count(),
+        pair.bit_count(),
         64 - x.bit_length(),
         (x & -x).bit_length() + 32 if x else 0,
-        int(f"{both:064b}"[::-1], 2) >> 32,
+        int(f"{pair:064b}"[::-1], 2) >> 32,
         perm(0x5270),
         perm(y),
         (wide << 4 & mask) >> 32,

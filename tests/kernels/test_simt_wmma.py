@@ -173,8 +173,9 @@ def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wmma")
     source = folder / "k.cu"
     source.write_text(WATCHED)
-    built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.build_executable(built)
+    executable = program.build_executable(
+        program.Program([str(source)], optimise="1", check=True)
+    )
 
     def run(how: str) -> list[dict]:
         report = folder / f"{how}.json"

@@ -91,13 +91,13 @@ def exercises() -> dict[str, tuple]:
     return by_name
 
 
-def _solves(name: str, source: str, said: io.StringIO) -> bool:
+def _solves(name: str, source: str, output: io.StringIO) -> bool:
     """Return whether the check refuses; any exception counts as a refusal."""
     shell, check = _before(name), exercises()[name][2]
     shell.run_cell(source)
     with contextlib.suppress(Exception), time_limit(name, CHECK):
         shell.run_cell(check.source)
-    return f"{name}: solved" in said.getvalue()
+    return f"{name}: solved" in output.getvalue()
 
 
 @functools.lru_cache(maxsize=1)

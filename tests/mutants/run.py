@@ -69,14 +69,14 @@ def equivalents() -> dict[str, str]:
 
 def unknown(every: dict, listed: dict, names: list[str]) -> list[str]:
     """Return the listed names that no mutant of these answers has."""
-    ours = (slip for slip in listed if slip.partition(":")[0] in names)
-    return [f"no such mutant, but listed: {slip}" for slip in ours if slip not in every]
+    slips = (slip for slip in listed if slip.partition(":")[0] in names)
+    return [f"no such mutant, but listed: {s}" for s in slips if s not in every]
 
 
-def wrong(slip: str, came: str, listed: dict[str, str]) -> str:
+def wrong(slip: str, outcome: str, listed: dict[str, str]) -> str:
     """Return a complaint if a mutant's outcome is not the expected one; else ""."""
-    if came == REFUSED:
+    if outcome == REFUSED:
         return f"listed, but refused: {slip}" if slip in listed else ""
-    if came == SURVIVES:
+    if outcome == SURVIVES:
         return "" if slip in listed else f"passes: {slip}"
-    return f"{came.strip()}\n{slip}"
+    return f"{outcome.strip()}\n{slip}"

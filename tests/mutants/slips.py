@@ -90,7 +90,7 @@ def _slips(statement: ast.stmt) -> Iterator[Slip]:
             yield statement.op, other()
     for node in _expressions(statement):
         yield from ((node, new) for new in _others(node))
-        yield from ((one, new) for one in _counts(node) for new in _near(one))
+        yield from ((number, new) for number in _counts(node) for new in _near(number))
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -139,9 +139,9 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 def _exchanged(node: ast.Subscript) -> Iterator[ast.Subscript]:
     """Yield a[row * n + col] with each two of its names exchanged."""
     names = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
-    for at, one in enumerate(names):
+    for at, first in enumerate(names):
         for other in names[at + 1 :]:
-            memo = {id(one): other, id(other): one}
+            memo = {id(first): other, id(other): first}
             place = copy.deepcopy(node.slice, memo)
             if _ordered(place) != _ordered(node.slice):
                 yield ast.Subscript(node.value, place)
